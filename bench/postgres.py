@@ -21,7 +21,7 @@ from bench.pgserver import database
 from bench.postgres_throughput import throughput
 from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Draft, Origin, draft
+from treadle.domain.envelope import Draft, Origin, make_draft
 from treadle.domain.events import RunQueued, StepStart, ToolCallEnd, UserMessage
 from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.domain.messages import user
@@ -64,7 +64,7 @@ class WallClock:
 def events() -> tuple[Draft, Draft]:
     """What one step of a run adds: what was found, and that the next step begins."""
     made = (ToolCallEnd("call", "look", TEXT, duration_ms=5), StepStart(1))
-    found, begun = (draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in made)
+    found, begun = (make_draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in made)
     return found, begun
 
 
@@ -166,7 +166,7 @@ async def runs(url: str, at_a_time: int, seconds: float, dispatched: bool = Fals
 
         async def work(run_id: RunId) -> None:
             claim = await journal.claim(run_id, "bench")
-            end = draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), END)
+            end = make_draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), END)
             seen = claim.events[-1].sequence
             await journal.advance(Advance(run_id, claim.epoch, seen, (), (end,), Release(said=())))
             ended.pop(run_id, asyncio.Event()).set()
@@ -193,7 +193,7 @@ def begun() -> tuple[Origin, list[Draft]]:
     name = uuid.uuid4().hex
     origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("agt_bench"))
     opening = (RunQueued(AgentSpec("bench", "none")), UserMessage(user("hello")))
-    return origin, [draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in opening]
+    return origin, [make_draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in opening]
 
 
 async def measured(url: str, rounds: int, seconds: float) -> dict[str, list[float]]:

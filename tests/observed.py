@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 
 from treadle.domain.messages import Part, ToolResult
-from treadle.domain.observations import parted, text_of
+from treadle.domain.observations import extract_text, split_header
 
 
 def told(result: Part) -> ToolResult:
     assert isinstance(result, ToolResult)
-    assert parted(result.content)[0], f"{result.content!r} is not an observation"
-    return ToolResult(result.call_id, text_of(result.content), result.is_error)
+    assert split_header(result.content)[0], f"{result.content!r} is not an observation"
+    return ToolResult(result.call_id, extract_text(result.content), result.is_error)
 
 
 def all_told(parts: Iterable[Part]) -> tuple[ToolResult, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 from treadle.automation.scheduler import Scheduler
 from treadle.automation.schedules import ScheduleRegistry
 from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Event, draft
+from treadle.domain.envelope import Event, make_draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import HeartbeatFired, RunEnd, ScheduleSkipped
 from treadle.domain.ids import Instant, RunId
@@ -109,7 +109,7 @@ class Clockwork:
     async def end(self, run_id: RunId) -> None:
         """Let a run come to its end."""
         claim = await self.journal.claim(run_id, "tester")
-        ended = draft(self.ids("evt"), self.clock.now(), RunEnd("completed", "completed", Metrics()))
+        ended = make_draft(self.ids("evt"), self.clock.now(), RunEnd("completed", "completed", Metrics()))
         seen = claim.events[-1].sequence
         await self.journal.advance(Advance(run_id, claim.epoch, seen, intents=(ended,), release=Release(said=())))
 

@@ -15,7 +15,7 @@ from treadle.automation.signing import build_signature_headers as sign
 from treadle.automation.signing import generate_secret, is_genuine
 from treadle.domain.events import RunQueued, UserMessage, WebhookReceived
 from treadle.domain.ids import RunId
-from treadle.domain.webhooks import HookId, InboundWebhook, filled, hook_session, refuse_wrong_template
+from treadle.domain.webhooks import HookId, InboundWebhook, check_template, derive_session, fill_template
 from treadle.testing.models import FunctionModel, ScriptedModel, say
 from treadle.testing.time import FakeClock
 from treadle.vault.store import VaultStore
@@ -235,8 +235,8 @@ def test_what_is_filled_in_is_text_and_nothing_more(tmp_path: Path) -> None:
     ],
 )
 def test_a_template_is_filled(template: str, payload: Any, text: str) -> None:
-    refuse_wrong_template(template)
-    assert filled(template, payload) == text
+    check_template(template)
+    assert fill_template(template, payload) == text
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_a_template_is_filled(template: str, payload: Any, text: str) -> None:
 )
 def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match="no place that can be filled"):
-        refuse_wrong_template(template)
+        check_template(template)
 
 
 @given(
@@ -254,7 +254,7 @@ def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
 )
 def test_whatever_comes_the_session_is_one_of_the_hook(payload: Any) -> None:
     hook = InboundWebhook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
-    session = hook_session(hook, payload)
+    session = derive_session(hook, payload)
     if session is not None:
         assert session.startswith("hok_1.")
         assert session.isascii()

@@ -16,7 +16,7 @@ from tests.automation.sending import Sending, eventually, sending
 from treadle.domain.envelope import to_json
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import WebhookDelivered, WebhookFailed
-from treadle.domain.webhooks import FIRST_DELAY, GIVE_UP_SECONDS, LONGEST_DELAY, WebhookId, delay_after
+from treadle.domain.webhooks import FIRST_DELAY_SECONDS, GIVE_UP_SECONDS, MAX_DELAY_SECONDS, WebhookId, retry_delay
 from treadle.operations.webhooks import DeadLetterView
 
 DAY = 86_400.0
@@ -85,10 +85,10 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
             await other.until(1)
             waiting = await works.until(lambda webhook: webhook.attempts == 1)
             assert waiting.problem == "The receiver answered 500."
-            assert waiting.retry_at == pytest.approx(works.clock.now() + FIRST_DELAY)
+            assert waiting.retry_at == pytest.approx(works.clock.now() + FIRST_DELAY_SECONDS)
             await works.looked_again()
             assert len(other.received) == 1, "it is not time yet"
-            works.clock.pass_time(FIRST_DELAY)
+            works.clock.pass_time(FIRST_DELAY_SECONDS)
             waiting = await works.until(lambda webhook: webhook.attempts == 2)
             assert waiting.retry_at == pytest.approx(works.clock.now() + 20)
             works.clock.pass_time(20)
@@ -246,7 +246,7 @@ def test_after_three_days_it_is_given_up(tmp_path: Path) -> None:
                 found = await works.until(lambda one, now=attempts: one.attempts == now or one.position > 0)
                 if found.retry_at is not None:
                     works.clock.pass_time(found.retry_at - works.clock.now())
-            assert GIVE_UP_SECONDS <= works.clock.now() - began < GIVE_UP_SECONDS + LONGEST_DELAY
+            assert GIVE_UP_SECONDS <= works.clock.now() - began < GIVE_UP_SECONDS + MAX_DELAY_SECONDS
             assert 15 < len(other.received) < 25
 
     perform(tmp_path, story)
@@ -332,6 +332,6 @@ def test_what_cannot_be_sent_to_is_refused(tmp_path: Path, url: str) -> None:
 
 @given(st.integers(1, 10_000), st.floats(0, 1))
 def test_delays_grow_up_to_six_hours(attempts: int, chance: float) -> None:
-    delay = delay_after(attempts, chance)
-    assert 0.8 * FIRST_DELAY <= delay <= LONGEST_DELAY
-    assert delay_after(attempts + 1, chance) >= delay
+    delay = retry_delay(attempts, chance)
+    assert 0.8 * FIRST_DELAY_SECONDS <= delay <= MAX_DELAY_SECONDS
+    assert retry_delay(attempts + 1, chance) >= delay

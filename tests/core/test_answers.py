@@ -13,7 +13,7 @@ from treadle.domain.agents import AgentSpec, Loop
 from treadle.domain.events import BudgetHint, Continuation, EmptyTurn, OutputRejected
 from treadle.domain.messages import Text, Thinking, user
 from treadle.domain.runs import Outcome, Usage
-from treadle.domain.schemas import mismatch
+from treadle.domain.schemas import find_mismatch
 
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -119,24 +119,24 @@ def test_an_answer_that_fits_at_last_completes() -> None:
 
 
 def test_the_error_says_where_it_does_not_fit() -> None:
-    assert mismatch('{"n": "x"}', SCHEMA) == 'at `n`: "x" is not of type "integer"'
-    assert mismatch('{"n": 1}', SCHEMA) is None
+    assert find_mismatch('{"n": "x"}', SCHEMA) == 'at `n`: "x" is not of type "integer"'
+    assert find_mismatch('{"n": 1}', SCHEMA) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "\ud800", "[" * 100_000])
 def test_whatever_a_model_answers_can_be_judged(text: str) -> None:
-    assert "not JSON" in str(mismatch(text, SCHEMA))
+    assert "not JSON" in str(find_mismatch(text, SCHEMA))
 
 
 def test_a_schema_may_not_make_the_core_read_files(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"const": "from the file"}')
-    error = mismatch("1", {"$ref": (tmp_path / "schema.json").as_uri()})
+    error = find_mismatch("1", {"$ref": (tmp_path / "schema.json").as_uri()})
     assert error is not None
     assert "from the file" not in error
 
 
 def test_formats_are_checked_because_types_are_read_by_them() -> None:
-    assert mismatch('"tomorrow"', {"type": "string", "format": "date-time"}) is not None
+    assert find_mismatch('"tomorrow"', {"type": "string", "format": "date-time"}) is not None
 
 
 def test_the_marker_is_no_part_of_an_answer_that_must_fit_a_schema() -> None:

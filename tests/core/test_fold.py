@@ -14,7 +14,7 @@ from treadle.core.fold import fold, fold_all
 from treadle.core.state import RunState, new_state
 from treadle.core.steps import CallModel, Finish
 from treadle.domain import events as e
-from treadle.domain.envelope import Event, draft
+from treadle.domain.envelope import Event, make_draft
 from treadle.domain.events import EventData
 from treadle.domain.ids import ApprovalId, EventId
 from treadle.domain.messages import Message, Text, ToolUse, user
@@ -142,7 +142,7 @@ def tell(turns: list[Any], prefixes: list[list[Message]] | None = None) -> list[
 
 
 def journaled(data: EventData, sequence: int) -> Event:
-    made = draft(EventId(f"evt_{sequence}"), START, data)
+    made = make_draft(EventId(f"evt_{sequence}"), START, data)
     return Event(made.event_id, made.timestamp, ORIGIN, sequence, made.type, made.data, made.raw)
 
 

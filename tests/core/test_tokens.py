@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from treadle.core.context.tokens import CLASSES, TokenCount, estimate_message, estimate_text, estimate_tool
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
-from treadle.domain.observations import header_line
+from treadle.domain.observations import make_header
 from treadle.domain.tools import ToolSpec
 
 PROSE = "The keeper walks up the steps every evening, wipes salt from the glass, and writes. "
@@ -108,7 +108,7 @@ def test_how_a_call_ended_counts_the_same_for_every_result() -> None:
     looked at."""
     text = PROSE * 1000
     plain = estimate_message(Message("tool", (ToolResult("c", text),)))
-    assert estimate_message(Message("tool", (ToolResult("c", header_line("ok", 3) + text),))) == plain
+    assert estimate_message(Message("tool", (ToolResult("c", make_header("ok", 3) + text),))) == plain
     assert plain > estimate_message(user(text))
 
 

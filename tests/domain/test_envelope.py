@@ -7,7 +7,7 @@ import pytest
 
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
-from treadle.domain.envelope import VERSION, Event, Origin, decode_data, draft, from_json, to_json
+from treadle.domain.envelope import VERSION, Event, Origin, decode_data, from_json, make_draft, to_json
 from treadle.domain.events import VOCABULARY, EventData, UnknownEvent
 from treadle.domain.ids import AgentId, ApprovalId, EventId, RunId, SegmentId, SessionId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolUse, user
@@ -131,7 +131,7 @@ def named(data: EventData) -> str:
 
 
 def event(data: EventData) -> Event:
-    made = draft(EventId("evt_1"), 1_800_000_000.25, data)
+    made = make_draft(EventId("evt_1"), 1_800_000_000.25, data)
     return Event(made.event_id, made.timestamp, ORIGIN, 7, made.type, made.data, made.raw)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.domain.text import folded, normalised
+from treadle.domain.text import fold_words, normalise_text
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from treadle.domain.text import folded, normalised
     [("The user likes tea.", "the user  likes TEA"), ("Cafe\u0301 at noon", "Café at noon!"), (" a\n b ", "A b")],
 )
 def test_the_same(one: str, other: str) -> None:
-    assert normalised(one) == normalised(other)
+    assert normalise_text(one) == normalise_text(other)
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ def test_the_same(one: str, other: str) -> None:
     [("-5", "5"), ("C++", "C#"), ("C++", "C"), ("10²", "102"), ("a b", "b a"), ("x < y", "x > y"), ("up?", "up")],
 )
 def test_not_the_same(one: str, other: str) -> None:
-    assert normalised(one) != normalised(other)
+    assert normalise_text(one) != normalise_text(other)
 
 
 @pytest.mark.parametrize(
@@ -42,12 +42,12 @@ def test_not_the_same(one: str, other: str) -> None:
     ],
 )
 def test_words(text: str, words: tuple[str, ...]) -> None:
-    assert folded(text) == words
+    assert fold_words(text) == words
 
 
 @given(st.text())
 def test_however_it_is_written_it_is_the_same(text: str) -> None:
-    words = folded(text)
-    assert folded(" ".join(words)) == words, "folding again changes nothing"
+    words = fold_words(text)
+    assert fold_words(" ".join(words)) == words, "folding again changes nothing"
     assert all(word and not set(word) & set(' "\0*') for word in words)
-    assert folded(unicodedata.normalize("NFD", text)) == folded(unicodedata.normalize("NFC", text))
+    assert fold_words(unicodedata.normalize("NFD", text)) == fold_words(unicodedata.normalize("NFC", text))

@@ -15,7 +15,7 @@ from treadle.domain import events as e
 from treadle.domain.agents import Limits
 from treadle.domain.errors import InvalidState
 from treadle.domain.messages import ToolResult
-from treadle.domain.observations import text_of
+from treadle.domain.observations import extract_text
 from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import (
@@ -226,7 +226,7 @@ def test_recall_reads_the_result_that_was_cut_last_and_from_where_it_was_cut(tmp
         whole = "".join(f"NEW {n:05}\n" for n in range(900))
         shown = model.asked[5][-1].parts[0]
         assert isinstance(shown, ToolResult)
-        head = text_of(shown.content).partition("\n[…")[0]
+        head = extract_text(shown.content).partition("\n[…")[0]
         assert whole.startswith(head)
         assert ends["again"].startswith(whole[len(head) : len(head) + 50])
         assert f"of {len(whole)} characters" in str(shown)

@@ -12,7 +12,7 @@ from tests.engine.running import agent, in_a_world, in_virtual_time, journal, op
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
-from treadle.domain.runs import OutcomeKind, Status, exit_code_of, status_of
+from treadle.domain.runs import OutcomeKind, Status, outcome_exit_code, outcome_status
 from treadle.operations.submissions import Submission
 from treadle.ports.model import Completed, Model, ModelRequest, Show, TextDelta
 from treadle.testing.faults import Fault, Operation, Plan
@@ -70,7 +70,7 @@ TABLE: dict[OutcomeKind, tuple[Status, int]] = {
 
 def test_status_and_exit_code_are_those_of_the_table() -> None:
     assert set(TABLE) == set(get_args(OutcomeKind))
-    assert {kind: (status_of(kind), exit_code_of(kind)) for kind in TABLE} == TABLE
+    assert {kind: (outcome_status(kind), outcome_exit_code(kind)) for kind in TABLE} == TABLE
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from treadle.domain.text import folded
+from treadle.domain.text import fold_words
 from treadle.memory.queries import MAX_KEYS, MAX_WORDS, MemoryQuery, parse_query, stem
 from treadle.ports.memory_index import Term
 from treadle.stores.sqlite.connection import connect
@@ -14,7 +14,7 @@ NONE = set[str]()
 
 fts = connect(":memory:")
 fts.execute("CREATE VIRTUAL TABLE t USING fts5 (words, tokenize = 'ascii', detail = 'none')")
-WORDS = " ".join(folded("ERR_CONN_4711 in /etc/relay.toml since v2.3.1 for user_id, says Zoë"))
+WORDS = " ".join(fold_words("ERR_CONN_4711 in /etc/relay.toml since v2.3.1 for user_id, says Zoë"))
 fts.execute("INSERT INTO t VALUES (?)", (WORDS,))
 
 anything = (
@@ -51,7 +51,7 @@ def test_any_message_gives_a_query_that_can_be_asked(message: str) -> None:
 def test_what_is_looked_for_as_it_stands_is_found(text: str) -> None:
     question = parse_query(f'about "{text}"')
     fts.execute("BEGIN")
-    fts.execute("INSERT INTO t VALUES (?)", (" ".join(folded(f"before {text} after")),))
+    fts.execute("INSERT INTO t VALUES (?)", (" ".join(fold_words(f"before {text} after")),))
     try:
         for term in question.by_keys:
             assert matches([term]), term
@@ -103,7 +103,7 @@ def test_words_are_found_in_their_forms() -> None:
     assert stem("painting") == stem("painted")
     assert stem("4711s") != ""
     assert matches(parse_query("what do relays say").by_words)
-    assert folded("Ünïcödé_x") == ("unicode", "x")
+    assert fold_words("Ünïcödé_x") == ("unicode", "x")
 
 
 def test_a_long_message_is_read_at_its_beginning() -> None:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
-from treadle.domain.text import folded
+from treadle.domain.text import fold_words
 from treadle.memory.queries import parse_query
 from treadle.memory.ranking import HALF_LIFE_SECONDS, MIN_FADE, compute_fade, rank
 from treadle.ports.memory_index import MemoryHit
@@ -21,7 +21,7 @@ def memory(name: str, text: str, age: float = 0.0, pinned: bool = False, used: f
 
 
 def near_to(item: Memory, likeness: float | None = None) -> MemoryHit:
-    return MemoryHit(item, f" {' '.join(folded(item.text))} ", likeness)
+    return MemoryHit(item, f" {' '.join(fold_words(item.text))} ", likeness)
 
 
 def test_vectors_come_first_and_an_identifier_lifts() -> None:

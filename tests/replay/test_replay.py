@@ -18,7 +18,7 @@ from treadle.bootstrap.engine import observe
 from treadle.core.fold.registry import HANDLERS
 from treadle.core.guards import loop as loop_guard
 from treadle.domain import events as e
-from treadle.domain.envelope import VERSION, Event, draft
+from treadle.domain.envelope import VERSION, Event, make_draft
 from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
@@ -474,9 +474,9 @@ def test_a_call_that_has_more_time_today_is_found(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_what_was_taken_out_may_be_anything(recorded: str, today: str, same: bool) -> None:
-    kept = draft("evt_1", 1.0, e.CommandObeyed(recorded))
+    kept = make_draft("evt_1", 1.0, e.CommandObeyed(recorded))
     event = Event(kept.event_id, 1.0, ORIGIN, 1, kept.type, kept.data, kept.raw)
-    found = differences(event, 1.0, draft("evt_2", 1.0, e.CommandObeyed(today)))
+    found = differences(event, 1.0, make_draft("evt_2", 1.0, e.CommandObeyed(today)))
     assert (found == ()) is same
 
 

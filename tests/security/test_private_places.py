@@ -13,7 +13,7 @@ from tests.replay.test_replay import same
 from tests.sandbox.conftest import needs_bubblewrap
 from treadle.domain.events import ApprovalRequested, ToolCallEnd, ToolCallError
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.private_paths import CREDENTIALS, SYSTEM, private_name, private_place
+from treadle.domain.private_paths import CREDENTIALS, SYSTEM, classify_name, find_private_place
 from treadle.ports.sandbox import Command
 from treadle.sandbox.commands import ShellCommands
 from treadle.testing.models import ScriptedModel, ask, call, say
@@ -217,15 +217,15 @@ def test_projects_keep_what_holds_no_secrets(tmp_path: Path) -> None:
         "/",
         "/w",
     ):
-        assert private_place(path) is None, path
-        assert private_name(path.rpartition("/")[2], path) is None, path
+        assert find_private_place(path) is None, path
+        assert classify_name(path.rpartition("/")[2], path) is None, path
 
 
 def test_every_entry_is_recognised_in_any_case() -> None:
     for place in CREDENTIALS:
         for path in (f"/home/u/{place}", f"/w/copy/{place.upper()}", f"/home/u/{place}/below"):
-            assert private_place(path) is not None, path
-    assert all(place == place.casefold() and private_place(place) is not None for place in SYSTEM)
+            assert find_private_place(path) is not None, path
+    assert all(place == place.casefold() and find_private_place(place) is not None for place in SYSTEM)
 
 
 # ── The sandbox ──

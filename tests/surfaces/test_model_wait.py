@@ -1,6 +1,6 @@
 """A person who waits for a slow model is told so."""
 
-from treadle.domain.envelope import Event, Origin, draft
+from treadle.domain.envelope import Event, Origin, make_draft
 from treadle.domain.events import EventData, LlmRequest, Token
 from treadle.domain.ids import AgentId, EventId, RunId, SessionId
 from treadle.surfaces.cli.model_wait import ModelWait
@@ -10,7 +10,7 @@ REQUEST = LlmRequest(1, 1, "ollama", "big", 3)
 
 
 def event(data: EventData) -> Event:
-    made = draft(EventId("evt_1"), 0.0, data)
+    made = make_draft(EventId("evt_1"), 0.0, data)
     return Event(made.event_id, 0.0, ORIGIN, 1, made.type, data, made.raw)
 
 

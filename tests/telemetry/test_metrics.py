@@ -10,7 +10,7 @@ from tests.telemetry.reading import Samples, read, value
 from tests.telemetry.watched import look, numbers, watched
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
-from treadle.domain.envelope import Origin, drafts
+from treadle.domain.envelope import Origin, make_drafts
 from treadle.domain.events import EventData
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.lineage import Lineage, TreeCeiling
@@ -148,7 +148,7 @@ class Told:
 
     def __call__(self, run: str, *events: EventData) -> None:
         origin = Origin(RunId(run), SessionId("ses_1"), AgentId("agt_1"))
-        self.metrics.see(origin, 1, drafts(self._ids, 0.0, events))
+        self.metrics.see(origin, 1, make_drafts(self._ids, 0.0, events))
 
     @property
     def numbers(self) -> Samples:

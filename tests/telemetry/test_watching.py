@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Draft, Event, Origin, drafts
+from treadle.domain.envelope import Draft, Event, Origin, make_drafts
 from treadle.domain.events import EventData, ResumeRequested, RunEnd, RunQueued, StepStart
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics
@@ -49,7 +49,7 @@ class Kept:
     """A journal, in pages of two."""
 
     def __init__(self, *events: EventData) -> None:
-        made = drafts(ids, 1.0, events)
+        made = make_drafts(ids, 1.0, events)
         self.events = [
             Event(one.event_id, 1.0, ORIGIN, number, one.type, one.data, one.raw)
             for number, one in enumerate(made, 1)
@@ -64,7 +64,7 @@ class Kept:
 
 
 def told(*events: EventData) -> list[Draft]:
-    return drafts(ids, 2.0, events)
+    return make_drafts(ids, 2.0, events)
 
 
 def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> None:

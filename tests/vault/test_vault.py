@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import HANG_SECONDS
 from treadle.domain.ids import RunId, SessionId
-from treadle.domain.secret_refs import filled, names_in
+from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.ports.vault import SecretRefused, Vault, VaultError
 from treadle.tools.vault_get import vault_get
@@ -187,8 +187,8 @@ def test_the_tool_gives_a_handle_that_is_filled_later(vault: Vault, store: Vault
     assert "{{vault:TOKEN}}" in told
     assert value not in told
     arguments = '{"header": "Bearer {{vault:TOKEN}}"}'
-    assert names_in(arguments) == ("TOKEN",)
-    assert json.loads(filled(arguments, lambda name: vault.reveal(name, "a", "web_fetch"))) == {
+    assert find_secret_names(arguments) == ("TOKEN",)
+    assert json.loads(resolve_secret_refs(arguments, lambda name: vault.reveal(name, "a", "web_fetch"))) == {
         "header": f"Bearer {value}"
     }
     with pytest.raises(ToolError, match="No secret `OTHER` is granted to you; granted are: TOKEN"):

@@ -29,7 +29,7 @@ from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.database_url import files_of
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.domain.commands import command_in
+from treadle.domain.commands import parse_command
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, SteerMode
@@ -212,7 +212,7 @@ class Engine:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
                 await self._answer(event, callbacks)
-        wanted = None if command_in(message) is not None else output_type(agent, options)
+        wanted = None if parse_command(message) is not None else output_type(agent, options)
         return await self.wait(ticket.run_id, wanted)
 
     async def stream(

@@ -14,7 +14,7 @@ from treadle.domain.errors import InvalidState, UnknownHook, UsageError
 from treadle.domain.events import WebhookReceived
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.domain.webhooks import HookId, InboundWebhook, filled, hook_session, refuse_wrong_template
+from treadle.domain.webhooks import HookId, InboundWebhook, check_template, derive_session, fill_template
 from treadle.operations.automation import Signed
 from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
 from treadle.operations.schemas import moment
@@ -50,7 +50,7 @@ class InboundWebhookRegistry:
         self._agents(wanted.agent)
         for template in (wanted.message, wanted.session or ""):
             try:
-                refuse_wrong_template(template)
+                check_template(template)
             except ValueError as error:
                 raise UsageError(f"The hook is invalid: {error}.") from None
         if not wanted.message.strip() or not wanted.name.strip():
@@ -129,8 +129,8 @@ class InboundWebhookReceiver:
         payload = _decode_payload(signed.body)
         submission = Submission(
             self._agents(hook.agent),
-            user(filled(hook.message, payload)),
-            hook_session(hook, payload),
+            user(fill_template(hook.message, payload)),
+            derive_session(hook, payload),
             key,
             plain=True,
             user=hook.owner,

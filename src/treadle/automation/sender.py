@@ -22,7 +22,7 @@ from treadle.domain.envelope import Event, Origin, to_json
 from treadle.domain.errors import StoreError, UnknownRun
 from treadle.domain.events import EventData, WebhookDelivered, WebhookFailed
 from treadle.domain.ids import Instant
-from treadle.domain.webhooks import LONGEST_DELAY, DeadLetter, Webhook, WebhookId, delay_after
+from treadle.domain.webhooks import MAX_DELAY_SECONDS, DeadLetter, Webhook, WebhookId, retry_delay
 from treadle.operations.service import LocalService
 from treadle.ports.automation import DeadLetters, Webhooks, WebhookSecrets
 from treadle.ports.clock import Clock
@@ -159,13 +159,13 @@ class WebhookSender:
                 done = _advance_position(webhook, position)
                 await self._webhooks.move(done, _to_dead_letter(webhook, event, now))
                 return done
-            webhook = replace(webhook, retry_at=now + delay_after(webhook.attempts, self._chance()))
+            webhook = replace(webhook, retry_at=now + retry_delay(webhook.attempts, self._chance()))
             self._publish_failure(webhook, event)
             await self._webhooks.move(webhook)
 
     async def _until(self, moment: Instant | None) -> None:
         """Wait for this time. A longer wait than the maximum delay means that the clock was set back."""
-        while moment is not None and 0 < (left := moment - self._clock.now()) <= LONGEST_DELAY:  # noqa: ASYNC110 -- the clock is not an event
+        while moment is not None and 0 < (left := moment - self._clock.now()) <= MAX_DELAY_SECONDS:  # noqa: ASYNC110 -- the clock is not an event
             await asyncio.sleep(min(left, self._poll_interval))
 
     def _publish_failure(self, webhook: Webhook, event: Event) -> None:

@@ -27,7 +27,7 @@ from treadle.doctor.providers import (
 )
 from treadle.doctor.server import describe_server
 from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Origin, draft
+from treadle.domain.envelope import Origin, make_draft
 from treadle.domain.errors import ConfigError, TreadleError
 from treadle.domain.events import EventData, RunQueued
 from treadle.domain.ids import AgentId, RunId, SessionId
@@ -172,7 +172,7 @@ async def journal_of_a_deadly_run() -> Sequence[EventData]:
     )
     try:
         origin = Origin(RunId(ids("run")), SessionId(ids("ses")), AgentId(ids("agt")))
-        queued = draft(ids("evt"), clock.now(), RunQueued(AgentSpec("doctor", "nobody/has-this")))
+        queued = make_draft(ids("evt"), clock.now(), RunQueued(AgentSpec("doctor", "nobody/has-this")))
         await journal.submit(origin, [queued])
         for _ in range(DEATHS):
             if (await journal.record(origin.run_id)).outcome is None:

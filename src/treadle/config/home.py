@@ -18,8 +18,8 @@ from treadle.domain.models import ModelFacts
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.quotas import CreditRate
-from treadle.domain.schemas import refuse_wrong_schema
-from treadle.domain.suggestions import closest
+from treadle.domain.schemas import check_schema
+from treadle.domain.suggestions import find_closest
 
 HOME = "TREADLE_HOME"
 DATABASE_URL = "TREADLE_DATABASE_URL"
@@ -312,7 +312,7 @@ class Home(Struct, frozen=True):
 
     def _unknown_agent(self, name: str) -> str:
         known = self.agents()
-        near = closest(name, known)
+        near = find_closest(name, known)
         meant = f"did you mean `{near}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"
         return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
 
@@ -356,7 +356,7 @@ def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
 
 def _refuse_wrong_schema(path: Path | str, schema: dict[str, Any]) -> None:
     try:
-        refuse_wrong_schema(schema)
+        check_schema(schema)
     except ValueError as error:
         raise ConfigError(f"{path}: output: it is not a JSON Schema: {error}") from None
 

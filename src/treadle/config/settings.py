@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct
 
-from treadle.domain.suggestions import closest
+from treadle.domain.suggestions import find_closest
 
 SECRET_KEYS = ("key", "header")
 """A value whose path has one of these in it is not quoted back."""
@@ -114,7 +114,7 @@ def _mismatch(value: Any, kind: Any, at: str) -> str:
 
 
 def _unknown_key(name: str, known: list[str], at: str) -> str:
-    near = closest(name, known)
+    near = find_closest(name, known)
     hint = f"did you mean `{near}`? " if near else ""
     return f"{_join(at, name)} is not a known key; {hint}accepted: {', '.join(known)}"
 

@@ -49,7 +49,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
-from treadle.domain.time_format import second
+from treadle.domain.time_format import format_second
 
 MAX_CLOCK_SKEW_SECONDS = 60.0
 """Maximum difference between the clocks of two machines that share a database."""
@@ -207,7 +207,7 @@ def _find_wait(state: RunState, now: Instant) -> Wait | None:
         attempt = f"attempt {state.attempts.failures + 1} of the model call"
         if state.deadline is not None and state.deadline < state.attempts.retry_at:
             return Wait("retry", f"the deadline, which comes before {attempt}", state.deadline)
-        return Wait("retry", f"{attempt}, at {second(state.attempts.retry_at)}", state.attempts.retry_at)
+        return Wait("retry", f"{attempt}, at {format_second(state.attempts.retry_at)}", state.attempts.retry_at)
     return None
 
 

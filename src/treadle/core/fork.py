@@ -9,7 +9,7 @@ from treadle.core.state import RunState
 from treadle.core.tools.ledger import digest_result, make_call_key
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
-from treadle.domain.events import Counters, Ended, Measured, ReusedCall, RunForked
+from treadle.domain.events import CallEnding, Counters, Measured, ReusedCall, RunForked
 from treadle.domain.messages import ToolUse
 from treadle.domain.tools import ToolSpec
 
@@ -126,7 +126,7 @@ class RecordedTurn:
     calls: dict[str, ReusedCall]
     ended: int = 0
 
-    def end(self, call_id: str, ending: Ended, content: str = "") -> None:
+    def end(self, call_id: str, ending: CallEnding, content: str = "") -> None:
         if (call := self.calls.get(call_id)) is not None:
             result_digest = digest_result(content).hex() if ending in ("ok", "failed") else ""
             self.calls[call_id] = msgspec.structs.replace(call, ended=ending, told=result_digest, after=self.ended)

@@ -4,10 +4,10 @@ from typing import Final
 
 from treadle.core.state import RunState
 from treadle.domain.agents import Retry
-from treadle.domain.durations import in_words
+from treadle.domain.durations import format_duration
 from treadle.domain.events import LlmError, LlmFallback, LlmRetry
 from treadle.domain.ids import Instant
-from treadle.domain.time_format import second
+from treadle.domain.time_format import format_second
 
 LINEAR_STEP_MS: Final = 2000
 MAX_DELAY_MS: Final = 60_000
@@ -60,9 +60,9 @@ def describe_long_wait(state: RunState, error: LlmError) -> str:
     allowed, requested = state.agent.retry.longest_wait_seconds, error.asked_wait
     if requested is None or requested <= allowed or not error.retryable:
         return ""
-    until = second(state.attempts.failed_since + requested)
-    limit = f"retry.longest_wait of the agent allows {in_words(allowed)}"
-    return f" It asks to wait {in_words(requested)}, until {until}; {limit}."
+    until = format_second(state.attempts.failed_since + requested)
+    limit = f"retry.longest_wait of the agent allows {format_duration(allowed)}"
+    return f" It asks to wait {format_duration(requested)}, until {until}; {limit}."
 
 
 def plan_fallback(state: RunState, reason: str) -> LlmFallback | None:

@@ -7,13 +7,13 @@ from msgspec import Struct
 from treadle.core.tools.ledger import Call
 from treadle.domain.commands import AskMemory, AskUsage, PinMessage, ResetSession, UndoSession
 from treadle.domain.events import (
+    ChildSignal,
     CompactStage,
     CompactTrigger,
     ContextTrimmed,
     EventData,
     LlmFallback,
-    Telling,
-    WaitForPeople,
+    ReviewerWait,
     WaitReason,
 )
 from treadle.domain.ids import Instant
@@ -43,7 +43,7 @@ class Wait(Struct, frozen=True):
     wake_at: Instant | None = None
 
     @property
-    def of_people(self) -> WaitForPeople | None:
+    def of_people(self) -> ReviewerWait | None:
         """What a reviewer must do for the run to continue, or None."""
         match self.reason:
             case "approval" | "answer" | "interrupted":
@@ -95,7 +95,7 @@ class SignalChildren(Struct, frozen=True):
     """Send a signal to these child runs."""
 
     call_ids: tuple[str, ...]
-    what: Telling
+    what: ChildSignal
     reason: str
 
 

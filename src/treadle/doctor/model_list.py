@@ -14,7 +14,7 @@ from treadle.doctor.providers import (
     probe_providers,
 )
 from treadle.domain.errors import MissingKey, UsageError
-from treadle.domain.providers import ApiMode, public
+from treadle.domain.providers import ApiMode, remove_credentials
 from treadle.models.probe import PROBE_SECONDS, Probe
 from treadle.models.registry import ModelRegistry
 
@@ -56,7 +56,7 @@ async def list_providers(
     return [
         ListedProvider(
             name,
-            public(config.base_url),
+            remove_credentials(config.base_url),
             config.mode,
             _is_ready(models, name, probes.get(name)),
             "probed" if name in probes else "setting",

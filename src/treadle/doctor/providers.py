@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from treadle.doctor.findings import Finding, State, setting
-from treadle.domain.providers import ProviderConfig, public
+from treadle.domain.providers import ProviderConfig, remove_credentials
 from treadle.models.catalog import is_loopback
 from treadle.models.probe import PROBE_SECONDS, Probe, Verdict
 from treadle.models.registry import ModelRegistry
@@ -55,7 +55,7 @@ def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, 
     """Return the finding about a provider. An unreachable provider that nothing uses is not an error."""
     config = models.providers[name]
     assert config is not None
-    about, where = f"provider {name}", public(config.base_url)
+    about, where = f"provider {name}", remove_credentials(config.base_url)
     if (problem := models.key_problem(name)) is not None:
         if models.is_key_configured(name):
             return setting(about, f"{where}: the key cannot be used: {problem}", "Correct the key.", "wrong")

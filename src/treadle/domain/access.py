@@ -15,7 +15,7 @@ Visibility = Literal["own", "all"]
 """Which users' sessions, runs and memories exist for a token: those of its own user, or of all users."""
 
 
-def visibility_of(scopes: Collection[Scope]) -> Visibility:
+def default_visibility(scopes: Collection[Scope]) -> Visibility:
     """What a new token sees unless its creator says otherwise: one that may only run is for one user."""
     return "own" if set(scopes) == {"run"} else "all"
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from treadle.domain.durations import seconds
-from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, sandbox_policy
+from treadle.domain.durations import parse_duration
+from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
 
@@ -78,7 +78,7 @@ class Limits(Struct, frozen=True, omit_defaults=True):
 
     @property
     def deadline_seconds(self) -> float | None:
-        return None if self.deadline is None else seconds(self.deadline)
+        return None if self.deadline is None else parse_duration(self.deadline)
 
 
 class Retry(Struct, frozen=True, omit_defaults=True):
@@ -102,7 +102,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
     @property
     def longest_wait_seconds(self) -> float:
-        return seconds(self.longest_wait)
+        return parse_duration(self.longest_wait)
 
 
 class Tier(Struct, frozen=True, omit_defaults=True):
@@ -266,4 +266,4 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
 
     @property
     def confinement(self) -> SandboxPolicy:
-        return sandbox_policy(self.sandbox)
+        return make_sandbox_policy(self.sandbox)

@@ -40,7 +40,7 @@ SessionCommand = CompactSession | ResetSession | UndoSession | PinMessage | AskM
 """Each is a run of its own in the session, that answers no message."""
 
 
-def in_words(command: SessionCommand) -> str:
+def format_command(command: SessionCommand) -> str:
     """The command as it is typed."""
     match command:
         case CompactSession(argument):
@@ -57,7 +57,7 @@ def in_words(command: SessionCommand) -> str:
             return "/usage"
 
 
-def command_in(text: str) -> SessionCommand | None:
+def parse_command(text: str) -> SessionCommand | None:
     """The command that a text is, if it is one: a slash and a word that we know, at the very beginning. Another
     word behind a slash may be a path, and is a message like any other."""
     if not text.lstrip().startswith("/"):

@@ -6,7 +6,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def seconds(duration: float | str) -> float:
+def parse_duration(duration: float | str) -> float:
     """A duration in seconds, from a number or from text such as `90s`, `10m` or `7d`."""
     if isinstance(duration, str):
         match = _DURATION.fullmatch(duration.strip())
@@ -16,7 +16,7 @@ def seconds(duration: float | str) -> float:
     return float(duration)
 
 
-def in_words(span: float) -> str:
+def format_duration(span: float) -> str:
     """Return a span of seconds as people write it, for example `45 s`, `12 min` or `2 h 5 min`."""
     if span < 60:
         return f"{span:.3g} s"

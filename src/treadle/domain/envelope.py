@@ -34,11 +34,13 @@ class Draft(Struct, frozen=True, gc=False):
     raw: bytes
 
 
-def draft(event_id: EventId, timestamp: Instant, data: EventData) -> Draft:
+def make_draft(event_id: EventId, timestamp: Instant, data: EventData) -> Draft:
     return Draft(event_id, timestamp, NAMES[type(data)], data, _encode(data))
 
 
-def drafts(ids: Callable[[Literal["evt"]], str], timestamp: Instant, events: Iterable[EventData]) -> list[Draft]:
+def make_drafts(
+    ids: Callable[[Literal["evt"]], str], timestamp: Instant, events: Iterable[EventData]
+) -> list[Draft]:
     """Several events that happen at the same time."""
     return [Draft(EventId(ids("evt")), timestamp, NAMES[type(data)], data, _encode(data)) for data in events]
 
@@ -111,8 +113,8 @@ def to_json(event: Event) -> bytes:
     """The envelope as others see it: a `_Wire`, put together from bytes that are there already."""
     return b'{"event_id":%b,"timestamp":%b,%b,"sequence":%d,"type":%b,"data":%b,"version":%d}' % (
         _encode(event.event_id),
-        _written_time(event.timestamp),
-        _written_origin(event.origin),
+        _encode_time(event.timestamp),
+        _encode_origin(event.origin),
         event.sequence,
         _encode(event.type),
         event.raw,
@@ -121,13 +123,13 @@ def to_json(event: Event) -> bytes:
 
 
 @lru_cache(maxsize=64)
-def _written_time(timestamp: Instant) -> bytes:
+def _encode_time(timestamp: Instant) -> bytes:
     """Most events happen together with others."""
     return _encode(datetime.fromtimestamp(timestamp, UTC))
 
 
 @lru_cache(maxsize=1024)
-def _written_origin(origin: Origin) -> bytes:
+def _encode_origin(origin: Origin) -> bytes:
     agent_id, run_id = _encode(origin.agent_id), _encode(origin.run_id)
     parent_run_id, session_id = _encode(origin.parent_run_id), _encode(origin.session_id)
     return b'"agent_id":%b,"run_id":%b,"parent_run_id":%b,"session_id":%b' % (

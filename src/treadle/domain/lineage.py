@@ -10,9 +10,9 @@ from treadle.domain.quotas import Quotas
 
 Role = Literal["spawn", "send", "invoke", "quality", "errors"]
 """Why there is a child: one of the tools that delegate, or the run itself wants its end looked at."""
-TOOL_OF: dict[Role, str] = {"spawn": "agent_spawn", "send": "agent_send", "invoke": "invoke_agent"}
+DELEGATION_TOOLS: dict[Role, str] = {"spawn": "agent_spawn", "send": "agent_send", "invoke": "invoke_agent"}
 """The tool that a child was asked for with."""
-JUDGES = ("quality", "errors")
+EVALUATOR_ROLES = ("quality", "errors")
 """Those that look at the end of a run. Nobody looks at theirs, and they have no tools."""
 
 
@@ -58,7 +58,7 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
 
     @property
     def judges(self) -> bool:
-        return self.role in JUDGES
+        return self.role in EVALUATOR_ROLES
 
 
 class Order(Struct, frozen=True):

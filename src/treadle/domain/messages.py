@@ -121,7 +121,7 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
         return tuple([part for part in self.parts if isinstance(part, ToolUse)])
 
 
-def sendable(text: str) -> str:
+def make_sendable(text: str) -> str:
     """The text without lone surrogates and NUL, which providers reject or cannot decode."""
     if text.isascii() and "\0" not in text:  # nearly always, and nearly free
         return text
@@ -130,4 +130,4 @@ def sendable(text: str) -> str:
 
 def user(text: str, *attachments: Text | Image) -> Message:
     """A message from a person, with what they attached to it."""
-    return Message("user", (Text(sendable(text)), *attachments))
+    return Message("user", (Text(make_sendable(text)), *attachments))

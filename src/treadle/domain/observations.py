@@ -12,35 +12,35 @@ _CUT, _WHOLE = ',"truncated":true', ',"truncated":false'
 _SHORT = re.compile(r'\{"status":"[a-z_]+"(?:,"exit_code":-?\d+)?,"duration_ms":\d+(?:,"truncated":true)?\}')
 
 
-def text_of(observed: str) -> str:
+def extract_text(observed: str) -> str:
     """What the call told, without the line that says how it ended."""
-    return parted(observed)[1]
+    return split_header(observed)[1]
 
 
-def parted(observed: str) -> tuple[str, str]:
+def split_header(observed: str) -> tuple[str, str]:
     """The line that says how the call ended, with its line break, and what the call told."""
     head, _, text = observed.partition("\n")
     return (f"{head}\n", text) if SCHEMA in head or _SHORT.fullmatch(head) else ("", observed)
 
 
-def was_cut(observed: str) -> bool:
+def is_truncated(observed: str) -> bool:
     """Whether it says that not all of what the call told is here."""
-    return _CUT in parted(observed)[0]
+    return _CUT in split_header(observed)[0]
 
 
 def has_exit_code(observed: str) -> bool:
     """Whether it carries the exit status of a command that was not stopped."""
-    return ',"exit_code":' in parted(observed)[0]
+    return ',"exit_code":' in split_header(observed)[0]
 
 
-def marked_cut(head: str) -> str:
+def mark_truncated(head: str) -> str:
     """The line that says how the call ended, and that not all of what it told follows."""
     if _WHOLE in head:
         return head.replace(_WHOLE, _CUT)
     return head if not head or _CUT in head else f"{head[:-2]}{_CUT}}}\n"
 
 
-def header_line(
+def make_header(
     status: str,
     duration_ms: int,
     exit_code: int | None = None,

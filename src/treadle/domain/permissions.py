@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.domain.durations import seconds
+from treadle.domain.durations import parse_duration
 
 Verdict = Literal["auto", "ask", "deny"]
 SandboxMode = Literal["auto", "required", "off"]
@@ -65,13 +65,13 @@ class ApprovalRules(Struct, frozen=True, omit_defaults=True):
     """The rules."""
 
     def __post_init__(self) -> None:
-        if self.expires is not None and seconds(self.expires) <= 0:
+        if self.expires is not None and parse_duration(self.expires) <= 0:
             raise ValueError(f"expires must be above 0, found {self.expires}")
 
     @property
     def expires_seconds(self) -> float | None:
-        return None if self.expires is None else seconds(self.expires)
+        return None if self.expires is None else parse_duration(self.expires)
 
 
-def sandbox_policy(given: SandboxMode | SandboxPolicy) -> SandboxPolicy:
+def make_sandbox_policy(given: SandboxMode | SandboxPolicy) -> SandboxPolicy:
     return given if isinstance(given, SandboxPolicy) else SandboxPolicy(given)

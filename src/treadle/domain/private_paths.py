@@ -89,7 +89,7 @@ class PrivatePlace(Struct, frozen=True):
     kind: Kind
 
 
-def private_place(path: str) -> PrivatePlace | None:
+def find_private_place(path: str) -> PrivatePlace | None:
     """Return the private place that an absolute path without links lies in; None where it lies in none."""
     folded = path.casefold()
     if folded.startswith(SYSTEM):
@@ -98,23 +98,23 @@ def private_place(path: str) -> PrivatePlace | None:
                 return PrivatePlace(place, path[: len(place)], "credentials")
     names, whole = folded.split("/"), path.split("/")
     for end in range(1, len(names) + 1):
-        if (found := _ends_at(names, end)) is not None:
+        if (found := _match_at(names, end)) is not None:
             return PrivatePlace(found[0], "/".join(whole[:end]), found[1])
     return None
 
 
-def private_name(name: str, path: str) -> Kind | None:
+def classify_name(name: str, path: str) -> Kind | None:
     """Return what kind of place an absolute path ends in, where the folders above it are known not to be private.
     `name` is its last name. Quick: searches ask for every file."""
     folded = name.casefold()
     if folded in _BY_LAST_NAME:
         names = path.casefold().split("/")
-        found = _ends_at(names, len(names))
+        found = _match_at(names, len(names))
         return None if found is None else found[1]
     return "project" if _is_project_file(folded) else None
 
 
-def _ends_at(names: list[str], end: int) -> tuple[str, Kind] | None:
+def _match_at(names: list[str], end: int) -> tuple[str, Kind] | None:
     last = names[end - 1]
     for place in _BY_LAST_NAME.get(last, ()):
         if tuple(names[max(0, end - len(place)) : end]) == place:

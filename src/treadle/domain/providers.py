@@ -84,7 +84,7 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
 
     @property
     def mode(self) -> ApiMode:
-        return self.api_mode or _mode_of(urlsplit(self.base_url))
+        return self.api_mode or _guess_mode(urlsplit(self.base_url))
 
     @property
     def effective_timeouts(self) -> Timeouts:
@@ -105,13 +105,13 @@ def is_private(url: str) -> bool:
         return "." not in host or host.endswith(PRIVATE_DOMAINS)
 
 
-def public(url: str) -> str:
+def remove_credentials(url: str) -> str:
     """An address without a user name, a password or a query, any of which may hold a key."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
-def secrets_in(url: str) -> list[str]:
+def find_secrets(url: str) -> list[str]:
     """What an address may hold that nobody else should read."""
     parts = urlsplit(url)
     return [word for word in (parts.password, *(value for _, value in parse_qsl(parts.query))) if word]
@@ -125,7 +125,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def _mode_of(url: SplitResult) -> ApiMode:
+def _guess_mode(url: SplitResult) -> ApiMode:
     """The wire format that is spoken at an address, as far as it tells."""
     host, path = (url.hostname or "").lower(), url.path.rstrip("/").lower()
     if host == "anthropic.com" or host.endswith(".anthropic.com") or path.endswith(("/anthropic", "/anthropic/v1")):

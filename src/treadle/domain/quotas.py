@@ -8,7 +8,7 @@ QuotaKind = Literal["tokens", "calls", "credits", "cost", "steps", "runs"]
 """Model tokens in an hour; tool calls in a minute; credits in all; dollars and steps of one run and those under it;
 runs under it."""
 
-WARN_AT = 0.8
+WARN_SHARE = 0.8
 """The share of a quota with which it is time for a warning."""
 
 

@@ -36,7 +36,7 @@ _LIMITS: Final = (
 )
 
 
-def status_of(kind: OutcomeKind) -> Status:
+def outcome_status(kind: OutcomeKind) -> Status:
     """The status in which an outcome leaves its run."""
     match kind:
         case "completed" | "silent":
@@ -47,11 +47,11 @@ def status_of(kind: OutcomeKind) -> Status:
             return "failed"
 
 
-def exit_code_of(kind: OutcomeKind) -> int:
+def outcome_exit_code(kind: OutcomeKind) -> int:
     """What `treadle run` answers its shell."""
     if kind in _LIMITS:
         return 3
-    return {"completed": 0, "cancelled": 130, "failed": 1}[status_of(kind)]
+    return {"completed": 0, "cancelled": 130, "failed": 1}[outcome_status(kind)]
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True):
@@ -68,11 +68,11 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
 
     @property
     def status(self) -> Status:
-        return status_of(self.kind)
+        return outcome_status(self.kind)
 
     @property
     def exit_code(self) -> int:
-        return exit_code_of(self.kind)
+        return outcome_exit_code(self.kind)
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):

@@ -7,14 +7,14 @@ from typing import NewType
 
 from msgspec import Struct
 
-from treadle.domain.durations import seconds
+from treadle.domain.durations import parse_duration
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
 ScheduleId = NewType("ScheduleId", str)
 
 CRON_FIELDS = 5
-SHORTEST = 1.0
+MIN_INTERVAL_SECONDS = 1.0
 """Seconds between two ticks, at the least."""
 
 
@@ -31,16 +31,16 @@ class Timing(Struct, frozen=True):
     def __post_init__(self) -> None:
         if not self.is_cron:
             try:
-                step = seconds(self.every)
+                step = parse_duration(self.every)
             except ValueError:
                 raise ValueError(
                     f"every is `{self.every}`; accepted: seconds, text such as 15m, or a cron expression of "
                     f"{CRON_FIELDS} fields such as `0 9 * * 1-5`"
                 ) from None
-            if not SHORTEST <= step < math.inf:
-                raise ValueError(f"every must be at least {SHORTEST:.0f} s, found {self.every}")
+            if not MIN_INTERVAL_SECONDS <= step < math.inf:
+                raise ValueError(f"every must be at least {MIN_INTERVAL_SECONDS:.0f} s, found {self.every}")
             return
-        zone_of(self.zone)
+        find_zone(self.zone)
         if self.after(self.anchor) is None:
             raise ValueError(f"`{self.every}` is a time that never comes")
 
@@ -52,7 +52,7 @@ class Timing(Struct, frozen=True):
         """The first tick after a moment; None: there is none any more."""
         if self.is_cron:
             return next(self._cron(moment, backwards=False), None)
-        step = seconds(self.every)
+        step = parse_duration(self.every)
         tick = self.anchor + (math.floor((moment - self.anchor) / step) + 1) * step
         return tick if tick > moment else tick + step
 
@@ -61,7 +61,7 @@ class Timing(Struct, frozen=True):
         if self.is_cron:
             found = next(self._cron(now + 1.0, backwards=True), first)
         else:
-            step = seconds(self.every)
+            step = parse_duration(self.every)
             found = first + math.floor((now - first) / step) * step
         return found if first <= found <= now else first
 
@@ -70,7 +70,7 @@ class Timing(Struct, frozen=True):
 
         if len(str(self.every).split()) != CRON_FIELDS:
             raise ValueError(f"`{self.every}` is no cron expression: it needs {CRON_FIELDS} fields")
-        begin = datetime.fromtimestamp(math.floor(moment), zone_of(self.zone))
+        begin = datetime.fromtimestamp(math.floor(moment), find_zone(self.zone))
         try:
             ticks = CronSim(str(self.every), begin, reverse=backwards)
         except CronSimError as error:
@@ -79,7 +79,7 @@ class Timing(Struct, frozen=True):
             yield tick.astimezone(UTC).timestamp()
 
 
-def zone_of(name: str) -> tzinfo:
+def find_zone(name: str) -> tzinfo:
     """A time zone by its name. Raises ValueError where there is none of that name."""
     from zoneinfo import ZoneInfo
 

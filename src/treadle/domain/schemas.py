@@ -7,17 +7,17 @@ import jsonschema_rs
 import msgspec
 
 
-def refuse_wrong_schema(schema: dict[str, Any]) -> None:
+def check_schema(schema: dict[str, Any]) -> None:
     """Raise ValueError, with the reason, for what is not a JSON Schema that stands by itself."""
     try:
         _validator(msgspec.json.encode(schema, order="sorted"))
     except jsonschema_rs.ValidationError as error:
-        raise ValueError(_located(error)) from None
+        raise ValueError(_describe_error(error)) from None
     except jsonschema_rs.ReferencingError as error:
         raise ValueError(str(error)) from None
 
 
-def mismatch(text: str, schema: dict[str, Any]) -> str | None:
+def find_mismatch(text: str, schema: dict[str, Any]) -> str | None:
     """What is wrong with a text that should be JSON and fit the schema, or None when it does."""
     try:
         value = msgspec.json.decode(text)
@@ -26,13 +26,13 @@ def mismatch(text: str, schema: dict[str, Any]) -> str | None:
     try:
         _validator(msgspec.json.encode(schema, order="sorted")).validate(value)
     except jsonschema_rs.ValidationError as error:
-        return _located(error)
+        return _describe_error(error)
     except jsonschema_rs.ReferencingError as error:
         return str(error)
     return None
 
 
-def _located(error: jsonschema_rs.ValidationError) -> str:
+def _describe_error(error: jsonschema_rs.ValidationError) -> str:
     where = "/".join(str(step) for step in error.instance_path)
     return f"at `{where}`: {error.message}" if where else error.message
 

@@ -11,27 +11,27 @@ _HANDLE = re.compile(r"\{\{vault:([A-Za-z_][A-Za-z0-9_]{0,63})\}\}")
 _BEGINNING = "{{vault:"
 
 
-def handle(name: str) -> str:
+def make_secret_ref(name: str) -> str:
     return f"{_BEGINNING}{name}}}}}"
 
 
-def names_in(text: str) -> tuple[str, ...]:
+def find_secret_names(text: str) -> tuple[str, ...]:
     """The secrets that a text names by handle, each once, in the order in which they stand there."""
     return tuple(dict.fromkeys(_HANDLE.findall(text))) if _BEGINNING in text else ()
 
 
-def filled(arguments: str, value_of: Callable[[str], str]) -> str:
+def resolve_secret_refs(arguments: str, value_of: Callable[[str], str]) -> str:
     """JSON text with the values in the place of the handles. Keys are left as they are."""
-    return msgspec.json.encode(_filled(msgspec.json.decode(arguments), value_of)).decode()
+    return msgspec.json.encode(_resolve_value(msgspec.json.decode(arguments), value_of)).decode()
 
 
-def _filled(value: Any, value_of: Callable[[str], str]) -> Any:
+def _resolve_value(value: Any, value_of: Callable[[str], str]) -> Any:
     match value:
         case str():
             return _HANDLE.sub(lambda match: value_of(match[1]), value)
         case list():
-            return [_filled(item, value_of) for item in cast("list[Any]", value)]
+            return [_resolve_value(item, value_of) for item in cast("list[Any]", value)]
         case dict():
-            return {key: _filled(item, value_of) for key, item in cast("dict[str, Any]", value).items()}
+            return {key: _resolve_value(item, value_of) for key, item in cast("dict[str, Any]", value).items()}
         case _:
             return value

@@ -19,13 +19,13 @@ _WORD = re.compile(
 """Letters and digits, and the vowels that are no letters of their own in the scripts of South Asia."""
 
 
-def normalised(text: str) -> str:
+def normalise_text(text: str) -> str:
     """The text without what does not matter: case, the way accents are written, white space, the full stop. Signs,
     symbols and the order of words matter."""
     return " ".join(unicodedata.normalize("NFC", text).lower().split()).rstrip(".!;, ")
 
 
-def folded(text: str) -> tuple[str, ...]:
+def fold_words(text: str) -> tuple[str, ...]:
     """The words of a text in the form in which they are kept and looked for: in small letters, without accents."""
     if text.isascii():
         return tuple(_PLAIN.findall(text.lower()))

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from treadle.domain.ids import Instant
 
 
-def day(at: Instant) -> str:
+def format_day(at: Instant) -> str:
     """For example 2026-03-01."""
     try:
         return datetime.fromtimestamp(at, UTC).date().isoformat()
@@ -13,12 +13,12 @@ def day(at: Instant) -> str:
         return "undated"
 
 
-def minute(at: Instant) -> str:
+def format_minute(at: Instant) -> str:
     """For example Sunday, 2026-03-01 12:00 UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%A, %Y-%m-%d %H:%M} UTC"
 
 
-def second(at: Instant) -> str:
+def format_second(at: Instant) -> str:
     """For example 2026-03-01 12:00:05 UTC."""
     try:
         return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"

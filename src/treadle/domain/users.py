@@ -11,24 +11,22 @@ UserId = str
 
 LOCAL_USER: UserId = "local"
 """Owns what the command line, the library, heartbeats and databases from before there were users have made."""
-LONGEST_USER = 100
-ACCEPTED_USER = (
-    f"1 to {LONGEST_USER} of the characters A-Z a-z 0-9 . _ @ + | -, of which the first is a letter or a digit"
-)
-_USER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@+|-]{{0,{LONGEST_USER - 1}}}")
+MAX_USER_CHARACTERS = 100
+ACCEPTED_USER = f"1 to {MAX_USER_CHARACTERS} of the characters A-Z a-z 0-9 . _ @ + | -, of which the first is a letter or a digit"
+_USER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@+|-]{{0,{MAX_USER_CHARACTERS - 1}}}")
 
 
-def journaled(user: UserId) -> UserId | None:
+def journaled_owner(user: UserId) -> UserId | None:
     """An owner as it stands in a journal: the local user is left out, as it was before there were others."""
     return None if user == LOCAL_USER else user
 
 
-def refuse_wrong_user(name: UserId) -> None:
+def check_user(name: UserId) -> None:
     """Raise ValueError unless this can be the name of a user.
 
     A colon is kept for the people of channels (`telegram:1234`). What only looks like the local user is refused: a
     token works for the local user where its creator has written exactly that."""
     if not _USER.fullmatch(name):
-        raise ValueError(f"a user is named with {ACCEPTED_USER}; found {name[:LONGEST_USER]!r}")
+        raise ValueError(f"a user is named with {ACCEPTED_USER}; found {name[:MAX_USER_CHARACTERS]!r}")
     if name != LOCAL_USER and name.lower() == LOCAL_USER:
         raise ValueError(f"`{name}` would be taken for the local user, whose name is `{LOCAL_USER}`")

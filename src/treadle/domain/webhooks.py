@@ -17,12 +17,12 @@ WebhookId = NewType("WebhookId", str)
 _PLACE = re.compile(r"\{\{\s*payload((?:\.[^\s.{}]+)*)\s*\}\}")
 _SESSION = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
-FIRST_DELAY = 5.0
-LONGEST_DELAY = 6 * 3600.0
-GROWTH = 4.0
+FIRST_DELAY_SECONDS = 5.0
+MAX_DELAY_SECONDS = 6 * 3600.0
+DELAY_FACTOR = 4.0
 GIVE_UP_SECONDS = 3 * 86400.0
 """How long an event is tried to be sent."""
-JITTER = 0.2
+JITTER_SHARE = 0.2
 """The share by which a delay may be shorter or longer, so that not all come back together."""
 
 
@@ -44,7 +44,7 @@ class InboundWebhook(Struct, frozen=True):
     """The user its runs are for: who made it."""
 
 
-def refuse_wrong_template(text: str) -> None:
+def check_template(text: str) -> None:
     """Raise ValueError for a place that would never be filled."""
     rest = _PLACE.sub("", text)
     if "{{" in rest or "}}" in rest:
@@ -55,13 +55,13 @@ def refuse_wrong_template(text: str) -> None:
         )
 
 
-def filled(template: str, payload: Any) -> str:
+def fill_template(template: str, payload: Any) -> str:
     """The template with what the payload has in its places. What is filled in is text, whatever it looks like; what
     the payload does not have is empty."""
-    return _PLACE.sub(lambda place: _words(_found(payload, place[1])), template)
+    return _PLACE.sub(lambda place: _to_text(_find_value(payload, place[1])), template)
 
 
-def _found(payload: Any, path: str) -> Any:
+def _find_value(payload: Any, path: str) -> Any:
     found = payload
     for name in path.split(".")[1:]:
         match found:
@@ -74,7 +74,7 @@ def _found(payload: Any, path: str) -> Any:
     return found
 
 
-def _words(value: Any) -> str:
+def _to_text(value: Any) -> str:
     match value:
         case None:
             return ""
@@ -84,9 +84,9 @@ def _words(value: Any) -> str:
             return msgspec.json.encode(value).decode()
 
 
-def hook_session(hook: InboundWebhook, payload: Any) -> SessionId | None:
+def derive_session(hook: InboundWebhook, payload: Any) -> SessionId | None:
     """The session that a payload belongs to: always one of this hook's own, whatever the payload says."""
-    name = "" if hook.session is None else filled(hook.session, payload).strip()
+    name = "" if hook.session is None else fill_template(hook.session, payload).strip()
     if not name:
         return None
     kept = (
@@ -147,7 +147,7 @@ class DeadLetter(Struct, frozen=True):
     """Somebody has asked for another try."""
 
 
-def delay_after(attempts: int, chance: float) -> float:
+def retry_delay(attempts: int, chance: float) -> float:
     """Seconds before the next attempt, after so many that failed; `chance` is from 0 to 1."""
-    delay = min(LONGEST_DELAY, FIRST_DELAY * GROWTH ** min(attempts - 1, 20))
-    return min(LONGEST_DELAY, delay * (1 - JITTER + 2 * JITTER * chance))
+    delay = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * DELAY_FACTOR ** min(attempts - 1, 20))
+    return min(MAX_DELAY_SECONDS, delay * (1 - JITTER_SHARE + 2 * JITTER_SHARE * chance))

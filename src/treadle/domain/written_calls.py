@@ -34,9 +34,9 @@ _FENCED = re.compile(r"\s*`{3,}(?:json|tool_code|tool_call|python)?\s*\n(.*?)\n?
 _PYTHONIC = re.compile(r"\[?\s*([A-Za-z_][\w.]*)\((?:\s*|\s*\w+\s*=.*)\)\s*\]?", re.DOTALL)
 _NAMES = ("name", "tool", "tool_name", "function", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input", "kwargs")
-_BESIDE = ("id", "type", "call_id", "index")
-_LONGEST_JSON = 100_000
-_LONGEST_SHOWN = 120
+_OTHER_FIELDS = ("id", "type", "call_id", "index")
+_MAX_JSON_CHARACTERS = 100_000
+_MAX_SHOWN_CHARACTERS = 120
 
 
 def find_written_call(text: str, tools: Container[str]) -> str | None:
@@ -46,19 +46,19 @@ def find_written_call(text: str, tools: Container[str]) -> str | None:
     if not words:
         return None
     if _is_call(words, tools):
-        return _shown(words)
+        return _shorten(words)
     if not any(sign in words for sign in _SIGNS):
         return None
     outside = _CODE.sub(lambda code: " " * len(code[0]), words)
     places = [found.start() for pattern in _WRITTEN if (found := pattern.search(outside))]
-    return _shown(words[min(places) :].strip()) if places else None
+    return _shorten(words[min(places) :].strip()) if places else None
 
 
 def _is_call(words: str, tools: Container[str]) -> bool:
     """Whether a text is a call of one of the tools and nothing else: as JSON, or as a line of Python."""
     fenced = _FENCED.fullmatch(words)
     body = fenced[1].strip() if fenced else words
-    if body[:1] in ("{", "[") and len(body) <= _LONGEST_JSON:
+    if body[:1] in ("{", "[") and len(body) <= _MAX_JSON_CHARACTERS:
         try:
             value = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -66,7 +66,7 @@ def _is_call(words: str, tools: Container[str]) -> bool:
         if value is not None:
             calls = cast("list[Any]", value) if isinstance(value, list) else [value]
             return bool(calls) and all(_is_call_object(each, tools) for each in calls)
-    found = _PYTHONIC.fullmatch(body) if len(body) <= _LONGEST_JSON and body[-1:] in (")", "]") else None
+    found = _PYTHONIC.fullmatch(body) if len(body) <= _MAX_JSON_CHARACTERS and body[-1:] in (")", "]") else None
     return found is not None and found[1] in tools
 
 
@@ -80,10 +80,10 @@ def _is_call_object(value: Any, tools: Container[str]) -> bool:
     if isinstance(fields.get("tool_calls"), list):
         return all(_is_call_object(each, tools) for each in fields["tool_calls"])
     name = next((fields[key] for key in _NAMES if isinstance(fields.get(key), str)), "")
-    known = all(key in (*_NAMES, *_ARGUMENTS, *_BESIDE) for key in fields)
+    known = all(key in (*_NAMES, *_ARGUMENTS, *_OTHER_FIELDS) for key in fields)
     return known and name in tools and any(key in fields for key in _ARGUMENTS)
 
 
-def _shown(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_SHOWN else f"{line[: _LONGEST_SHOWN - 1]}…"
+    return line if len(line) <= _MAX_SHOWN_CHARACTERS else f"{line[: _MAX_SHOWN_CHARACTERS - 1]}…"

@@ -30,7 +30,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Message, user
-from treadle.domain.observations import text_of, was_cut
+from treadle.domain.observations import extract_text, is_truncated
 from treadle.domain.runs import Usage
 from treadle.engine.deps import EngineDeps
 from treadle.engine.guarded_model import request_reply
@@ -46,8 +46,8 @@ ATTEMPTS_PER_PIECE = 2
 async def truncate_results(step: TruncateResults, run: OwnedRun, deps: EngineDeps) -> None:
     """Store the full results, then truncate them in the transcript."""
     for result in step.results:
-        if not was_cut(result.content):  # else the full text is stored already
-            await deps.results.keep(run.origin, result.call_id, text_of(result.content))
+        if not is_truncated(result.content):  # else the full text is stored already
+            await deps.results.keep(run.origin, result.call_id, extract_text(result.content))
     run.record(step.event)
 
 

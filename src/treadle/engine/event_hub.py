@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
-from treadle.domain.envelope import Draft, Event, Origin, draft
+from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData, RunEnd, StreamReset, Token
 from treadle.domain.ids import Instant, RunId
@@ -337,7 +337,7 @@ class EventHub:
 
     def make_event(self, origin: Origin, sequence: int, data: EventData) -> Event:
         """Return a live event with a new ID."""
-        made = draft(self._ids("evt"), self._clock.now(), data)
+        made = make_draft(self._ids("evt"), self._clock.now(), data)
         return Event(made.event_id, made.timestamp, origin, sequence, made.type, data, made.raw)
 
 

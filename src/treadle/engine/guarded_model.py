@@ -6,7 +6,7 @@ import logging
 
 import msgspec
 
-from treadle.domain.messages import Part, Text, Thinking, ToolUse, sendable
+from treadle.domain.messages import Part, Text, Thinking, ToolUse, make_sendable
 from treadle.ports.model import Completed, Failed, Model, ModelRequest, Show
 from treadle.ports.vault import Redactor
 
@@ -53,7 +53,7 @@ def _drop_unsafe_calls(end: Completed) -> Completed | Failed:
 
 
 def _make_failure(error: BaseException, request: ModelRequest, redactor: Redactor) -> Failed:
-    message = f"The model adapter failed: {type(error).__name__}: {sendable(str(error))}."
+    message = f"The model adapter failed: {type(error).__name__}: {make_sendable(str(error))}."
     if redactor.is_idle:
         logger.error("the model adapter for %s failed", request.model, exc_info=error)
     else:  # a traceback may contain a secret
@@ -71,12 +71,12 @@ def _is_plain(part: Part) -> bool:
 def _make_sendable(part: Part) -> Part:
     match part:
         case Text(text):
-            return Text(sendable(text))
-        case Thinking(text=text) if sendable(text) != text:  # signed reasoning must not change
-            return Thinking(sendable(text), part.provider, part.model, field=part.field)
+            return Text(make_sendable(text))
+        case Thinking(text=text) if make_sendable(text) != text:  # signed reasoning must not change
+            return Thinking(make_sendable(text), part.provider, part.model, field=part.field)
         case ToolUse(call_id, name, arguments):
             return msgspec.structs.replace(
-                part, call_id=sendable(call_id), name=sendable(name), arguments=sendable(arguments)
+                part, call_id=make_sendable(call_id), name=make_sendable(name), arguments=make_sendable(arguments)
             )
         case _:
             return part

@@ -15,7 +15,7 @@ from treadle.core.context.transcript import Transcript, make_transcript
 from treadle.core.fold import fold, fold_all
 from treadle.core.guards.quota import make_warning
 from treadle.core.state import RunState, join_messages, new_state_on
-from treadle.domain.envelope import Draft, Event, Origin, drafts
+from treadle.domain.envelope import Draft, Event, Origin, make_drafts
 from treadle.domain.errors import Fenced, NotClaimable, UsageError
 from treadle.domain.events import EventData, RunFenced
 from treadle.domain.ids import Instant, RunId
@@ -79,7 +79,7 @@ class OwnedRun:
         """Fold events that have happened. They are committed together with the next commit."""
         now, state = self._deps.clock.now(), self.state
         facts = self._redact(events)
-        self._facts += drafts(self._deps.ids, now, facts)
+        self._facts += make_drafts(self._deps.ids, now, facts)
         for data in facts:
             fold(state, data, state.sequence + 1, now)
 
@@ -243,7 +243,7 @@ class OwnedRun:
             self._committing.release()
 
     def _drafts(self, now: Instant, events: Sequence[EventData]) -> tuple[Draft, ...]:
-        return tuple(drafts(self._deps.ids, now, self._redact(events)))
+        return tuple(make_drafts(self._deps.ids, now, self._redact(events)))
 
     def _fold(self, delivered: Sequence[Event]) -> None:
         for event in delivered:

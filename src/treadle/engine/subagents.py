@@ -38,7 +38,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.lineage import Lineage, Order, Role
-from treadle.domain.messages import Message, sendable, user
+from treadle.domain.messages import Message, make_sendable, user
 from treadle.domain.runs import Outcome
 from treadle.engine.deps import EngineDeps
 from treadle.engine.model_resolution import may_use_tool
@@ -113,7 +113,7 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(deps.ids("ses"))
     seconds_left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
     patience = deps.timeouts.agents or None
-    child = _Child(agent, user(sendable(order.message)), session, lineage, patience, seconds_left)
+    child = _Child(agent, user(make_sendable(order.message)), session, lineage, patience, seconds_left)
     withheld = tuple([name for name in wanted_tools if not may_use_tool(lineage, name)])
     return await _make_child(child, run, deps, item.start.arguments, withheld)
 
@@ -334,7 +334,7 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
     role: Role = step.role
     names = (f"@{role}-{number}" for number in count(len(run.state.family.children)))
     lineage = make_lineage(run.state, next(name for name in names if not run.state.knows_call(name)), role)
-    message = user(sendable(make_evaluation_prompt(role, run.state, step.end)))
+    message = user(make_sendable(make_evaluation_prompt(role, run.state, step.end)))
     try:
         agent = await deps.agents.named(step.agent, run.state.agent)
         deps.models.resolve(agent.model, agent.provider)

@@ -19,8 +19,8 @@ from treadle.domain.events import (
     ToolCallError,
     ToolCallProgress,
 )
-from treadle.domain.messages import sendable
-from treadle.domain.secret_refs import filled, names_in
+from treadle.domain.messages import make_sendable
+from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
@@ -176,9 +176,9 @@ class RunningCall:
     def _arguments(self) -> Any:
         """Return the arguments with the values of secrets in place of their references."""
         text = self.item.start.arguments
-        if not names_in(text):
+        if not find_secret_names(text):
             return self.item.arguments
-        return self.item.tool.parse(filled(text, self._reveal))
+        return self.item.tool.parse(resolve_secret_refs(text, self._reveal))
 
     def _reveal(self, secret: str) -> str:
         call = self.item.call
@@ -211,7 +211,7 @@ class RunningCall:
         return round((self._clock.monotonic() - self._started_at) * 1000)
 
     def _report_progress(self, text: str) -> None:
-        self._loop.call_soon_threadsafe(self._show, sendable(text))  # a tool may run in a thread
+        self._loop.call_soon_threadsafe(self._show, make_sendable(text))  # a tool may run in a thread
 
     def _show(self, text: str) -> None:
         call = self.item.call

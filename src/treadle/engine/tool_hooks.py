@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.messages import sendable
+from treadle.domain.messages import make_sendable
 from treadle.domain.tools import ToolSpec
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
 from treadle.ports.tool import Observation
@@ -39,7 +39,7 @@ async def run_before_hooks(hooks: Sequence[Hook], call: HookedCall) -> HookedCal
         )
         match answer:
             case Block(reason):
-                raise BlockedByHook(hook, sendable(str(reason)))
+                raise BlockedByHook(hook, make_sendable(str(reason)))
             case Rewrite(arguments):
                 call = msgspec.structs.replace(call, arguments=_check_arguments(hook, arguments))
             case None:

@@ -24,7 +24,7 @@ from treadle.domain.events import (
     ToolCallStart,
 )
 from treadle.domain.ids import ApprovalId, Instant
-from treadle.domain.secret_refs import handle
+from treadle.domain.secret_refs import make_secret_ref
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_hooks
@@ -221,7 +221,7 @@ def _make_error(call: Call, kind: CallErrorKind, text: str) -> CallRefused:
 
 
 def _refuse_raw_secret(call: Call) -> CallRefused:
-    references = ", ".join(map(handle, call.secrets))
+    references = ", ".join(map(make_secret_ref, call.secrets))
     return CallRefused(make_denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=references)))
 
 

@@ -14,7 +14,7 @@ from treadle.domain.events import (
     ToolCallEnd,
     ToolCallError,
 )
-from treadle.domain.messages import sendable
+from treadle.domain.messages import make_sendable
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_after_hooks, select_hooks
@@ -41,7 +41,7 @@ async def finish_call(
             text = f"`{call.name}` has run, but its result is withheld: {blocked.reason}"
             return (HookBlocked(call.call_id, call.name, blocked.hook, text),)
     events: list[EventData] = []
-    content = sendable(result.content)
+    content = make_sendable(result.content)
     if run.state.review.approvals:
         content = f"{_note_edit(item, run)}{content}"
     redactor = deps.vault.redactor

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from treadle.domain.text import folded
+from treadle.domain.text import fold_words
 from treadle.memory.stop_words import STOP_WORDS
 from treadle.ports.memory_index import Term
 
@@ -72,7 +72,7 @@ def parse_query(message: str) -> MemoryQuery:
     keys: dict[tuple[str, ...], float] = {}
     for found in _QUOTED.finditer(text):
         phrase = found.group(found.lastindex or 0)
-        tokens = folded(phrase)
+        tokens = fold_words(phrase)
         if tokens and len(phrase) <= MAX_PHRASE_CHARS and not STOP_WORDS.issuperset(tokens):
             keys[tokens] = 1.0
     shouted = text.isupper()
@@ -81,9 +81,9 @@ def parse_query(message: str) -> MemoryQuery:
         if token.islower() and token.isalpha():
             continue
         weight = _compute_weight(token, text, found.start(), shouted)
-        if weight and (tokens := folded(token)) and not (len(tokens) == 1 and tokens[0] in STOP_WORDS):
+        if weight and (tokens := fold_words(token)) and not (len(tokens) == 1 and tokens[0] in STOP_WORDS):
             keys[tokens] = max(weight, keys.get(tokens, 0.0))
-    words = [word for word in dict.fromkeys(folded(text)) if word not in STOP_WORDS and _is_meaningful(word)]
+    words = [word for word in dict.fromkeys(fold_words(text)) if word not in STOP_WORDS and _is_meaningful(word)]
     heaviest = sorted(keys.items(), key=lambda item: -item[1])[:MAX_KEYS]
     return MemoryQuery(_select_rarest(words), tuple([ExactTerm(tokens, weight) for tokens, weight in heaviest]))
 

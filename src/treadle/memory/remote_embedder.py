@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.providers import public, secrets_in
+from treadle.domain.providers import find_secrets, remove_credentials
 from treadle.ports.memory import EmbeddingFailed, Vector
 
 BATCH_SIZE = 64
@@ -29,7 +29,7 @@ class EmbedderEndpoint(Struct, frozen=True):
 
     def __repr__(self) -> str:
         """Omit the key and the headers."""
-        return f"Address({public(self.base_url)!r})"
+        return f"Address({remove_credentials(self.base_url)!r})"
 
 
 class _Item(Struct):
@@ -144,8 +144,8 @@ class RemoteEmbedder:
         return f"refused with HTTP {status} ({_quote(answer)}); {advice}"
 
     def _failed(self, what: str) -> EmbeddingFailed:
-        text = f"the embedder {self.name} at {public(self._address.base_url)} {what}"
-        for secret in (self._address.key, *self._address.headers.values(), *secrets_in(self._address.base_url)):
+        text = f"the embedder {self.name} at {remove_credentials(self._address.base_url)} {what}"
+        for secret in (self._address.key, *self._address.headers.values(), *find_secrets(self._address.base_url)):
             if secret and len(secret) >= _MIN_SECRET_CHARS:
                 text = text.replace(secret, "[hidden]")
         return EmbeddingFailed(text)

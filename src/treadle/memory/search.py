@@ -9,7 +9,7 @@ from msgspec import Struct
 from treadle.domain.events import MemoryDegraded
 from treadle.domain.ids import AgentId, Instant
 from treadle.domain.memories import Memory, MemoryId, MemoryScope
-from treadle.domain.text import normalised
+from treadle.domain.text import normalise_text
 from treadle.domain.users import UserId
 from treadle.memory.embedders import Embedders
 from treadle.memory.embedding_call import LoadableEmbedder, embed_checked
@@ -275,7 +275,7 @@ def _drop_duplicates(hits: Sequence[MemoryHit], scope: MemoryScope) -> list[Memo
         return list(hits)
     best_by_text: dict[str, MemoryHit] = {}
     for hit in sorted(hits, key=lambda hit: hit.likeness or 0.0, reverse=True):
-        best_by_text.setdefault(normalised(hit.memory.text), hit)
+        best_by_text.setdefault(normalise_text(hit.memory.text), hit)
     best = {hit.memory.memory_id for hit in best_by_text.values()}
     return [hit for hit in hits if hit.memory.memory_id in best]
 

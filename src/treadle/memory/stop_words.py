@@ -1,6 +1,6 @@
 """Stop words of a few languages, including greetings and thanks."""
 
-from treadle.domain.text import folded
+from treadle.domain.text import fold_words
 
 _ENGLISH = """
 a about above after again all also am an and any are as at be because been before being below
@@ -37,5 +37,5 @@ ho il io isso lo ma mas meu na nas nei nel nella no non nos o os ou para per per
 que questa questo se sono sua suo são um uma você
 """
 _ALL = " ".join((_ENGLISH, _SMALL_TALK, _GERMAN, _FRENCH, _SPANISH, _OTHERS))
-STOP_WORDS = frozenset(folded(_ALL))
+STOP_WORDS = frozenset(fold_words(_ALL))
 """Folded, as words are looked for."""

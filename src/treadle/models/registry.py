@@ -11,8 +11,8 @@ import msgspec
 
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig
-from treadle.domain.secret_refs import handle, names_in
-from treadle.domain.suggestions import closest
+from treadle.domain.secret_refs import find_secret_names, make_secret_ref
+from treadle.domain.suggestions import find_closest
 from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog, WindowSource
 from treadle.models.http.endpoint import Endpoint
@@ -264,7 +264,7 @@ class ModelRegistry:
         )
 
     def _unknown_provider(self, name: str, known: set[str]) -> str:
-        near = closest(name, known)
+        near = find_closest(name, known)
         meant = f"; did you mean `{near}`?" if near else ";"
         return (
             f"no provider is called `{name}`{meant} Known providers: {', '.join(sorted(known))}. "
@@ -321,7 +321,7 @@ class ModelRegistry:
 
     def _filled(self, key: str | None, provider: str) -> str | None:
         """The key itself, where a handle stands for it."""
-        names = names_in(key or "")
+        names = find_secret_names(key or "")
         if key is None or not names:
             return key
         value = self._secret(names[0])
@@ -330,7 +330,7 @@ class ModelRegistry:
                 f"provider {provider} takes its key from the secret {names[0]}, which is not set; "
                 f"set it with `treadle vault set {names[0]}`"
             )
-        return key.replace(handle(names[0]), value)
+        return key.replace(make_secret_ref(names[0]), value)
 
 
 def _completed(config: ProviderConfig, preset: ProviderConfig) -> ProviderConfig:

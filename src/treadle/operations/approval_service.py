@@ -18,7 +18,7 @@ from treadle.domain.events import (
     ToolCallError,
 )
 from treadle.domain.ids import ApprovalId, RunId
-from treadle.domain.messages import sendable, user
+from treadle.domain.messages import make_sendable, user
 from treadle.operations.event_factory import Drafts
 from treadle.operations.journal_pages import stored_events
 from treadle.operations.submissions import check_message
@@ -76,7 +76,9 @@ class People:
                 f"{run_id} has no open question {call_id}. `treadle runs show {run_id}` shows its state."
             )
         told = self._vault.redactor.redact(text).text
-        sequence = await self._answer(run_id, ClarifyAnswered(call_id, sendable(told), by), f"answer/{call_id}")
+        sequence = await self._answer(
+            run_id, ClarifyAnswered(call_id, make_sendable(told), by), f"answer/{call_id}"
+        )
         if sequence is None:
             raise InvalidState(f"The question {call_id} of {run_id} was answered by somebody else.")
         return sequence
@@ -123,7 +125,7 @@ class People:
 
 
 def _sendable(note: Any) -> Any:
-    return sendable(note) if isinstance(note, str) else note  # and what is no text is refused with the rest
+    return make_sendable(note) if isinstance(note, str) else note  # and what is no text is refused with the rest
 
 
 def _decided_already(record: ApprovalRecord) -> str:

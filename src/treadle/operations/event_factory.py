@@ -3,7 +3,7 @@ cannot be read again would stop its run for good."""
 
 import msgspec
 
-from treadle.domain.envelope import Draft, decode_data, draft
+from treadle.domain.envelope import Draft, decode_data, make_draft
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData
 from treadle.engine.redaction import redact_event
@@ -21,7 +21,7 @@ class Drafts:
         """Raises UsageError for a value of a kind that the event does not have."""
         redactor = self._vault.redactor
         try:
-            made = draft(self._ids("evt"), self._clock.now(), redact_event(data, redactor))
+            made = make_draft(self._ids("evt"), self._clock.now(), redact_event(data, redactor))
             decode_data(made.type, made.raw)
         except (msgspec.ValidationError, TypeError, UnicodeError) as error:
             raise UsageError(f"This cannot be taken: {error}.") from None

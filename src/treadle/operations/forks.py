@@ -10,7 +10,7 @@ from treadle.core.fork import make_fork
 from treadle.core.state import RunState
 from treadle.core.subagents.limits import cap_by_ceilings, detach_lineage
 from treadle.domain.agents import AgentSpec
-from treadle.domain.commands import in_words
+from treadle.domain.commands import format_command
 from treadle.domain.envelope import Origin
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import EventData, LlmRequest, RunForked, RunQueued, UserMessage
@@ -109,7 +109,7 @@ class Forking:
         assert isinstance(queued, RunQueued), f"the first event of {fork.run_id} is {events[0].type}"
         if queued.command is not None:
             raise InvalidState(
-                f"{fork.run_id} is the command {in_words(queued.command)}, which has no steps to fork from. Fork a "
+                f"{fork.run_id} is the command {format_command(queued.command)}, which has no steps to fork from. Fork a "
                 "run of its session that has answered a message."
             )
         if fork.step is not None and fork.step < 1:

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.errors import UnknownAgent, UsageError
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemorySource
-from treadle.domain.users import LOCAL_USER, LONGEST_USER, UserId
+from treadle.domain.users import LOCAL_USER, MAX_USER_CHARACTERS, UserId
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import Refusal
@@ -16,7 +16,7 @@ from treadle.ports.memory import Assigned
 
 MOST_CHARACTERS = 8000
 OLDEST = datetime.min.replace(tzinfo=UTC)
-UserName = Annotated[str, Meta(min_length=1, max_length=LONGEST_USER)]
+UserName = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)]
 
 
 class MemoryLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -57,7 +57,9 @@ class ListMemories(Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(max_length=10_000, description="Find memories that fit this text.")] | None = None
     limit: Limit = 50
     user: (
-        Annotated[str, Meta(max_length=LONGEST_USER, description="Of this user; another with the scope admin.")]
+        Annotated[
+            str, Meta(max_length=MAX_USER_CHARACTERS, description="Of this user; another with the scope admin.")
+        ]
         | None
     ) = None
 

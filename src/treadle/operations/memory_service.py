@@ -11,8 +11,8 @@ import msgspec
 from treadle.domain.errors import UnknownMemory, UsageError
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
-from treadle.domain.suggestions import closest
-from treadle.domain.users import ACCEPTED_USER, LOCAL_USER, UserId, refuse_wrong_user
+from treadle.domain.suggestions import find_closest
+from treadle.domain.users import ACCEPTED_USER, LOCAL_USER, UserId, check_user
 from treadle.operations.memories import MOST_CHARACTERS, Imported, MemoryLine, line
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.memory import Assigned, Assignment, Memories, MemoryKeeper, Recall
@@ -192,7 +192,7 @@ class MemoryService:
         if not 0 <= item.uses <= MOST_USES:
             raise _wrong(number, "uses", str(item.uses))
         try:
-            refuse_wrong_user(item.owner)
+            check_user(item.owner)
         except ValueError:
             raise _wrong(number, "owner", msgspec.json.encode(item.owner).decode()) from None
         for key, value, form in (
@@ -234,7 +234,7 @@ class MemoryService:
 
 def _check_user(user: UserId) -> None:
     try:
-        refuse_wrong_user(user)
+        check_user(user)
     except ValueError as error:
         raise UsageError(f"No memory can be of this user: {error}. Nothing was changed.") from None
 
@@ -243,7 +243,7 @@ def refuse_unknown_agent(agent: str, known: Iterable[str]) -> None:
     """Raise UsageError for a name that nobody has, with the one that was probably meant."""
     names = sorted(set(known))
     if agent not in names:
-        near = closest(agent, names)
+        near = find_closest(agent, names)
         meant = f" Did you mean `{near}`?" if near else f" Known: {', '.join(names) or 'none yet'}."
         raise UsageError(f"No agent is called `{agent}`.{meant}")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from treadle.domain.commands import in_words
+from treadle.domain.commands import format_command
 from treadle.domain.envelope import Origin, to_json
 from treadle.domain.events import RunEnd, RunForked, RunQueued, UserMessage, WaitReason
 from treadle.domain.ids import AgentId, RunId, SessionId
@@ -281,7 +281,7 @@ async def message_of(context: Context, run_id: RunId) -> str:
     for event in await context.service.page(run_id, 0, FIRST_EVENTS):
         match event.data:
             case RunQueued(command=command) if command is not None:
-                return in_words(command)
+                return format_command(command)
             case RunForked(asked=asked):
                 message = asked
             case UserMessage(message=said):

@@ -23,7 +23,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SessionId
 from treadle.domain.messages import Message
-from treadle.domain.users import UserId, journaled
+from treadle.domain.users import UserId, journaled_owner
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.approval_service import Answer, People
@@ -125,7 +125,7 @@ class LocalService:
             self._credits_per_dollar,
             submission.before,
             submission.instructions,
-            owner=journaled(owner),
+            owner=journaled_owner(owner),
         )
         reason = () if because is None else (because,)
         first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))

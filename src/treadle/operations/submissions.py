@@ -12,15 +12,15 @@ from msgspec import Struct
 from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
 from treadle.domain.agents import AgentSpec
-from treadle.domain.commands import CompactSession, SessionCommand, command_in
+from treadle.domain.commands import CompactSession, SessionCommand, parse_command
 from treadle.domain.errors import MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted
 from treadle.domain.ids import RunId, SessionId, TokenId
 from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
 from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
-from treadle.domain.schemas import refuse_wrong_schema
-from treadle.domain.users import LOCAL_USER, UserId, refuse_wrong_user
+from treadle.domain.schemas import check_schema
+from treadle.domain.users import LOCAL_USER, UserId, check_user
 from treadle.operations.usage import Books, refuse_spent, refuse_unless_running
 from treadle.ports.model import Models
 from treadle.ports.tool import InvalidArguments, Toolbox
@@ -60,7 +60,7 @@ class Submission(Struct, frozen=True):
         if self.plain:
             return None
         parts = self.message.parts
-        return command_in(parts[0].text) if len(parts) == 1 and isinstance(parts[0], Text) else None
+        return parse_command(parts[0].text) if len(parts) == 1 and isinstance(parts[0], Text) else None
 
 
 class Ticket(Struct, frozen=True):
@@ -92,7 +92,7 @@ class Admission:
     def _check_agent(self, agent: AgentSpec) -> None:
         if agent.output is not None:
             try:
-                refuse_wrong_schema(agent.output)
+                check_schema(agent.output)
             except ValueError as error:
                 raise UsageError(f"The output of agent `{agent.name}` is no JSON Schema: {error}") from None
         self._tools.select(agent.tools)
@@ -151,7 +151,7 @@ class Admission:
 
 def _check_user(name: UserId) -> None:
     try:
-        refuse_wrong_user(name)
+        check_user(name)
     except ValueError as error:
         raise UsageError(f"The run cannot be for this user: {error}. Nothing was begun.") from None
 

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from treadle.domain.access import SCOPES, Principal, Scope, Visibility, visibility_of
+from treadle.domain.access import SCOPES, Principal, Scope, Visibility, default_visibility
 from treadle.domain.errors import StoreError, UnknownToken, UsageError
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
-from treadle.domain.users import UserId, refuse_wrong_user
+from treadle.domain.users import UserId, check_user
 from treadle.operations.tokens import LONGEST_NAME
 from treadle.ports.access import TokenRecord, Tokens
 from treadle.ports.clock import Clock, Ids
@@ -75,7 +75,7 @@ class Access:
             wanted.expires_at,
             quotas=wanted.quotas,
             owner=wanted.user,
-            visibility=wanted.visibility or visibility_of(wanted.scopes),
+            visibility=wanted.visibility or default_visibility(wanted.scopes),
         )
         await self._tokens.add(record, _digest(secret))
         return Minted(record, secret)
@@ -85,7 +85,7 @@ class Access:
         if user is None:
             return
         try:
-            refuse_wrong_user(user)
+            check_user(user)
         except ValueError as error:
             raise UsageError(f"The token cannot be for this user: {error}. No token was created.") from None
         if user.startswith("tok_") and user not in {record.user for record in await self._tokens.list()}:

@@ -12,7 +12,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceeded, UsageError
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
-from treadle.domain.time_format import minute
+from treadle.domain.time_format import format_minute
 from treadle.ports.accounts import Accounts, AccountShortage, AgentStates, UsageFilter, UsageKey, Used
 
 EPOCH = date(1970, 1, 1)
@@ -139,7 +139,7 @@ def _refusal(short: AccountShortage) -> QuotaExceeded | InsufficientCredits:
         return InsufficientCredits(
             f"{who} has spent {short.used:.6g} of {short.ceiling:g} credits: nothing is left. Raise quotas.credits."
         )
-    again = "later" if short.resets_at is None else f"on {minute(short.resets_at)}"
+    again = "later" if short.resets_at is None else f"on {format_minute(short.resets_at)}"
     return QuotaExceeded(
         f"{who} has used {short.used:,.0f} model tokens in the last hour, and may use {short.ceiling:,.0f}. There "
         f"is room again {again}; or raise quotas.max_llm_tokens_per_hour.",

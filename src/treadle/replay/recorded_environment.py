@@ -13,7 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import AgentId, Instant, Prefix, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryScope
-from treadle.domain.secret_refs import handle
+from treadle.domain.secret_refs import make_secret_ref
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import UserId
 from treadle.engine.null_ports import NoApprovals, NoSessions
@@ -203,7 +203,7 @@ class RecordedVault:
     def reveal(self, name: str, agent: str, tool: str) -> str:
         denied = self._script.next()
         if denied is None or not isinstance(denied.data, e.SecretDenied):
-            return handle(name)
+            return make_secret_ref(name)
         outcome = self._script.outcome_of(denied.data.call_id)
         told = "" if outcome is None else outcome.content.partition("` failed: ")[2]
         raise SecretRefused(told.partition(" Do not make up a result")[0], denied.data.reason)

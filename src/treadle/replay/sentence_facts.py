@@ -8,7 +8,7 @@ from treadle.core.guards.quota import describe_account
 from treadle.domain import events as e
 from treadle.domain.ids import AgentId, Instant
 from treadle.domain.memories import Memory, MemoryId
-from treadle.domain.time_format import minute
+from treadle.domain.time_format import format_minute
 from treadle.ports.accounts import AccountShortage, Reserve
 
 _USED = re.compile(r"(?:it has|;) ([\d,]+) (?:times|are used)|; ([\d.e+-]+) are spent|it has cost ([\d.e+-]+)[,;]")
@@ -52,7 +52,7 @@ def _room_again(wait: e.RunWaiting) -> Instant | None:
     found = _ROOM_AGAIN.search(wait.detail)
     if found is None:
         return None
-    if wait.wake_at is not None and minute(wait.wake_at) == found[1]:
+    if wait.wake_at is not None and format_minute(wait.wake_at) == found[1]:
         return wait.wake_at
     return datetime.strptime(found[1], "%A, %Y-%m-%d %H:%M UTC").replace(tzinfo=UTC).timestamp()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, private_place
+from treadle.domain.private_paths import CREDENTIALS, PROJECT_NAMES, find_private_place
 from treadle.ports.sandbox import CommandError
 from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.seccomp import build_sandbox_filter
@@ -131,7 +131,7 @@ class Bubblewrap:
     def _list_unnamed_private(self, shown: "Sequence[ExposedFolder]") -> list[Path]:
         """Return the private paths in exposed folders that the policy does not name itself."""
         roots = [str(folder.place) for folder in shown]
-        named = [root for root in roots if private_place(root) is not None]
+        named = [root for root in roots if find_private_place(root) is not None]
         of_user = [place for place in self._private if any(_is_within(place, root) for root in roots)]
         of_roots = [f"{root.rstrip('/')}/{place}" for root in roots for place in CREDENTIALS]
         return [

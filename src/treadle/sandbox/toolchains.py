@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle.domain.private_paths import PROJECT_NAMES, private_place
+from treadle.domain.private_paths import PROJECT_NAMES, find_private_place
 from treadle.sandbox.bubblewrap import SYSTEM
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -96,7 +96,7 @@ def find_toolchains(user: Mapping[str, str], workspace: Path, hidden: Sequence[P
     folders: dict[Path, None] = {}
     for folder in _find_candidates(places, [root for _, root in _find_roots(user)], workspace, broad):
         is_known = any(folder.is_relative_to(known) for known in (*SYSTEM_FOLDERS, workspace, *folders, *hidden))
-        if not is_known and private_place(str(folder)) is None and len(folders) < MAX_FOLDERS:
+        if not is_known and find_private_place(str(folder)) is None and len(folders) < MAX_FOLDERS:
             folders[folder] = None
     return Toolchains(":".join(map(str, places)) or SYSTEM_PATH, outside, tuple(folders), variables)
 

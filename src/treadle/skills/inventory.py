@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.domain.suggestions import closest
+from treadle.domain.suggestions import find_closest
 from treadle.skills.approvals import HOME, Approval, ApprovedSkills
 from treadle.skills.content import SkillContent, SkillFile, read_content
 from treadle.skills.inert_text import one_line
@@ -167,7 +167,7 @@ class SkillInventory:
         for place in places:
             with suppress(Broken):
                 known += _names(place)[0]
-        near = closest(name, known)
+        near = find_closest(name, known)
         where = " or ".join(str(place.path) for place in places if place.kind != "shipped")
         meant = f"Did you mean `{near}`?" if near else "`treadle skills list` shows what is there."
         return f"There is no skill {name[:100]!a} in {where}. {meant}"

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from treadle.domain.suggestions import closest
+from treadle.domain.suggestions import find_closest
 from treadle.ports.skills import Skill
 from treadle.skills.approvals import Approval, ApprovedSkills
 from treadle.skills.content import SkillContent, SkillFile, read_content
@@ -137,7 +137,7 @@ def _one_file(name: str, content: SkillContent, path: str) -> str:
     found = content.file(wanted)
     if found is None:
         paths = [file.path for file in content.files]
-        near = closest(wanted, paths)
+        near = find_closest(wanted, paths)
         meant = f"Did you mean {near}?" if near else f"It has: {', '.join(paths)[:_MOST_LISTED]}."
         raise LookupError(f"The skill `{name}` has no file {path[:200]!a}. {meant}")
     try:
@@ -149,6 +149,6 @@ def _one_file(name: str, content: SkillContent, path: str) -> str:
 def _unknown(name: str, offered: Sequence[str]) -> str:
     if not offered:
         return f"There is no skill {name[:100]!a}: no skills are offered here. Go on without one."
-    near = closest(name, offered)
+    near = find_closest(name, offered)
     meant = f"Did you mean `{near}`?" if near else f"Offered are: {', '.join(offered)[:_MOST_LISTED]}."
     return f"There is no skill {name[:100]!a}. {meant}"

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import MemoryScope
-from treadle.domain.text import normalised
+from treadle.domain.text import normalise_text
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.memory import Vector
 
@@ -28,7 +28,7 @@ is close to nothing."""
 
 def compute_digest(text: str) -> bytes:
     """Return a digest that identifies a text regardless of case, white space and final full stop."""
-    return hashlib.blake2b(replace_surrogates(normalised(text)).encode(), digest_size=16).digest()
+    return hashlib.blake2b(replace_surrogates(normalise_text(text)).encode(), digest_size=16).digest()
 
 
 def replace_surrogates(text: str) -> str:

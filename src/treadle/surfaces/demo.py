@@ -14,7 +14,7 @@ import treadle
 from treadle.config.home import Home
 from treadle.domain.events import RunEnd
 from treadle.domain.messages import ToolResult
-from treadle.domain.observations import text_of
+from treadle.domain.observations import extract_text
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.event_output import Transcript
@@ -107,7 +107,7 @@ def reporting(report: Path, killed: bool) -> list[Tool]:
 def results(request: ModelRequest) -> list[str]:
     """What the latest tool calls brought."""
     parts = request.conversation.messages[-1].parts
-    return [text_of(part.content) for part in parts if isinstance(part, ToolResult)]
+    return [extract_text(part.content) for part in parts if isinstance(part, ToolResult)]
 
 
 def count_each(request: ModelRequest) -> ScriptedReply:

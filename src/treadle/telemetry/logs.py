@@ -19,7 +19,7 @@ import msgspec
 from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.ids import Instant, RunId
-from treadle.domain.messages import sendable
+from treadle.domain.messages import make_sendable
 from treadle.ports.vault import Vault, VaultError
 
 logger = logging.getLogger("treadle.runs")
@@ -141,7 +141,7 @@ class JsonLogFormatter(logging.Formatter):
 
     def _hidden(self, text: str) -> str:
         try:
-            shown = self._vault.redactor.redact(sendable(text)).text
+            shown = self._vault.redactor.redact(make_sendable(text)).text
         except VaultError:
             return WITHHELD
         shown = _TOKENS.sub("[redacted]", shown)

@@ -7,7 +7,7 @@ from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.events import EventData
 from treadle.domain.ids import RunId
-from treadle.domain.lineage import TOOL_OF
+from treadle.domain.lineage import DELEGATION_TOOLS
 from treadle.domain.runs import Status
 from treadle.ports.clock import Clock
 from treadle.telemetry.counters import ModelCells, ModelsByName, ToolCells
@@ -273,8 +273,8 @@ class MetricsWatcher:
     def _delegated(self, run: _Run, data: e.AgentSpawn) -> None:
         if run.status != "running":
             self._move(run, "running")
-        if data.role in TOOL_OF:  # else nobody called for it: it judges the run
-            self._tool(TOOL_OF[data.role]).started.value += 1.0
+        if data.role in DELEGATION_TOOLS:  # else nobody called for it: it judges the run
+            self._tool(DELEGATION_TOOLS[data.role]).started.value += 1.0
 
     def _call_ended(self, run: _Run, data: e.ToolCallEnd) -> None:
         tool = self._called.get(data.name) or self._tool(data.name)

@@ -12,7 +12,7 @@ from treadle.domain import events as e
 from treadle.domain.envelope import Origin
 from treadle.domain.events import EventData
 from treadle.domain.ids import Instant, RunId
-from treadle.domain.lineage import TOOL_OF
+from treadle.domain.lineage import DELEGATION_TOOLS
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.telemetry import span_names
@@ -270,9 +270,11 @@ class RunSpans:
         return ()
 
     def call_delegated(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
-        if data.role not in TOOL_OF:  # nobody called for it: it judges the run
+        if data.role not in DELEGATION_TOOLS:  # nobody called for it: it judges the run
             return ()
-        call = self._calls[data.call_id] = self._tool(_key_of(data.call_id), at, TOOL_OF[data.role], data.call_id)
+        call = self._calls[data.call_id] = self._tool(
+            _key_of(data.call_id), at, DELEGATION_TOOLS[data.role], data.call_id
+        )
         call.attributes[span_names.CHILD_RUN_ID] = data.run_id
         if self._contents:
             call.attributes[span_names.TOOL_ARGUMENTS] = data.arguments

@@ -6,8 +6,8 @@ from msgspec import Meta
 
 from treadle.domain.events import JournalWritten, MemorySaved
 from treadle.domain.memories import Memory
-from treadle.domain.text import normalised
-from treadle.domain.time_format import day
+from treadle.domain.text import normalise_text
+from treadle.domain.time_format import format_day
 from treadle.domain.users import UserId
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.function import tool
@@ -90,8 +90,10 @@ def _fact(text: str, most: int, advice: str) -> str:
 
 def _repeats(fact: str, memory: Memory, user: UserId) -> bool:
     """Whether the memory is that fact, of the same user: each user has its own."""
-    return memory.owner == user and memory.kind == "long_term" and normalised(fact) == normalised(memory.text)
+    return (
+        memory.owner == user and memory.kind == "long_term" and normalise_text(fact) == normalise_text(memory.text)
+    )
 
 
 def _told(memory: Memory) -> str:
-    return f"{day(memory.created_at)}: {' '.join(memory.text.split())}"
+    return f"{format_day(memory.created_at)}: {' '.join(memory.text.split())}"

@@ -6,7 +6,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeGuard, cast
 
 from treadle.domain.errors import UsageError
-from treadle.domain.suggestions import closest
+from treadle.domain.suggestions import find_closest
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Tool
 from treadle.tools.toolset import Toolset
@@ -86,7 +86,7 @@ class ToolRegistry:
         if (tool := self.find(entry)) is not None:
             return [tool.spec.name]
         known = sorted([*self._tools, *(f"{SET}{name}" for name in self._sets)])
-        near = closest(entry, known)
+        near = find_closest(entry, known)
         meant = f"did you mean `{near}`?" if near else f"known tools: {', '.join(known) or 'none'}"
         raise UsageError(f"no tool is called `{entry}`; {meant}")
 

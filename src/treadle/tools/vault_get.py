@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from treadle.domain.secret_refs import handle
+from treadle.domain.secret_refs import make_secret_ref
 from treadle.ports.tool import Tool, ToolContext, ToolError
 from treadle.ports.vault import Vault
 from treadle.tools.function import tool
@@ -26,7 +26,7 @@ def vault_get(vault: Vault) -> Tool:
         if name not in granted:
             known = ", ".join(sorted(granted)) or "none"
             raise ToolError(f"No secret `{name}` is granted to you; granted are: {known}.")
-        return _HOW.format(handle=handle(name), name=name)
+        return _HOW.format(handle=make_secret_ref(name), name=name)
 
     return tool(
         effect="none",

@@ -11,8 +11,8 @@ from treadle.core.context.memory_prompt import remove_section
 from treadle.core.context.tokens import estimate_text
 from treadle.core.state import RunState
 from treadle.domain.events import CompactStage, CompactTrigger
-from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, sendable
-from treadle.domain.observations import text_of
+from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse, make_sendable
+from treadle.domain.observations import extract_text
 
 KEPT_SHARES: Final[dict[CompactStage, float]] = {"compact": 0.25, "harder": 0.0}
 """Share of the context window that the latest turns may take. The last turn always stays."""
@@ -176,7 +176,7 @@ def _render(message: Message) -> str:
             case ToolUse(_, name, arguments):
                 lines.append(_render_line(f"CALL {name}", _shorten(arguments, _MAX_ARGUMENT_CHARACTERS)))
             case ToolResult(_, content):
-                lines.append(_render_line("RESULT", _shorten(text_of(content), _MAX_RESULT_CHARACTERS)))
+                lines.append(_render_line("RESULT", _shorten(extract_text(content), _MAX_RESULT_CHARACTERS)))
             case Image():
                 lines.append(f"{message.role.upper()}: (a picture)")
             case Thinking():
@@ -212,7 +212,7 @@ def make_prompt(so_far: str, piece: str, focus: str = "") -> str:
 
 def read_summary(text: str, max_tokens: int) -> Summary | None:
     """Return the summary in a reply, with the memories in it, or None if it is empty."""
-    text_left = sendable(text.replace(_OPENING, "").replace(_CLOSING, "")).strip()
+    text_left = make_sendable(text.replace(_OPENING, "").replace(_CLOSING, "")).strip()
     remember: tuple[str, ...] = ()
     if found := _HEADING.search(text_left):
         rest = text_left[found.end() :]

@@ -8,7 +8,7 @@ from treadle.core.state import RunState
 from treadle.domain.events import BudgetHint, EventData, MemoryRecalled
 from treadle.domain.ids import Instant
 from treadle.domain.permissions import Asker
-from treadle.domain.time_format import minute
+from treadle.domain.time_format import format_minute
 
 _PLACES: Final[Mapping[Asker, str]] = {
     "terminal": "; the user is at a terminal",
@@ -25,7 +25,7 @@ def make_preface(state: RunState, now: Instant) -> str:
     place = (
         _PLACES[state.review.asker] if state.lineage is None else ""
     )  # a child run's message comes from its parent
-    return f"[{minute(now)}{place}]"
+    return f"[{format_minute(now)}{place}]"
 
 
 def joins_transcript(note: EventData) -> bool:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence, Set
 
 from treadle.domain.memories import Memory
-from treadle.domain.time_format import day
+from treadle.domain.time_format import format_day
 from treadle.ports.memory import FoundMemory, Recall
 
 NOTE = "[note from the engine, not from the user]"
@@ -54,7 +54,7 @@ def remove_notes(text: str) -> str:
 
 def render_memory(memory: Memory) -> str:
     """Return a memory on one line, with no marks that could pass for the engine's."""
-    return f"- ({day(memory.created_at)}) {_MARKS.sub('(', _shorten(memory.text, MAX_MEMORY_CHARACTERS))}"
+    return f"- ({format_day(memory.created_at)}) {_MARKS.sub('(', _shorten(memory.text, MAX_MEMORY_CHARACTERS))}"
 
 
 def summarise_interaction(question: str, answer: str) -> str:

@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any, Final, NamedTuple, cast
 
 from treadle.domain.messages import Image, Message, ToolResult, ToolUse
-from treadle.domain.observations import text_of
+from treadle.domain.observations import extract_text
 from treadle.domain.tools import ToolSpec
 
 CHARACTERS_PER_TOKEN = 4
@@ -126,7 +126,7 @@ def estimate_message(message: Message) -> int:
     around, said = _MESSAGE, [message.preface] if message.preface else list[str]()
     for part in message.parts:
         if isinstance(part, ToolResult):
-            said.append(text_of(part.content))
+            said.append(extract_text(part.content))
             around += _RESULT
         elif isinstance(part, ToolUse):
             said += (part.name, part.arguments)

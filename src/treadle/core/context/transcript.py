@@ -10,7 +10,7 @@ from msgspec import structs
 
 from treadle.core.context.memory_prompt import recalled_lines
 from treadle.core.context.tokens import estimate_message
-from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, sendable
+from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, make_sendable
 from treadle.ports.model import Conversation
 
 LOST_RESULT = "No result is on record for this call: interrupted, outcome unknown."
@@ -81,14 +81,14 @@ class Transcript:
         results: dict[str, ToolResult] = {}
         for part in parts:
             if isinstance(part, ToolResult):
-                results[_find_free_name(sendable(part.call_id), results.__contains__)] = part
+                results[_find_free_name(make_sendable(part.call_id), results.__contains__)] = part
         answers: list[Part] = []
         for original_id, sent_id in self._awaiting.items():
             found = results.get(original_id)
             if found is None:
                 answers.append(ToolResult(sent_id, LOST_RESULT, is_error=True))
             else:
-                answers.append(ToolResult(sent_id, sendable(found.content), found.is_error))
+                answers.append(ToolResult(sent_id, make_sendable(found.content), found.is_error))
         self._awaiting = {}
         if answers:
             self._append(Message("tool", tuple(answers)))
@@ -154,16 +154,20 @@ def _clean(part: Part) -> Part | None:
     if isinstance(part, Text):
         if not part.text or part.text.isspace():
             return None
-        sent_id = sendable(part.text)
+        sent_id = make_sendable(part.text)
         return part if sent_id == part.text else Text(sent_id)
     if isinstance(part, ToolUse):
         whole = part.call_id + part.name + part.arguments
-        if sendable(whole) == whole:
+        if make_sendable(whole) == whole:
             return part
-        call_id, name, arguments = sendable(part.call_id), sendable(part.name), sendable(part.arguments)
+        call_id, name, arguments = (
+            make_sendable(part.call_id),
+            make_sendable(part.name),
+            make_sendable(part.arguments),
+        )
         return structs.replace(part, call_id=call_id, name=name, arguments=arguments)
     if isinstance(part, Thinking):
-        sent_id = sendable(part.text)
+        sent_id = make_sendable(part.text)
         if sent_id != part.text:  # signed reasoning must not change
             return None if part.signature or part.sealed else structs.replace(part, text=sent_id)
     return part

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from treadle.domain.messages import Message, Part, ToolResult
-from treadle.domain.observations import marked_cut, parted, text_of, was_cut
+from treadle.domain.observations import extract_text, is_truncated, mark_truncated, split_header
 
 HEAD_SHARE = 0.6
 """Share of the shown text that comes from the beginning."""
@@ -32,7 +32,10 @@ def find_long_results(messages: Iterable[Message], max_characters: int) -> Itera
     for message in messages:
         if message.role == "tool":
             for part in message.parts:
-                if isinstance(part, ToolResult) and len(text_of(part.content)) > max_characters + MARK_CHARACTERS:
+                if (
+                    isinstance(part, ToolResult)
+                    and len(extract_text(part.content)) > max_characters + MARK_CHARACTERS
+                ):
                     yield part
 
 
@@ -49,9 +52,9 @@ def truncate_results(messages: Iterable[Message], calls: frozenset[str], max_cha
 def _truncate_part(part: Part, calls: frozenset[str], max_characters: int) -> Part:
     if not isinstance(part, ToolResult) or part.call_id not in calls:
         return part
-    head, text = parted(part.content)
+    head, text = split_header(part.content)
     if len(text) <= max_characters + MARK_CHARACTERS:
         return part
-    mark = _LEFT_OUT.search(text) if was_cut(part.content) else None
+    mark = _LEFT_OUT.search(text) if is_truncated(part.content) else None
     shorter = truncate_text(text, max_characters, part.call_id, int(mark[1]) if mark else None)
-    return ToolResult(part.call_id, f"{marked_cut(head)}{shorter}", part.is_error)
+    return ToolResult(part.call_id, f"{mark_truncated(head)}{shorter}", part.is_error)

@@ -11,7 +11,7 @@ from treadle.core.suspicion import MODEL_CALL
 from treadle.domain import events as e
 from treadle.domain.messages import user
 
-FOR_PEOPLE: tuple[str, ...] = get_args(e.WaitForPeople)
+FOR_PEOPLE: tuple[str, ...] = get_args(e.ReviewerWait)
 
 
 @on(e.RunQueued)

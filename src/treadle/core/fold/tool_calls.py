@@ -4,7 +4,7 @@ from treadle.core.fold.registry import on
 from treadle.core.state import RunState
 from treadle.domain import events as e
 from treadle.domain.messages import Message, ToolResult
-from treadle.domain.observations import header_line
+from treadle.domain.observations import make_header
 
 NOT_RUN = ("denied", "skipped", "too_many", "unknown_tool")
 """Errors of calls that never ran."""
@@ -63,12 +63,12 @@ def _call_blocked_by_hook(state: RunState, data: e.HookBlocked) -> None:
 
 
 def _observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
-    header = header_line(status, data.duration_ms, data.exit_code, data.truncated, state.prompt.result_header)
+    header = make_header(status, data.duration_ms, data.exit_code, data.truncated, state.prompt.result_header)
     return header + data.content
 
 
 def _blocked(state: RunState, call_id: str, content: str) -> ToolResult:
-    return ToolResult(call_id, header_line("blocked", 0, form=state.prompt.result_header) + content, is_error=True)
+    return ToolResult(call_id, make_header("blocked", 0, form=state.prompt.result_header) + content, is_error=True)
 
 
 def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:

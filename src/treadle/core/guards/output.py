@@ -6,7 +6,7 @@ from treadle.core.state import RunState, has_text
 from treadle.domain.events import OutputRejected
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
-from treadle.domain.schemas import mismatch
+from treadle.domain.schemas import find_mismatch
 
 MAX_ATTEMPTS = 3
 
@@ -20,7 +20,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         return None
     if not has_text(state.turn.reply):
         return None  # another guard handles it
-    error = mismatch(state.answer, state.agent.output)
+    error = find_mismatch(state.answer, state.agent.output)
     if error is None:
         return None
     count = state.guards.rejected_outputs + 1

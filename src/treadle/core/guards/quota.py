@@ -11,7 +11,7 @@ from treadle.core.steps import Finish, Wait
 from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
-from treadle.domain.time_format import minute
+from treadle.domain.time_format import format_minute
 from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
 
 RETRY_SECONDS = 1.0
@@ -144,7 +144,7 @@ def describe_shortage(short: AccountShortage) -> str:
                 f"{who} may cost {short.ceiling:g} dollars; it has cost {short.used:.6g}, and the next call may "
                 f"cost {wanted:.6g}."
             )
-    return text if short.resets_at is None else f"{text} There is room again on {minute(short.resets_at)}."
+    return text if short.resets_at is None else f"{text} There is room again on {format_minute(short.resets_at)}."
 
 
 def advise(short: AccountShortage) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from treadle.domain.events import AgentEnd, AgentSpawn, Telling
+from treadle.domain.events import AgentEnd, AgentSpawn, ChildSignal
 from treadle.domain.ids import Instant, RunId
 
 
@@ -13,7 +13,7 @@ class Child:
     spawn: AgentSpawn
     began_at: Instant
     end: AgentEnd | None = None
-    signal: Telling | None = None
+    signal: ChildSignal | None = None
     """The last signal, while it applies."""
     signalled_at: Instant = 0.0
     waiting: set[RunId] = field(default_factory=set[RunId])

@@ -9,7 +9,7 @@ from treadle.core.state import RunState
 from treadle.domain.agents import AgentSpec, Errors, Limits, Quality
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId
-from treadle.domain.lineage import JUDGES, Ancestor, Lineage, Order, Role, TreeCeiling
+from treadle.domain.lineage import EVALUATOR_ROLES, Ancestor, Lineage, Order, Role, TreeCeiling
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
@@ -25,7 +25,7 @@ def make_lineage(parent: RunState, call_id: str, role: Role) -> Lineage:
         call_id,
         role,
         (*(() if above is None else above.agents), parent.agent.name),
-        () if role in JUDGES else tuple(parent.tools),
+        () if role in EVALUATOR_ROLES else tuple(parent.tools),
         (*(() if above is None else above.approvals), parent.agent.approvals),
         parent.family.trees,
         _inherited_quotas(parent),

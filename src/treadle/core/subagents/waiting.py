@@ -5,9 +5,9 @@ from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, Finish, RunTools, SignalChildren, Wait
 from treadle.core.subagents.child import Child
 from treadle.core.tools.ledger import Call
-from treadle.domain.events import AgentEnd, Telling, ToolCallError
+from treadle.domain.events import AgentEnd, ChildSignal, ToolCallError
 from treadle.domain.ids import Instant
-from treadle.domain.lineage import JUDGES
+from treadle.domain.lineage import EVALUATOR_ROLES
 from treadle.ports.accounts import AccountShortage
 from treadle.ports.tool import Observation
 
@@ -24,7 +24,7 @@ def is_delegation(state: RunState, call: Call) -> bool:
 
 def free_child_slots(state: RunState) -> int:
     """Return the number of child runs that may still begin."""
-    active = [child for child in state.running if child.spawn.role not in JUDGES]
+    active = [child for child in state.running if child.spawn.role not in EVALUATOR_ROLES]
     return max(0, state.agent.limits.max_children - len(active))
 
 
@@ -121,7 +121,7 @@ def _describe_timeout(child: Child) -> str:
     return f"It took longer than {(child.spawn.expires_at or 0.0) - child.began_at:.0f} s."
 
 
-def _make_signal(children: list[Child], what: Telling, reason: str) -> SignalChildren:
+def _make_signal(children: list[Child], what: ChildSignal, reason: str) -> SignalChildren:
     return SignalChildren(tuple([child.spawn.call_id for child in children]), what, reason)
 
 

@@ -26,7 +26,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
-from treadle.domain.suggestions import closest
+from treadle.domain.suggestions import find_closest
 
 OUTCOME_UNKNOWN = (
     "Interrupted, outcome unknown: the call was started, and whether it took effect is not known. "
@@ -167,7 +167,7 @@ def _combine_waits(waits: list[Wait], deadline: Instant | None) -> Wait:
 
 def _describe_unknown_tool(state: RunState, name: str) -> str:
     known = dict.fromkeys(spec.name for spec in state.tools.values())
-    nearest = closest(name, known)
+    nearest = find_closest(name, known)
     hint = f" Did you mean `{nearest}`?" if nearest else ""
     allowed = ", ".join(f"`{tool}`" for tool in known) or "none"
     return f"There is no tool `{name}`.{hint} Tools you may call: {allowed}."

@@ -95,7 +95,7 @@ from treadle.domain.events.guards import (
     StuckDetected,
     StuckKind,
 )
-from treadle.domain.events.fork import Counters, Ended, Measured, ReusedCall, RunForked
+from treadle.domain.events.fork import Counters, CallEnding, Measured, ReusedCall, RunForked
 from treadle.domain.events.accounts import (
     BudgetExhausted,
     BudgetReserved,
@@ -118,8 +118,8 @@ from treadle.domain.events.children import (
     AgentWaiting,
     ErrorAnalyzed,
     QualityScored,
-    Telling,
-    WaitForPeople,
+    ChildSignal,
+    ReviewerWait,
 )
 from treadle.domain.events.automation import (
     HeartbeatFired,
@@ -160,9 +160,11 @@ __all__ = [
     "BudgetExhausted",
     "BudgetHint",
     "BudgetReserved",
+    "CallEnding",
     "CallErrorKind",
     "CallWritten",
     "CancelRequested",
+    "ChildSignal",
     "ClarifyAnswered",
     "ClarifyRequested",
     "CommandObeyed",
@@ -178,7 +180,6 @@ __all__ = [
     "Decision",
     "Delivery",
     "EmptyTurn",
-    "Ended",
     "ErrorAnalyzed",
     "EventData",
     "EventType",
@@ -216,6 +217,7 @@ __all__ = [
     "ResultTruncated",
     "ResumeRequested",
     "ReusedCall",
+    "ReviewerWait",
     "RunEnd",
     "RunFenced",
     "RunForked",
@@ -239,7 +241,6 @@ __all__ = [
     "StreamReset",
     "StuckDetected",
     "StuckKind",
-    "Telling",
     "ThinkingDelta",
     "Token",
     "ToolCallBlocked",
@@ -251,7 +252,6 @@ __all__ = [
     "TrimStage",
     "UnknownEvent",
     "UserMessage",
-    "WaitForPeople",
     "WaitReason",
     "WebhookDelivered",
     "WebhookFailed",

@@ -47,7 +47,7 @@ class AgentEnd(EventData, frozen=True):
     stopped: tuple[str, ...] = ()
 
 
-WaitForPeople = Literal["approval", "answer", "interrupted"]
+ReviewerWait = Literal["approval", "answer", "interrupted"]
 
 
 @durable("agent_waiting")
@@ -57,7 +57,7 @@ class AgentWaiting(EventData, frozen=True):
 
     run_id: RunId
     agent: str
-    reason: WaitForPeople
+    reason: ReviewerWait
     detail: str
     call_id: str = ""
     """The call that it is under."""
@@ -74,7 +74,7 @@ class AgentAnswered(EventData, frozen=True):
     """The call of whoever is told that it is under; empty: it is the run itself."""
 
 
-Telling = Literal["cancel", "interrupt", "resume"]
+ChildSignal = Literal["cancel", "interrupt", "resume"]
 
 
 @durable("agent_told")
@@ -82,7 +82,7 @@ class AgentTold(EventData, frozen=True):
     """Child runs were told to stop, to wait or to continue, in the same commit."""
 
     call_ids: tuple[str, ...]
-    what: Telling
+    what: ChildSignal
     reason: str
 
 

@@ -27,7 +27,7 @@ NAMES: dict[type[EventData], str] = {}
 _Data = TypeVar("_Data", bound=type[EventData])
 
 
-def _defines(name: str, stream: Stream, durable: bool) -> Callable[[_Data], _Data]:
+def _define(name: str, stream: Stream, durable: bool) -> Callable[[_Data], _Data]:
     def define(data: _Data) -> _Data:
         VOCABULARY[name] = EventType(name, data, durable, stream)
         NAMES[data] = name
@@ -38,12 +38,12 @@ def _defines(name: str, stream: Stream, durable: bool) -> Callable[[_Data], _Dat
 
 def durable(name: str, stream: Stream = "run") -> Callable[[_Data], _Data]:
     """Name a type of event that is committed before anyone sees it."""
-    return _defines(name, stream, durable=True)
+    return _define(name, stream, durable=True)
 
 
 def live(name: str, stream: Stream = "run") -> Callable[[_Data], _Data]:
     """Name a type of event that is seen at once and never stored."""
-    return _defines(name, stream, durable=False)
+    return _define(name, stream, durable=False)
 
 
 class UnknownEvent(EventData, frozen=True):

@@ -8,7 +8,7 @@ from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.events.guards import RecoveryStage
 from treadle.domain.ids import RunId
 
-Ended = Literal["ok", "failed", "refused", "denied"]
+CallEnding = Literal["ok", "failed", "refused", "denied"]
 """How a call did: refused by a guard or a hook, denied by a person or a rule."""
 
 
@@ -19,7 +19,7 @@ class ReusedCall(Struct, frozen=True, omit_defaults=True, gc=False):
     name: str
     key: str
     """The tool and its arguments: what makes two calls the same."""
-    ended: Ended = "ok"
+    ended: CallEnding = "ok"
     told: str = ""
     """A digest of its result."""
     writes: bool = False

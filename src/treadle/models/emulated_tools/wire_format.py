@@ -10,7 +10,7 @@ import msgspec
 
 from treadle.domain.messages import Image, Message, Part, Text, ToolResult
 from treadle.domain.models import ToolStyle
-from treadle.domain.observations import text_of
+from treadle.domain.observations import extract_text
 from treadle.models.emulated_tools.fenced_parser import FencedReading
 from treadle.models.emulated_tools.reply import DescribedReply
 from treadle.models.emulated_tools.reply_schema import reply_schema
@@ -112,7 +112,7 @@ class _Messages:
         lines: list[str] = []
         for result in results:
             what = "Error" if result.is_error else "Result"
-            lines.append(f"{what} of {self._name(result.call_id)}: {text_of(result.content) or 'nothing'}")
+            lines.append(f"{what} of {self._name(result.call_id)}: {extract_text(result.content) or 'nothing'}")
         if not all(result.is_error for result in results):  # an error says itself what to do next
             lines.append(_AFTER_A_RESULT if len(results) == 1 else _AFTER_RESULTS)
         return "\n".join(lines)

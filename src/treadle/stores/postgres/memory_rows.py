@@ -7,7 +7,7 @@ from typing import Any
 from treadle.domain.envelope import Draft
 from treadle.domain.events import JournalWritten, MemoryRecalled, MemorySaved
 from treadle.domain.memories import Memory
-from treadle.domain.text import folded
+from treadle.domain.text import fold_words
 from treadle.stores.memories import compute_digest, replace_surrogates
 
 MAX_WORD_CHARS = 500
@@ -20,7 +20,7 @@ stored under two marks."""
 def build_memory_record(text: str, **more: Any) -> dict[str, Any]:
     """Return a memory as `keep_memory` in `functions/memory.sql` expects it."""
     text = replace_surrogates(text)
-    words = folded(text)
+    words = fold_words(text)
     kept = {
         "text": text,
         "words": " ".join(words),

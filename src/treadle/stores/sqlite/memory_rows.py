@@ -9,7 +9,7 @@ from treadle.domain.envelope import Draft
 from treadle.domain.events import JournalWritten, MemoryRecalled, MemorySaved
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
-from treadle.domain.text import folded
+from treadle.domain.text import fold_words
 from treadle.domain.users import UserId
 from treadle.stores.memories import compute_digest, list_stored_marks, replace_surrogates
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
@@ -59,7 +59,7 @@ def insert_memory(db: SqliteDatabase, memory: Memory) -> bool:
 
 def mark_words(text: str, agent_id: AgentId, owner: UserId) -> str:
     """Return the words of a text as they are indexed: once per mark."""
-    found = folded(text)
+    found = fold_words(text)
     return " ".join([prefix + word for prefix in list_stored_marks(agent_id, owner) for word in found])
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from treadle.domain.envelope import Draft
 from treadle.domain.events import CompactionFailed, ContextCompacted, LlmError, LlmResponse
 from treadle.domain.ids import Instant
-from treadle.domain.quotas import WARN_AT
+from treadle.domain.quotas import WARN_SHARE
 from treadle.ports.accounts import HOUR_SECONDS, MINUTE_SECONDS, AccountShortage, Ceilings, Reserve
 from treadle.stores.reservations import (
     CALL_BUCKET_SECONDS,
@@ -120,7 +120,7 @@ def _should_warn(db: SqliteDatabase, short: AccountShortage, now: Instant) -> bo
     if short.kind in ("steps", "runs"):
         return False  # the run reports these if its agent is configured to
     used = short.used + short.wanted if short.kind == "calls" else short.used
-    if used < short.ceiling * WARN_AT:
+    if used < short.ceiling * WARN_SHARE:
         return False
     warned = db.execute(SQL["warned"], (short.account, short.kind)).fetchone()
     window = {"tokens": HOUR_SECONDS, "calls": MINUTE_SECONDS}.get(short.kind)

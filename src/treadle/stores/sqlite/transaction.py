@@ -9,7 +9,7 @@ from typing import Any
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
-from treadle.domain.time_format import minute
+from treadle.domain.time_format import format_minute
 from treadle.ports.journal import NewRun, RunRecord
 from treadle.stores.owners import explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
@@ -178,7 +178,7 @@ def explain_missing_run(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
     if found := database.execute(SQL["tombstone_of_run"], (run_id,)).fetchone():
         session_id, at, by = found
         return RunDeleted(
-            f"{run_id} was deleted with its session {session_id} on {minute(at)} by {by}. Its data was removed."
+            f"{run_id} was deleted with its session {session_id} on {format_minute(at)} by {by}. Its data was removed."
         )
     return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows all runs.")
 
@@ -186,7 +186,7 @@ def explain_missing_run(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
 def explain_deleted_session(database: SqliteDatabase, session_id: SessionId) -> SessionDeleted:
     """Return the error for a session that was deleted and cannot be used again."""
     found = database.execute(SQL["tombstone"], (session_id,)).fetchone()
-    when = "" if found is None else f" on {minute(found[-2])} by {found[-1]}"
+    when = "" if found is None else f" on {format_minute(found[-2])} by {found[-1]}"
     return SessionDeleted(f"{session_id} was deleted{when}. Start another session.")
 
 

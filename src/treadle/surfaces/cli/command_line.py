@@ -238,9 +238,9 @@ def refuse(message: str) -> NoReturn:
 
 def refuse_command(path: str, word: str, known: Iterable[str], help_command: str) -> NoReturn:
     """Report a command that does not exist, with the name that was probably meant."""
-    from treadle.domain.suggestions import closest
+    from treadle.domain.suggestions import find_closest
 
-    near = closest(word, list(known))
+    near = find_closest(word, list(known))
     meant = f" Did you mean `{near}`?" if near else ""
     refuse(f"There is no command `treadle {path}`.{meant} `{help_command}` lists the commands.")
 

@@ -3,7 +3,7 @@
 import sys
 from typing import Protocol, TextIO
 
-from treadle.domain.durations import in_words
+from treadle.domain.durations import format_duration
 from treadle.domain.envelope import Event, to_json
 from treadle.domain.events import (
     AttemptReset,
@@ -19,7 +19,7 @@ from treadle.domain.events import (
     ToolCallError,
 )
 from treadle.domain.messages import Text, ToolUse
-from treadle.domain.time_format import second
+from treadle.domain.time_format import format_second
 from treadle.surfaces.cli.activity import NARROW, WIDE, activity, denial
 from treadle.surfaces.cli.terminal import columns, inert, is_terminal, likes_colour, one_line, print_json_line
 
@@ -105,7 +105,7 @@ class Transcript:
             case LlmRetry(delay_ms=delay_ms, wake_at=wake_at):
                 when = f"{delay_ms / 1000:.1f} s"
                 if delay_ms >= LONG_WAIT_MS:
-                    when = f"{in_words(delay_ms / 1000)}, at {second(wake_at)}"
+                    when = f"{format_duration(delay_ms / 1000)}, at {format_second(wake_at)}"
                 self.note(f"{self._failure} Trying again in {when}.")
             case LlmResponse(parts=parts):
                 self._calls |= {part.call_id: part.arguments for part in parts if isinstance(part, ToolUse)}

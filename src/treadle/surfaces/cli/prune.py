@@ -12,7 +12,7 @@ from treadle.bootstrap.backup import EventExportFile, archiving_house
 from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
 from treadle.domain.access import OWNER
-from treadle.domain.durations import seconds
+from treadle.domain.durations import parse_duration
 from treadle.domain.errors import UsageError
 from treadle.operations.sessions import PRUNE, PruneSessions
 from treadle.ports.deletion import IdleSession
@@ -56,7 +56,7 @@ async def prune(
 
 def _span(older_than: str) -> float:
     try:
-        span = seconds(older_than)
+        span = parse_duration(older_than)
     except ValueError as error:
         raise UsageError(f"--older-than: {error}.") from None
     if span <= 0:

@@ -11,7 +11,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import AgentWaiting, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
-from treadle.domain.runs import exit_code_of
+from treadle.domain.runs import outcome_exit_code
 from treadle.operations import runs
 from treadle.operations.operation import Caller, list_items
 from treadle.operations.run_control import INTERRUPT, StopRun
@@ -114,7 +114,7 @@ class Following(Struct, frozen=True):
                     self.printer.note(f"treadle: {end.outcome}: {said}")
                 if end.unverified_claim:
                     self.printer.note(f"treadle: unverified: no call has done this: {end.unverified_claim}")
-                return exit_code_of(end.outcome)
+                return outcome_exit_code(end.outcome)
             case RunWaiting("interrupted") if event.sequence > since:
                 new_message = f'treadle run --session {event.session_id}{self.resume_options} "…"'
                 self.printer.note(f"interrupted; go on with: {resume}, or: {new_message}")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
 from treadle.domain.access import Scope, Visibility
-from treadle.domain.durations import seconds
+from treadle.domain.durations import parse_duration
 from treadle.domain.errors import UsageError
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.users import LOCAL_USER
@@ -102,7 +102,7 @@ def _new(wanted: Wanted) -> tokens.CreateToken:
     expires_at = None
     if wanted.expires is not None:
         try:
-            expires_at = datetime.fromtimestamp(time.time() + seconds(wanted.expires), UTC)
+            expires_at = datetime.fromtimestamp(time.time() + parse_duration(wanted.expires), UTC)
         except (ValueError, OverflowError, OSError):
             raise UsageError(f"--expires is `{wanted.expires}`; accepted: a time such as 90d or 12h.") from None
     try:

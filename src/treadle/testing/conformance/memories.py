@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from treadle.domain.ids import AgentId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
-from treadle.domain.text import folded
+from treadle.domain.text import fold_words
 from treadle.domain.users import LOCAL_USER
 from treadle.ports.memory import RecallExclusion
 from treadle.ports.memory_index import MemoryHit, MemoryOverview, Pending, Term
@@ -58,7 +58,7 @@ class MemoryStoreUnderTest:
 
     async def matching(self, text: str, limit: int, *asked: Any, begins: bool = False) -> list[str]:
         """The ids of those that have all words of one of the lines."""
-        terms = [Term(folded(line), begins) for line in text.split("\n")]
+        terms = [Term(fold_words(line), begins) for line in text.split("\n")]
         hits = await self.store.read(lambda view: view.matching(OWN, terms, limit, *asked))
         return [hit.memory.memory_id for hit in hits]
 

@@ -11,7 +11,7 @@ from treadle.domain.events import JournalWritten, MemorySaved, RunQueued, UserMe
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.messages import user
-from treadle.domain.users import LOCAL_USER, UserId, journaled
+from treadle.domain.users import LOCAL_USER, UserId, journaled_owner
 from treadle.ports.journal import Claim, NewRun, RunFilter
 from treadle.ports.memory import Assigned, Assignment
 from treadle.ports.memory_index import Term
@@ -25,7 +25,7 @@ USERS = (LOCAL_USER, "alice", "bob", "tok_1")
 
 def opening(desk: Desk, owner: UserId) -> tuple[Draft, ...]:
     """The events that a run of this user begins with."""
-    queued = RunQueued(AgentSpec("conformance", "none"), owner=journaled(owner))
+    queued = RunQueued(AgentSpec("conformance", "none"), owner=journaled_owner(owner))
     return desk.draft(queued), desk.draft(UserMessage(user("hello")))
 
 

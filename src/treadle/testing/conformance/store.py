@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Draft, Event, Origin, draft
+from treadle.domain.envelope import Draft, Event, Origin, make_draft
 from treadle.domain.errors import Fenced, NotClaimable, StoreError, TreadleError, UnknownRun
 from treadle.domain.events import (
     CancelRequested,
@@ -95,7 +95,7 @@ class StoreProcess:
 
     def draft(self, data: EventData) -> Draft:
         """An event to append."""
-        return draft(EventId(self._ids("evt")), self.clock.now(), data)
+        return make_draft(EventId(self._ids("evt")), self.clock.now(), data)
 
     def origin(self, session: str | None = None, parent: RunId | None = None) -> Origin:
         """A new run, in a new session unless one is named."""

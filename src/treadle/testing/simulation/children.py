@@ -29,7 +29,7 @@ from treadle.domain.events import (
     StepStart,
 )
 from treadle.domain.ids import RunId
-from treadle.domain.lineage import JUDGES
+from treadle.domain.lineage import EVALUATOR_ROLES
 from treadle.testing.simulation.world import Violation, World
 
 SLACK = 60.0
@@ -165,7 +165,7 @@ def check_at_a_time(run: RunJournal) -> None:
     most = run.one(RunQueued).agent.limits.max_children
     for event in run.events:
         match event.data:
-            case AgentSpawn(run_id=run_id, role=role) if role not in JUDGES:
+            case AgentSpawn(run_id=run_id, role=role) if role not in EVALUATOR_ROLES:
                 running.add(run_id)
             case AgentEnd(run_id=run_id):
                 running.discard(run_id)
@@ -189,7 +189,7 @@ def check_judged(run: RunJournal) -> None:
         if end.text == "" != spawn.end.text:
             raise Violation(f"{run.run_id} had {spawn.end.text!r}, was judged, and ended with nothing")
     judged = [*run.all(QualityScored), *run.all(ErrorAnalyzed)]
-    asked = [spawn for _, spawn in run.all(AgentSpawn) if spawn.role in JUDGES]
+    asked = [spawn for _, spawn in run.all(AgentSpawn) if spawn.role in EVALUATOR_ROLES]
     if end.outcome != "cancelled" and len(judged) < len(asked):
         raise Violation(f"{run.run_id}: {len(asked)} were asked to judge, {len(judged)} verdicts are on record")
 
@@ -202,7 +202,7 @@ def check_trees(family: Family) -> None:
     for top in family.values():
         agent = top.one(RunQueued).agent
         members = [run for run in family.values() if run is top or top in _above(run, family)]
-        begun = [spawn for run in members for _, spawn in run.all(AgentSpawn) if spawn.role not in JUDGES]
+        begun = [spawn for run in members for _, spawn in run.all(AgentSpawn) if spawn.role not in EVALUATOR_ROLES]
         if len(begun) > agent.limits.max_tree:
             raise Violation(f"{top.run_id} has {len(begun)} runs under it, and may have {agent.limits.max_tree}")
         steps = sum(len(list(run.all(StepStart))) for run in members)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.domain.private_paths import CREDENTIALS, Kind, PrivatePlace, private_name, private_place
+from treadle.domain.private_paths import CREDENTIALS, Kind, PrivatePlace, classify_name, find_private_place
 from treadle.ports.tool import ToolError
 from treadle.tools.files.name_display import shown
 
@@ -32,7 +32,7 @@ class Privacy:
     def place_of(self, path: str) -> PrivatePlace | None:
         """Return the private place that a path of the workspace lies in and that this call may not use."""
         whole = self.whole(path)
-        found = private_place(whole)
+        found = find_private_place(whole)
         if found is None or found.kind not in self._kinds or self._is_allowed(whole):
             return None
         return found
@@ -40,7 +40,7 @@ class Privacy:
     def covers(self, name: str, path: str) -> bool:
         """Return whether a search leaves this out. The folders above it are not private, or allowed."""
         whole = f"{self._root}/{path}"
-        return private_name(name, whole) in self._kinds and not self._is_allowed(whole)
+        return classify_name(name, whole) in self._kinds and not self._is_allowed(whole)
 
     def refuse(self, path: str) -> None:
         """Raise ToolError for a path in a private place."""
@@ -85,7 +85,7 @@ def listed_in(policy: SandboxPolicy) -> list[str]:
     """Return the private places that an agent's settings name themselves. A folder that merely contains one does
     not count."""
     named = (os.path.realpath(Path(name).expanduser()) for name in (*policy.readable, *policy.writable))
-    return [path for path in named if private_place(path) is not None]
+    return [path for path in named if find_private_place(path) is not None]
 
 
 def _inodes_of_home() -> Iterator[tuple[int, int]]:

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from msgspec import Struct, structs
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.schemas import refuse_wrong_schema
+from treadle.domain.schemas import check_schema
 from treadle.surfaces.http.openai.refusals import Wrong
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
@@ -83,7 +83,7 @@ def _schema(wanted: Format, agent: AgentSpec, name: str) -> dict[str, Any] | Non
             return agent.output or {"type": "object"}
         case Format(_, JsonSchema(schema)) | Format(_, None, dict(schema)):
             try:
-                refuse_wrong_schema(schema)
+                check_schema(schema)
             except ValueError as error:
                 raise Wrong(name, f"The schema of `{name}` is no JSON Schema: {error}") from None
             return schema

@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from treadle.domain.messages import Image, Message, Text, sendable
+from treadle.domain.messages import Image, Message, Text, make_sendable
 from treadle.surfaces.http.openai.refusals import Wrong
 
 DATA_URL = re.compile(r"data:(image/[A-Za-z0-9.+-]+);base64,(.*)", re.DOTALL)
@@ -55,7 +55,7 @@ def conversation(turns: Sequence[Turn], param: str) -> Conversation:
     if not spoken or spoken[-1].speaker != "user":
         raise Wrong(param, f"The last of `{param}` must be what the user says: that is what the agent answers.")
     *before, last = map(_message, spoken)
-    return Conversation(tuple(before), last, sendable(told))
+    return Conversation(tuple(before), last, make_sendable(told))
 
 
 def picture(url: str, param: str) -> Image:
@@ -76,17 +76,17 @@ def picture(url: str, param: str) -> Image:
 
 
 def words(text: str) -> tuple[Text, ...]:
-    return (Text(sendable(text)),) if text else ()
+    return (Text(make_sendable(text)),) if text else ()
 
 
 def called(name: str, arguments: str) -> Text:
     """That the assistant called a tool of the client's."""
-    return Text(sendable(f"[Called the client's tool {name} with {arguments}]"))
+    return Text(make_sendable(f"[Called the client's tool {name} with {arguments}]"))
 
 
 def came_of(call_id: str, result: str) -> Text:
     """What came of it."""
-    return Text(sendable(f"[Result of the client's tool call {call_id}]\n{result}"))
+    return Text(make_sendable(f"[Result of the client's tool call {call_id}]\n{result}"))
 
 
 def _says_something(turn: Turn) -> bool:
