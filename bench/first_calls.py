@@ -20,7 +20,7 @@ from msgspec import Struct
 from tests.tokens.measure import Counter, counter
 
 from treadle.bootstrap.agent_context import HomeAgentContext
-from treadle.bootstrap.tool_names import known_tools
+from treadle.bootstrap.tool_names import list_known_tools
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.core.context.projection import make_preamble
 from treadle.domain.agents import AgentSpec, ModelSettings
@@ -83,7 +83,7 @@ def before() -> Prompts:
 def after(name: str, home: Home, allowed: Sequence[str] | None = None) -> Prompts:
     """Return the prompts of the agent `default` as they are, with these tools in place of its own."""
     agent: AgentSpec = home.agent(DEFAULT_AGENT, f"{PROVIDER}/{MODEL}")
-    known = known_tools()
+    known = list_known_tools()
     tools = tuple([known[name] for name in sorted(allowed or agent.tools)])
     guidance = HomeAgentContext(home).guidance(agent, tools)
     return Prompts(name, make_preamble(agent, tools, (guidance,)), PREFACE)

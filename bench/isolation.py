@@ -19,7 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import treadle
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.engine import open_service_readonly
 from treadle.config.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.ports.model import ModelRequest
@@ -103,7 +103,7 @@ async def work(folder: Path, runs: int) -> None:
 async def outcomes(folder: Path) -> tuple[Counter[str], Counter[str]]:
     """Count the outcomes of the runs that kill their process, and of the others; an empty one has not ended."""
     deadly, others = Counter[str](), Counter[str]()
-    async with observe(f"sqlite:///{folder}/runs.db") as service:
+    async with open_service_readonly(f"sqlite:///{folder}/runs.db") as service:
         for record in await service.runs(limit=100_000):
             (deadly if is_deadly(record) else others)[record.outcome or ""] += 1
     return deadly, others

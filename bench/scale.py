@@ -22,7 +22,7 @@ from bench.scale_simulation import simulate
 from bench.service import ROOT, endpoint, make_home
 from treadle.api.engine import Engine
 from treadle.backup.event_export import EventExportFile
-from treadle.bootstrap.backup import archiving_house
+from treadle.bootstrap.backup import open_archiving_retention
 from treadle.bootstrap.callers import owning
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
@@ -128,7 +128,7 @@ async def kept(url: str, copies: int) -> None:
                 await worked(engine, home, url, pids, 200)
                 run = (await ask(url, SIZE) - before) / 200 / 1024
         print(f"a run of 10 steps with 20 KB of results: {run:.0f} KB on disk")
-        archived = archiving_house(home, EventExportFile(Path(name, "past.jsonl.gz")))
+        archived = open_archiving_retention(home, EventExportFile(Path(name, "past.jsonl.gz")))
         for way, house in (("deleted", _deleting(home)), ("archived and deleted", archived)):
             size = await _copied(url, copies, way)
             began = time.perf_counter()

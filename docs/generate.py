@@ -262,10 +262,10 @@ data or pages), `write` (files or data), or `external` (anything else, for examp
 
 
 def tools_page() -> str:
-    from treadle.bootstrap.tool_names import known_tools
+    from treadle.bootstrap.tool_names import list_known_tools
 
     page = [_head("Built-in tools", "`treadle.tools`"), TOOLS_HEAD, "\n| tool | effect | |\n|---|---|---|\n"]
-    for name, spec in sorted(known_tools().items()):
+    for name, spec in sorted(list_known_tools().items()):
         first = re.split(r"(?<=[.])\s", " ".join(spec.description.split()))[0]
         page.append(f"| `{name}` | {spec.effect} | {_cell(first)} |\n")
     return "".join(page)

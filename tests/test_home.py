@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.config.home import DEFAULT_ACTS, DEFAULT_LOOKS, Home
+from treadle.config.home import DEFAULT_APPROVAL_TOOLS, DEFAULT_PERMITTED_TOOLS, Home
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.permissions import SandboxPolicy
@@ -271,10 +271,10 @@ def test_without_a_default_model_no_default_agent_is_made(home: Home) -> None:
 def test_the_default_agent_looks_as_it_likes_and_asks_before_it_acts(home: Home) -> None:
     agent = home.agent("default", model="p/m")
     looks = {rule.tool: rule.do for rule in agent.approvals.rules if rule.match is None}
-    assert looks == dict.fromkeys((*DEFAULT_LOOKS, "load_skill"), "auto")
+    assert looks == dict.fromkeys((*DEFAULT_PERMITTED_TOOLS, "load_skill"), "auto")
     assert [rule for rule in agent.approvals.rules if rule.match is not None] == []
     assert agent.approvals.default == "ask"
-    assert set(agent.tools) == {*DEFAULT_LOOKS, *DEFAULT_ACTS}
+    assert set(agent.tools) == {*DEFAULT_PERMITTED_TOOLS, *DEFAULT_APPROVAL_TOOLS}
 
 
 def test_what_a_person_allows_for_good_counts_from_then_on(home: Home) -> None:

@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import msgspec
 
-from treadle.bootstrap.engine import as_sent
+from treadle.bootstrap.engine import encode_request
 from treadle.core.context.projection import project as project_request
 from treadle.core.fold import fold
 from treadle.core.state import RunState
@@ -41,7 +41,7 @@ async def _lines(run_id: Any, journal: Any) -> AsyncIterator[dict[str, Any]]:
         if isinstance(event.data, LlmRequest):
             assert state.model is not None
             request = project_request(state, event.data.tools_offered, state.model.profile)
-            bodies = {mode: as_sent(mode, request).decode() for mode in MODES}
+            bodies = {mode: encode_request(mode, request).decode() for mode in MODES}
             yield {"run": run_id, "sequence": event.sequence, "requests": bodies}
     yield {"run": run_id, "state": summarize(state)}
 

@@ -16,7 +16,7 @@ from tests.corpus.databases import STORES, lines_of, load_postgres, load_sqlite,
 from tests.corpus.projection import project
 from tests.corpus.stories import PRICES, TIMEOUT_SECONDS, open_engine
 from tests.stores.postgres.servers import shared
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.engine import open_service_readonly
 from treadle.config.home import Home
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.envelope import Event
@@ -77,7 +77,7 @@ def test_corpus_holds_every_reason_to_wait_and_every_kind_of_event(corpus: tuple
 
     async def check() -> None:
         await update(store, url)
-        async with observe(url) as service:
+        async with open_service_readonly(url) as service:
             events = await events_of(service)
         states = recorded_states(store)
         assert {state["waiting"][0] for state in states.values() if state["waiting"]} == set(get_args(WaitReason))
@@ -94,7 +94,7 @@ def test_journals_fold_to_the_same_state_and_project_the_same_requests(corpus: t
 
     async def check() -> None:
         await update(store, url)
-        async with observe(url) as service:
+        async with open_service_readonly(url) as service:
             found = (await project(service)).decode().split("\n")
         expected = lines_of(projection_of(store))
         for line, wanted in zip(found, expected, strict=True):
@@ -132,7 +132,7 @@ def test_unfinished_runs_resume_and_nothing_recorded_changes(corpus: tuple[str, 
 
     async def check() -> None:
         await update(store, url)
-        async with observe(url) as service:
+        async with open_service_readonly(url) as service:
             before = await events_of(service)
         unfinished = {run: state for run, state in recorded_states(store).items() if state["outcome"] is None}
         assert len(unfinished) == 15

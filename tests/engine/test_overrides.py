@@ -10,7 +10,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, opened, virtually
-from treadle.api.agent import Options
+from treadle.api.agent import RunOptions
 from treadle.domain.agents import Limits
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.testing.models import ScriptedModel, Silence, ask, call, say
@@ -91,7 +91,7 @@ def test_a_limit_that_makes_no_sense_is_refused_in_words(tmp_path: Path, limits:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(ConfigError, match="agent `hero`"):
-                await engine.submit(agent(), "go", **Options(limits=limits))
+                await engine.submit(agent(), "go", **RunOptions(limits=limits))
             assert await engine.service.runs() == []
 
     asyncio.run(story())

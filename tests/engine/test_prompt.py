@@ -13,7 +13,7 @@ from tests import anthropic_wire, responses_wire
 from tests.engine.running import agent, journal, opened
 from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, says
 from tests.skills.written import approve, of_home, of_workspace, skill
-from treadle.bootstrap.engine import as_sent
+from treadle.bootstrap.engine import encode_request
 from treadle.config.home import Home
 from treadle.domain.agents import Limits
 from treadle.domain.events import LlmRequest, RunStart, UserMessage
@@ -123,7 +123,7 @@ def test_a_skill_that_changes_is_not_there_until_it_is_approved_again(
 
 
 def messages_of(request: ModelRequest, mode: ApiMode) -> list[Any]:
-    body = msgspec.json.decode(as_sent(mode, request))
+    body = msgspec.json.decode(encode_request(mode, request))
     return body["input" if mode == "responses" else "messages"]
 
 
@@ -245,7 +245,7 @@ def test_what_the_model_saw_is_made_again_byte_for_byte(
                 assert result.outcome == "completed"
                 for step, request in enumerate(server.requests, start=1):
                     seen = await engine.service.prompt(result.run_id, step)
-                    assert as_sent(seen.model.api_mode, seen.request) == request.body
+                    assert encode_request(seen.model.api_mode, seen.request) == request.body
                 events = await journal(engine, result.run_id)
         [start] = [event.data for event in events if isinstance(event.data, RunStart)]
         assert "Run the tests with make." in start.notes

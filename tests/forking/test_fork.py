@@ -11,7 +11,7 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
-from treadle.bootstrap.engine import as_sent
+from treadle.bootstrap.engine import encode_request
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, QuotaExceeded, UnknownModel, UnknownRun, UsageError
@@ -91,7 +91,7 @@ def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -
             events = await journal(engine, fork)
             shown = await engine.service.prompt(fork, 1)
             wanted = await engine.service.prompt(first.run_id, step)
-            assert as_sent("scripted", shown.request) == as_sent("scripted", wanted.request)
+            assert encode_request("scripted", shown.request) == encode_request("scripted", wanted.request)
             assert shown.event.input_estimate == wanted.event.input_estimate
             assert [event.raw for event in await journal(engine, first.run_id)] == before
         sent, asked = model.requests[step - 1], model.requests[-1]

@@ -15,9 +15,9 @@ import treadle
 from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
 from treadle.backup.event_export import EventExportFile
-from treadle.bootstrap.backup import archiving_house
+from treadle.bootstrap.backup import open_archiving_retention
 from treadle.bootstrap.callers import observing_kept, owning
-from treadle.bootstrap.stores import look_at_stores
+from treadle.bootstrap.stores import open_stores_readonly
 from treadle.config.home import Home
 from treadle.domain.envelope import from_json, to_json
 from treadle.domain.errors import UsageError
@@ -70,14 +70,14 @@ async def _talk(home: Home) -> None:
 
 async def journal(home: Home) -> list[bytes]:
     """All events of all sessions, as they are shown."""
-    async with look_at_stores(home.database_url) as stores:
+    async with open_stores_readonly(home.database_url) as stores:
         found = await stores.sessions.newest(10, None)
         runs = [run for record in reversed(found) for run in await stores.sessions.runs(record.session_id)]
         return [to_json(event) for each in runs for event in await stores.journal.read(each.origin.run_id)]
 
 
 async def pruned(home: Home, file: Path, older_than: float = 0.001) -> Pruned:
-    async with archiving_house(home, EventExportFile(file)) as house:
+    async with open_archiving_retention(home, EventExportFile(file)) as house:
         return await house.prune(older_than, None, "test")
 
 
@@ -149,7 +149,7 @@ def test_a_name_that_will_not_do_is_refused_at_once(tmp_path: Path, name: str) -
 
 def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
     async def story() -> None:
-        async with look_at_stores(home.database_url) as stores:
+        async with open_stores_readonly(home.database_url) as stores:
             shown = await stores.sessions.find(SessionId("ses_1"))
             assert shown is not None
             assert shown.title == "Count."

@@ -14,7 +14,7 @@ from tests.domain.test_envelope import ORIGIN
 from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
 from tests.stores.corpus import make
-from treadle.bootstrap.engine import observe
+from treadle.bootstrap.engine import open_service_readonly
 from treadle.core.fold.registry import HANDLERS
 from treadle.core.guards import loop as loop_guard
 from treadle.domain import events as e
@@ -541,7 +541,7 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
     open_database(path).close()  # which brings it up to date
 
     async def story() -> list[Recorded]:
-        async with observe(f"sqlite:///{path}") as service:
+        async with open_service_readonly(f"sqlite:///{path}") as service:
             runs: Any = service
             found = await service.runs()
             return [

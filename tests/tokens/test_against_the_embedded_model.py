@@ -11,8 +11,8 @@ import pytest
 from tests.embedded import weights
 from tests.tokens.measure import Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, KINDS, sessions
-from treadle.bootstrap.tool_names import known_tools
-from treadle.config.home import DEFAULT_LOOKS, Home
+from treadle.bootstrap.tool_names import list_known_tools
+from treadle.config.home import DEFAULT_PERMITTED_TOOLS, Home
 from treadle.core.context.projection import estimate_preamble, make_preamble
 from treadle.core.context.tokens import TokenCount, estimate_message
 from treadle.domain.agents import ModelSettings
@@ -90,7 +90,7 @@ MOST_TOKENS_OF_TOOLS = 1500
 
 
 def default_tools(names: Iterable[str]) -> tuple[ToolSpec, ...]:
-    return tuple([known_tools()[name] for name in sorted(names)])
+    return tuple([list_known_tools()[name] for name in sorted(names)])
 
 
 def rendered(tools: Iterable[ToolSpec]) -> str:
@@ -102,7 +102,7 @@ def rendered(tools: Iterable[ToolSpec]) -> str:
 def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path, tmp_path: Path) -> None:
     """As the embedded model is told of them, and with the wrapper `type: function` that others are sent."""
     agent = Home(tmp_path).agent("default", "local/smollm2")
-    sets = (default_tools(agent.tools), default_tools(SMALL), default_tools(DEFAULT_LOOKS))
+    sets = (default_tools(agent.tools), default_tools(SMALL), default_tools(DEFAULT_PERMITTED_TOOLS))
 
     async def ask() -> list[tuple[int, int, int]]:
         async with counter(path) as count:

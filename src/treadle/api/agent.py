@@ -8,7 +8,7 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.config.settings import InvalidValue, checked
+from treadle.config.settings import InvalidValue, check_struct
 from treadle.domain.agents import (
     AgentSpec,
     Compaction,
@@ -40,7 +40,7 @@ ToolLike = Tool | Toolset | Callable[..., Any] | str
 OutputLike = Any
 """A type, a JSON Schema as a mapping, or None."""
 
-PICTURES = {
+IMAGE_TYPES = {
     ".png": "image/png",
     ".jpg": "image/jpeg",
     ".jpeg": "image/jpeg",
@@ -81,9 +81,9 @@ class Agent:
         errors: Errors | Mapping[str, Any] | None = None,
         concurrency: int | None = None,
     ) -> None:
-        self.tools = implementations(tools)
-        self.output_type: Any = type_of(output)
-        self.spec = _spec(
+        self.tools = collect_tools(tools)
+        self.output_type: Any = choose_output_type(output)
+        self.spec = _make_spec(
             {
                 "name": name,
                 "model": model,
@@ -92,9 +92,9 @@ class Agent:
                 "persona": persona,
                 "fallbacks": tuple(fallbacks),
                 "routing": routing,
-                "tools": tool_names(tools),
+                "tools": list_tool_names(tools),
                 "skills": tuple(skills),
-                "output": schema_of(output),
+                "output": make_output_schema(output),
                 "limits": limits or {},
                 "budget": budget,
                 "budget_hints": budget_hints,
@@ -113,41 +113,41 @@ class Agent:
         )
 
 
-def implementations(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
+def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
     """The tools among these that come with their code; a plain function is made a tool that promises nothing."""
     found: list[Tool] = []
     for item in tools:
         if isinstance(item, Toolset):
             found += item
         elif not isinstance(item, str):
-            found.append(_implementation(item))
+            found.append(_make_tool(item))
     return tuple(found)
 
 
-def _implementation(item: Tool | Callable[..., Any]) -> Tool:
+def _make_tool(item: Tool | Callable[..., Any]) -> Tool:
     if hasattr(item, "spec"):
         return item  # pyright: ignore[reportReturnType] -- a Tool by its own word; a Protocol cannot be asked
     # -- any function at all: the decorator looks at its signature, and says what is wrong with it
     return as_tool(item)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType] -- above
 
 
-def same_tool(known: Tool | None, tool: Tool) -> bool:
+def is_same_tool(known: Tool | None, tool: Tool) -> bool:
     """Whether two tools are one: the same object, or made of the same function."""
     function = getattr(tool, "__wrapped__", None)
     return known is tool or (function is not None and getattr(known, "__wrapped__", None) is function)
 
 
-def tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
+def list_tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
     names: list[str] = []
     for item in tools:
         if isinstance(item, Toolset):
             names += item.names
         else:
-            names.append(item if isinstance(item, str) else _implementation(item).spec.name)
+            names.append(item if isinstance(item, str) else _make_tool(item).spec.name)
     return tuple(names)
 
 
-def schema_of(output: OutputLike) -> dict[str, Any] | None:
+def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
     """The JSON Schema of what an answer must be. Raises ConfigError for a type that has none."""
     if output is None or isinstance(output, Mapping):
         return None if output is None else dict(cast("Mapping[str, Any]", output))
@@ -157,20 +157,20 @@ def schema_of(output: OutputLike) -> dict[str, Any] | None:
         raise ConfigError(f"output={output!r} has no JSON Schema: {error}") from None
 
 
-def type_of(output: OutputLike) -> Any:
+def choose_output_type(output: OutputLike) -> Any:
     """The type to read an answer as: the one that was asked for, or plain values where it was a schema."""
     return Any if output is None or isinstance(output, Mapping) else output
 
 
-def _spec(fields: dict[str, Any]) -> AgentSpec:
+def _make_spec(fields: dict[str, Any]) -> AgentSpec:
     try:
         said = {name: value for name, value in msgspec.to_builtins(fields).items() if value != {}}
-        return checked(said, AgentSpec)
+        return check_struct(said, AgentSpec)
     except InvalidValue as wrong:
         raise ConfigError(f"agent `{fields['name']}`: {wrong}") from None
 
 
-class Options(TypedDict):
+class RunOptions(TypedDict):
     """What one run may have otherwise than its agent says."""
 
     session: NotRequired[str | None]
@@ -195,7 +195,7 @@ class Options(TypedDict):
     other users do not exist for it. Without it the local user, or whoever owns the session."""
 
 
-class Changes(TypedDict):
+class ForkOptions(TypedDict):
     """What a fork may have otherwise than the run that it goes on from."""
 
     step: NotRequired[int | None]
@@ -208,47 +208,47 @@ class Changes(TypedDict):
     asker: NotRequired[Asker | None]
 
 
-def attached(attachment: Image | Path) -> Image | Text:
+def make_attachment(attachment: Image | Path) -> Image | Text:
     """What an attachment adds to a message. Raises UsageError for a file that is neither a picture nor text."""
     if isinstance(attachment, Image):
         return attachment
     try:
         content = attachment.read_bytes()
-        if (media_type := PICTURES.get(attachment.suffix.lower())) is not None:
+        if (media_type := IMAGE_TYPES.get(attachment.suffix.lower())) is not None:
             return Image(media_type, b64encode(content).decode())
         return Text(f"\n\nAttached file {attachment.name}:\n{content.decode()}")
     except OSError as error:
         raise UsageError(f"The attachment {attachment} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
-        kinds = ", ".join(PICTURES)
+        kinds = ", ".join(IMAGE_TYPES)
         raise UsageError(f"The attachment {attachment} is neither UTF-8 text nor a picture ({kinds}).") from None
 
 
-def _whole(limits: Limits) -> dict[str, Any]:
+def _all_limits(limits: Limits) -> dict[str, Any]:
     """Every limit, also those that are as they are by default."""
     return {name: getattr(limits, name) for name in limits.__struct_fields__}
 
 
-def overridden(spec: AgentSpec, options: Options) -> AgentSpec:
+def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
     """The agent for one run: its file, with what the caller wants otherwise."""
     changes: dict[str, Any] = {}
     wanted = options.get("limits") or {}
-    limits = _whole(wanted) if isinstance(wanted, Limits) else dict(wanted)
+    limits = _all_limits(wanted) if isinstance(wanted, Limits) else dict(wanted)
     if (deadline := options.get("deadline")) is not None:
         limits["deadline"] = deadline
     if (cost := options.get("cost")) is not None:
         limits["cost"] = cost
     if limits:
-        changes["limits"] = _whole(spec.limits) | limits
+        changes["limits"] = _all_limits(spec.limits) | limits
     if (model := options.get("model")) is not None:
         changes["model"], changes["provider"] = model, None
     if (tools := options.get("tools")) is not None:
-        changes["tools"] = tool_names(tools)
+        changes["tools"] = list_tool_names(tools)
     if (output := options.get("output")) is not None:
-        changes["output"] = schema_of(output)
+        changes["output"] = make_output_schema(output)
     if (workspace := options.get("workspace")) is not None:
         changes["workspace"] = str(workspace)
-    return _spec(msgspec.to_builtins(spec) | changes) if changes else spec
+    return _make_spec(msgspec.to_builtins(spec) | changes) if changes else spec
 
 
 class Result(Struct, frozen=True):
@@ -338,16 +338,16 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
         callback(value)
 
 
-def output_type(agent: Agent | AgentSpec, options: Options) -> Any:
+def find_output_type(agent: Agent | AgentSpec, options: RunOptions) -> Any:
     """What to read the answer as; None when it is plain text."""
     if (wanted := options.get("output")) is not None:
-        return type_of(wanted)
+        return choose_output_type(wanted)
     if isinstance(agent, Agent):
         return None if agent.spec.output is None else agent.output_type
     return None if agent.output is None else Any
 
 
-def read_output(text: str, wanted: Any) -> Any:
+def parse_output(text: str, wanted: Any) -> Any:
     """The answer, as a value of that type."""
     if wanted is None:
         return None

@@ -13,20 +13,20 @@ import msgspec
 from treadle.api.agent import (
     Agent,
     Callbacks,
-    Changes,
-    Options,
+    ForkOptions,
     Result,
-    attached,
-    implementations,
-    output_type,
-    overridden,
-    read_output,
-    same_tool,
+    RunOptions,
+    apply_options,
+    collect_tools,
+    find_output_type,
+    is_same_tool,
+    make_attachment,
+    parse_output,
 )
 from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.engine import EngineConfig, EngineParts
 from treadle.bootstrap.stores import ALL, WorkerShare
-from treadle.config.database_url import files_of
+from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import parse_command
@@ -93,7 +93,7 @@ class Engine:
         )
         for name, provider in config.providers.items():
             self._models.add(name, provider)
-        hidden = (self._home.path, *files_of(database or self._home.database_url))
+        hidden = (self._home.path, *database_files(database or self._home.database_url))
         self._commands = ShellCommands(hidden=hidden, user=os.environ)
         self._tools = ToolRegistry()
         self._tools.add_builtin(builtin(self._commands, self._vault))
@@ -169,7 +169,7 @@ class Engine:
 
     def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
         """Make tools known by their names, for agents and for runs that were begun by another process."""
-        new = [tool for tool in implementations(tools) if not same_tool(self._tools.find(tool.spec.name), tool)]
+        new = [tool for tool in collect_tools(tools) if not is_same_tool(self._tools.find(tool.spec.name), tool)]
         for tool in new:
             self._tools.add(tool)
         if new:
@@ -193,7 +193,7 @@ class Engine:
 
     # ── Runs ──
 
-    async def submit(self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]) -> RunId:
+    async def submit(self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]) -> RunId:
         """Queue a run and return at once; it is durable when this returns."""
         return (await self._submit(agent, message, options)).run_id
 
@@ -202,7 +202,7 @@ class Engine:
         agent: Agent | AgentSpec,
         message: str,
         callbacks: Callbacks | None = None,
-        **options: Unpack[Options],
+        **options: Unpack[RunOptions],
     ) -> Result:
         """Run to the end and return what came of it."""
         if callbacks is not None and callbacks.can_answer:
@@ -212,11 +212,11 @@ class Engine:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
                 await self._answer(event, callbacks)
-        wanted = None if parse_command(message) is not None else output_type(agent, options)
+        wanted = None if parse_command(message) is not None else find_output_type(agent, options)
         return await self.wait(ticket.run_id, wanted)
 
     async def stream(
-        self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]
+        self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
         """Run, and yield every event, durable and live, up to `run_end`."""
         ticket = await self._submit(agent, message, options)
@@ -228,7 +228,7 @@ class Engine:
         origin, end = await self.service.wait(RunId(run_id))
         value = None
         if end.outcome == "completed":
-            value = read_output(end.text, output)
+            value = parse_output(end.text, output)
         return Result(
             origin.run_id,
             origin.session_id,
@@ -255,7 +255,7 @@ class Engine:
             async for event in events:
                 yield event
 
-    def run_sync(self, agent: Agent | AgentSpec, message: str, **options: Unpack[Options]) -> Result:
+    def run_sync(self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]) -> Result:
         """For scripts: open the engine, run, close it. Do not call it from async code."""
 
         async def whole() -> Result:
@@ -264,7 +264,7 @@ class Engine:
 
         return asyncio.run(whole())
 
-    async def fork(self, run_id: str, **changes: Unpack[Changes]) -> RunId:
+    async def fork(self, run_id: str, **changes: Unpack[ForkOptions]) -> RunId:
         """Queue a new run that goes on from a step of an old one. No tool is run again for the steps before."""
         agent, get = changes.get("agent"), changes.get
         spec = agent.spec if isinstance(agent, Agent) else agent
@@ -311,23 +311,23 @@ class Engine:
         match event.data:
             case ClarifyRequested(call_id) if callbacks.on_clarify is not None:
                 with suppress(InvalidState):
-                    await self.answer(event.run_id, call_id, await _awaited(callbacks.on_clarify(event)))
+                    await self.answer(event.run_id, call_id, await _resolve(callbacks.on_clarify(event)))
             case ApprovalRequested(approval_id) if callbacks.on_approval is not None:
                 with suppress(InvalidState):
-                    await self.decide(approval_id, await _awaited(callbacks.on_approval(event)))
+                    await self.decide(approval_id, await _resolve(callbacks.on_approval(event)))
             case _:
                 pass
 
-    async def _submit(self, agent: Agent | AgentSpec, message: str, options: Options) -> Ticket:
+    async def _submit(self, agent: Agent | AgentSpec, message: str, options: RunOptions) -> Ticket:
         service = self.service
         spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
-        self.add_tools(*implementations(options.get("tools") or ()))
+        self.add_tools(*collect_tools(options.get("tools") or ()))
         session = options.get("session")
         return await service.submit(
             Submission(
-                overridden(spec, options),
-                user(message, *map(attached, options.get("attachments", ()))),
+                apply_options(spec, options),
+                user(message, *map(make_attachment, options.get("attachments", ()))),
                 None if session is None else SessionId(session),
                 options.get("key"),
                 asker=options.get("asker"),
@@ -392,7 +392,7 @@ class Engine:
         self._vault.close()
 
 
-async def _awaited(answer: _Answer | Awaitable[_Answer]) -> _Answer:
+async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:
     if inspect.isawaitable(answer):
         return await answer
     return answer

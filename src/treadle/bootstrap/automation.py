@@ -15,7 +15,7 @@ from treadle.automation.sender import WebhookSender
 from treadle.automation.webhooks import WebhookRegistry
 from treadle.bootstrap.engine import local_service
 from treadle.bootstrap.stores import Stores
-from treadle.config.agent_registry import seen
+from treadle.config.agent_registry import file_fingerprint
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
@@ -76,7 +76,7 @@ class HomeAgentReader:
         return {name: spec for name, (_, spec) in self._known.items()}
 
     def _read(self, name: str) -> tuple[object, AgentSpec | None]:
-        state = [seen(path) for path in self._home.files_of_agent(name)]
+        state = [file_fingerprint(path) for path in self._home.files_of_agent(name)]
         if name in self._known and self._known[name][0] == state:
             return self._known[name]
         try:
@@ -86,7 +86,7 @@ class HomeAgentReader:
             return state, None
 
 
-def automation(known: "EngineConfig", stores: Stores, service: LocalService, hub: EventHub) -> Automation:
+def make_automation(known: "EngineConfig", stores: Stores, service: LocalService, hub: EventHub) -> Automation:
     """Over an open engine."""
     schedules, hooks, webhooks, letters = stores.schedules, stores.hooks, stores.webhooks, stores.letters
     home, clock, ids = known.home, known.time_of_day, known.ids
@@ -138,7 +138,7 @@ def automation_books(home: Home, stores: Stores, vault: HomeVault) -> Automation
     clock, ids = SystemClock(), TimeOrderedIds()
     secrets, agents = VaultSecrets(home, vault.value), HomeAgentReader(home)
     return Automation(
-        ScheduleRegistry(stores.schedules, agents.find, clock, ids, _nobody_to_tell),
+        ScheduleRegistry(stores.schedules, agents.find, clock, ids, _ignore_change),
         InboundWebhookRegistry(stores.hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(
             stores.hooks, secrets, local_service(stores, vault), stores.runs, agents.find, clock
@@ -150,7 +150,7 @@ def automation_books(home: Home, stores: Stores, vault: HomeVault) -> Automation
             secrets,
             clock,
             ids,
-            _nobody_to_tell,
+            _ignore_change,
             home.config().webhooks.allow_local,
         ),
         _idle,
@@ -163,5 +163,5 @@ async def _idle() -> AsyncGenerator[None, None]:
     yield
 
 
-def _nobody_to_tell() -> None:
+def _ignore_change() -> None:
     """Whoever opens the engine next finds it."""

@@ -27,8 +27,8 @@ from treadle.backup.archive import (
 )
 from treadle.backup.event_export import EventExportFile
 from treadle.backup.restore import ReversibleMoves
-from treadle.bootstrap.sqlite import database_of, owned
-from treadle.bootstrap.stores import own_stores
+from treadle.bootstrap.sqlite import database_path, lock_database
+from treadle.bootstrap.stores import open_stores_exclusively
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
 from treadle.operations.archive import Archiving
@@ -39,17 +39,17 @@ from treadle.vault.database import APPLICATION_ID as VAULT_ID
 from treadle.vault.database import FORMAT as VAULT_FORMAT
 from treadle.vault.store import VaultStore
 
-BESIDE_A_DATABASE = ("", "-wal", "-shm", "-journal")
+DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
 # ── Deleting ──
 
 
 @asynccontextmanager
-async def archiving_house(home: Home, file: EventExportFile) -> AsyncGenerator[Housekeeping, None]:
+async def open_archiving_retention(home: Home, file: EventExportFile) -> AsyncGenerator[Housekeeping, None]:
     """Delete sessions of a home. What is pruned is written to a file first. Raises StoreOwned while another process
     owns the database."""
-    async with own_stores(home, "Nothing was deleted.") as stores:
+    async with open_stores_exclusively(home, "Nothing was deleted.") as stores:
         keep = Archiving(stores.sessions, stores.journal, file).keep
         with closing(file):
             yield Housekeeping(stores.deletions, SystemClock(), keep)
@@ -58,7 +58,7 @@ async def archiving_house(home: Home, file: EventExportFile) -> AsyncGenerator[H
 # ── Backing up ──
 
 
-class BackedUp(Struct, frozen=True):
+class BackupReport(Struct, frozen=True):
     """A backup that was made and checked."""
 
     path: str
@@ -67,14 +67,14 @@ class BackedUp(Struct, frozen=True):
     """What lies in the folders and is no plain file with a plain name."""
 
 
-def back_up(home: Home, target: Path, replace: bool) -> BackedUp:
+def back_up(home: Home, target: Path, replace: bool) -> BackupReport:
     """Write a backup of a home to a file, and check it, while others go on with their work."""
     target = target.expanduser().absolute()
-    database = database_of(home)
-    _refuse_target(home, target, replace)
+    database = database_path(home)
+    _check_target(home, target, replace)
     if home.database is not None and not database.exists():
         raise UsageError(f"There is no database {database}. Is TREADLE_DATABASE_URL right? Nothing was saved.")
-    with _staging(target.parent, f".{target.name}.") as folder:
+    with _make_staging_folder(target.parent, f".{target.name}.") as folder:
         parts = folder / "parts"
         left_out = tuple(_copy_files(home.path, parts))
         facts = None
@@ -97,10 +97,10 @@ def back_up(home: Home, target: Path, replace: bool) -> BackedUp:
         write_archive(made, manifest, parts)
         check_archive(made)
         made.replace(target)
-    return BackedUp(str(target), manifest, left_out)
+    return BackupReport(str(target), manifest, left_out)
 
 
-def _refuse_target(home: Home, target: Path, replace: bool) -> None:
+def _check_target(home: Home, target: Path, replace: bool) -> None:
     for folder in (home.path / name for name in FOLDERS):
         if target.resolve().is_relative_to(folder.resolve()):
             raise UsageError(f"{target} would be part of what is backed up. Name a file outside of {folder}.")
@@ -113,7 +113,7 @@ def _refuse_target(home: Home, target: Path, replace: bool) -> None:
 
 
 @contextmanager
-def _staging(folder: Path, prefix: str) -> Generator[Path, None, None]:
+def _make_staging_folder(folder: Path, prefix: str) -> Generator[Path, None, None]:
     """A folder for this user alone that is gone afterwards."""
     try:
         made = Path(tempfile.mkdtemp(dir=folder, prefix=prefix))
@@ -132,7 +132,7 @@ def _staging(folder: Path, prefix: str) -> Generator[Path, None, None]:
 
 def _copy_files(home: Path, parts: Path) -> Iterator[str]:
     """Copy the settings, the agents and the skills with their approvals; name what was left out."""
-    for file in _files(home):
+    for file in _find_files(home):
         name = file.relative_to(home).as_posix()
         if file.is_symlink() or not file.is_file() or not is_known_place(name):
             yield name
@@ -142,7 +142,7 @@ def _copy_files(home: Path, parts: Path) -> Iterator[str]:
         shutil.copy(file, copied)
 
 
-def _files(home: Path) -> Iterator[Path]:
+def _find_files(home: Path) -> Iterator[Path]:
     if os.path.lexists(home / CONFIG):
         yield home / CONFIG
     for folder in FOLDERS:
@@ -164,7 +164,7 @@ def _copy_vault(home: Home, parts: Path) -> tuple[int | None, str | None]:
 # ── Restoring ──
 
 
-class Restored(Struct, frozen=True):
+class RestoreReport(Struct, frozen=True):
     """A backup that is in its place."""
 
     home: str
@@ -174,24 +174,24 @@ class Restored(Struct, frozen=True):
     """The folders in which lies what was there before."""
 
 
-def restore(home: Home, source: Path, replace: bool) -> Restored:
+def restore(home: Home, source: Path, replace: bool) -> RestoreReport:
     """Put a backup in the place of a home that is empty, or, where that is wished, of what is there: that is moved
     aside."""
-    source, database = source.expanduser().absolute(), database_of(home)
+    source, database = source.expanduser().absolute(), database_path(home)
     check_archive(source)
     home.ensure()
-    with owned(home, "Nothing was changed."), _staging(home.path, ".restoring-") as folder:
+    with lock_database(home, "Nothing was changed."), _make_staging_folder(home.path, ".restoring-") as folder:
         parts = folder / "parts"
         manifest = unpack(source, parts)
         _check_parts(manifest, parts, source)
-        there = _there(home.path, database)
+        there = _find_existing(home.path, database)
         if there and not replace:
             names = ", ".join(path.name for path in there)
             raise UsageError(
                 f"{home.path} is not empty ({names}). Restore into another folder (TREADLE_HOME), or add --force: "
                 "then what is there is moved aside first. Nothing was changed."
             )
-        aside = _asides(home.path, database)
+        aside = _choose_backup_folders(home.path, database)
         with ReversibleMoves() as moves:
             for path in there:
                 moves.move(path, aside[path.parent] / path.name)
@@ -201,7 +201,7 @@ def restore(home: Home, source: Path, replace: bool) -> Restored:
             if (parts / DATABASE).exists():
                 moves.move(parts / DATABASE, database)
     moved = dict.fromkeys(str(aside[path.parent]) for path in there)
-    return Restored(str(home.path), str(database), manifest, tuple(moved))
+    return RestoreReport(str(home.path), str(database), manifest, tuple(moved))
 
 
 def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
@@ -219,23 +219,23 @@ def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
         )
 
 
-def _there(home: Path, database: Path) -> list[Path]:
+def _find_existing(home: Path, database: Path) -> list[Path]:
     """What a unescape_nul home would take the place of."""
-    beside = [Path(f"{path}{suffix}") for path in (database, home / VAULT) for suffix in BESIDE_A_DATABASE]
+    beside = [Path(f"{path}{suffix}") for path in (database, home / VAULT) for suffix in DATABASE_SUFFIXES]
     folders = [home / name for name in FOLDERS]
     found = [path for path in (home / CONFIG, *beside) if os.path.lexists(path)]
     return [*found, *(path for path in folders if path.is_symlink() or (path.is_dir() and any(path.iterdir())))]
 
 
-def _asides(home: Path, database: Path) -> dict[Path, Path]:
+def _choose_backup_folders(home: Path, database: Path) -> dict[Path, Path]:
     """Where to move what lies in a folder: where nothing is yet, also if this second has seen a restore before."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    aside, again = _aside_at(home, database, stamp), 1
+    aside, again = _make_backup_folders(home, database, stamp), 1
     while any(map(os.path.lexists, aside.values())):
         again += 1
-        aside = _aside_at(home, database, f"{stamp}-{again}")
+        aside = _make_backup_folders(home, database, f"{stamp}-{again}")
     return aside
 
 
-def _aside_at(home: Path, database: Path, stamp: str) -> dict[Path, Path]:
+def _make_backup_folders(home: Path, database: Path, stamp: str) -> dict[Path, Path]:
     return {database.parent: Path(f"{database}.replaced-{stamp}"), home: home / f"replaced-{stamp}"}

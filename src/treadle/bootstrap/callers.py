@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import cache
 
 from treadle.bootstrap.engine import local_service
-from treadle.bootstrap.stores import Stores, look_at_home, look_at_stores, own_stores
+from treadle.bootstrap.stores import Stores, open_home_readonly, open_stores_exclusively, open_stores_readonly
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
 from treadle.config.home import Home
@@ -27,7 +27,7 @@ async def observing(home: Home | None = None) -> AsyncGenerator[LocalCaller, Non
     """Look at the database of a home without owning it. Its owner, if it has one, continues."""
     home = home or Home.from_environment(os.environ)
     async with AsyncExitStack() as opened:
-        stores = await opened.enter_async_context(look_at_stores(home.database_url))
+        stores = await opened.enter_async_context(open_stores_readonly(home.database_url))
         yield LocalCaller(_context(home, stores, opened))
 
 
@@ -35,7 +35,7 @@ async def observing(home: Home | None = None) -> AsyncGenerator[LocalCaller, Non
 async def observing_kept(home: Home) -> AsyncGenerator[LocalCaller, None]:
     """Do the same. Raises UsageError for a database that is gone when this command ends."""
     async with AsyncExitStack() as opened:
-        stores = await opened.enter_async_context(look_at_home(home))
+        stores = await opened.enter_async_context(open_home_readonly(home))
         yield LocalCaller(_context(home, stores, opened))
 
 
@@ -44,7 +44,7 @@ async def owning(home: Home, unchanged: str = "Nothing was changed.") -> AsyncGe
     """Own the database of a home and change it. Raises StoreOwned, which begins with `unchanged`, while another
     process owns it."""
     async with AsyncExitStack() as opened:
-        stores = await opened.enter_async_context(own_stores(home, unchanged))
+        stores = await opened.enter_async_context(open_stores_exclusively(home, unchanged))
         yield LocalCaller(_context(home, stores, opened))
 
 
@@ -52,7 +52,7 @@ async def owning(home: Home, unchanged: str = "Nothing was changed.") -> AsyncGe
 async def observing_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
     """Look at the memories of a home without owning it."""
     async with AsyncExitStack() as opened:
-        stores = await opened.enter_async_context(look_at_stores(home.database_url))
+        stores = await opened.enter_async_context(open_stores_readonly(home.database_url))
         yield await _with_memories(home, stores, opened)
 
 
@@ -66,7 +66,7 @@ async def owning_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
         )
     async with AsyncExitStack() as opened:
         try:
-            stores = await opened.enter_async_context(own_stores(home, "Nothing was changed."))
+            stores = await opened.enter_async_context(open_stores_exclusively(home, "Nothing was changed."))
         except StoreOwned as error:
             raise StoreOwned(
                 f"{error} Until then `treadle memory list`, `search` and `export` show what is remembered, and its "

@@ -46,7 +46,7 @@ from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
-DEATHS = 5
+MAX_DEATHS = 5
 
 
 async def examine(
@@ -97,7 +97,7 @@ async def _describe_providers_and_models(
 ) -> Sequence[Finding]:
     vault = HomeVault(home.path, os.environ)
     try:
-        models = _registry(home, config, vault)
+        models = _make_registry(home, config, vault)
         names = () if offline else list_callable_providers(models)
         surveyed = Surveyed(models, await probe_providers(models, names, progress, timeout_seconds))
         return [*_describe_providers(home, config, surveyed), *describe_models(home, config, surveyed)]
@@ -107,7 +107,7 @@ async def _describe_providers_and_models(
         vault.close()
 
 
-def _registry(home: Home, config: HomeConfig, vault: HomeVault) -> ModelRegistry:
+def _make_registry(home: Home, config: HomeConfig, vault: HomeVault) -> ModelRegistry:
     catalog = Catalog(config.aliases, config.models)
     defaults = config.defaults
     models = ModelRegistry(
@@ -149,7 +149,7 @@ _ADD_ONE = "Set a key, start a local server, or add a provider to config.yaml."
 # ── A run whose workers die ──
 
 
-async def journal_of_a_deadly_run() -> Sequence[EventData]:
+async def simulate_deadly_run() -> Sequence[EventData]:
     """Return the events of a run in memory whose workers die one after another without progress.
 
     The warnings that such deaths cause are silenced: nothing is wrong on this machine."""
@@ -174,7 +174,7 @@ async def journal_of_a_deadly_run() -> Sequence[EventData]:
         origin = Origin(RunId(ids("run")), SessionId(ids("ses")), AgentId(ids("agt")))
         queued = make_draft(ids("evt"), clock.now(), RunQueued(AgentSpec("doctor", "nobody/has-this")))
         await journal.submit(origin, [queued])
-        for _ in range(DEATHS):
+        for _ in range(MAX_DEATHS):
             if (await journal.record(origin.run_id)).outcome is None:
                 await journal.claim(origin.run_id, "a worker that dies")
                 await journal.void_leases()

@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, cast, get_args
 
 import msgspec
 
-from treadle.bootstrap.memory import memories_on
-from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare, look_at_stores, open_stores
+from treadle.bootstrap.memory import make_memories
+from treadle.bootstrap.stores import (
+    ALL,
+    MonitoredDispatcher,
+    Stores,
+    WorkerShare,
+    open_stores,
+    open_stores_readonly,
+)
 from treadle.config.agent_registry import EngineAgents, HomeAgents
-from treadle.config.database_url import files_of
+from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import StoreError, UsageError
@@ -49,8 +56,8 @@ from treadle.vault.vault import HomeVault
 if TYPE_CHECKING:
     from treadle.bootstrap.telemetry import EngineTelemetry
 
-TOOL_TIMEOUT = "TREADLE_TOOL_TIMEOUT_SECS"
-AGENT_TIMEOUT = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
+TOOL_TIMEOUT_VARIABLE = "TREADLE_TOOL_TIMEOUT_SECS"
+AGENT_TIMEOUT_VARIABLE = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,7 @@ class EngineConfig:
 
 
 @asynccontextmanager
-async def observe(
+async def open_service_readonly(
     database: str | None = None,
     *,
     home: Home | None = None,
@@ -86,7 +93,7 @@ async def observe(
 ) -> AsyncGenerator[LocalService, None]:
     """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
     where = database or (home or Home.from_environment(os.environ)).database_url
-    async with look_at_stores(where) as stores:
+    async with open_stores_readonly(where) as stores:
         yield local_service(stores, vault or NoVault(), tools)
 
 
@@ -108,7 +115,7 @@ def local_service(stores: Stores, vault: Vault, tools: Toolbox | None = None) ->
     )
 
 
-def as_sent(mode: str, request: ModelRequest) -> bytes:
+def encode_request(mode: str, request: ModelRequest) -> bytes:
     """The body of a request as it goes over the wire; for a client that was brought along, in our own words."""
     if mode in get_args(ApiMode):
         return format_of(cast("ApiMode", mode)).encode(request)
@@ -166,7 +173,7 @@ class EngineParts:
             opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
             if known.observing is not None:
                 await known.observing.begin(hub, stores.journal, stores.runs, opened, stores.shared)
-            deps = await _deps(known, database, stores, hub, opened)
+            deps = await _make_deps(known, database, stores, hub, opened)
             only_own = stores.shared and known.share.only_own
             told_by_commits = stores.shared and not only_own
             dispatcher = stores.dispatcher(clock, deps.worker, known.share)
@@ -187,7 +194,7 @@ class EngineParts:
             )
             work = partial(advance, deps=deps)
             await dispatcher.start(work if known.observing is None else known.observing.around(work))
-            context = _context(known, stores, deps, service, _automation(known, stores, service, hub))
+            context = _context(known, stores, deps, service, _make_lazy_automation(known, stores, service, hub))
             opened.push_async_callback(context.access.close)
             announce, leave = stores.announce, deps.stopping.set
             return cls(dispatcher, service, context, announce, leave, only_own, clock, opened.pop_all())
@@ -217,11 +224,11 @@ class EngineParts:
         await self._closing.aclose()
 
 
-async def _deps(
+async def _make_deps(
     known: EngineConfig, database: str, stores: Stores, hub: EventHub, opened: AsyncExitStack
 ) -> EngineDeps:
     """What the loop needs, over one database."""
-    memories = memories_on(stores.memories, known.models, known.vault, known.clock)
+    memories = make_memories(stores.memories, known.models, known.vault, known.clock)
     opened.push_async_callback(memories.close)
     await memories.start()
 
@@ -237,12 +244,12 @@ async def _deps(
         known.ids,
         random.random,
         worker_name(),
-        _timeouts(),
+        _read_timeouts(),
         hooks=known.hooks,
         vault=known.vault,
         agent_context=known.agent_context,
         workspace=known.home.workspace,
-        hidden=(known.home.path, *files_of(database)),
+        hidden=(known.home.path, *database_files(database)),
         approvals=stores.approvals,
         results=stores.results,
         sessions=stores.sessions,
@@ -253,14 +260,16 @@ async def _deps(
     )
 
 
-def _automation(
+def _make_lazy_automation(
     known: EngineConfig, stores: Stores, service: LocalService, hub: EventHub
 ) -> Callable[[], Automation]:
     @cache
     def made() -> Automation:
-        from treadle.bootstrap.automation import automation  # which an engine that only runs agents does without
+        from treadle.bootstrap.automation import (
+            make_automation,  # which an engine that only runs agents does without
+        )
 
-        return automation(known, stores, service, hub)
+        return make_automation(known, stores, service, hub)
 
     return made
 
@@ -290,12 +299,14 @@ def _context(
     )
 
 
-def _timeouts() -> ToolTimeouts:
+def _read_timeouts() -> ToolTimeouts:
     normal = ToolTimeouts()
-    return ToolTimeouts(_seconds(TOOL_TIMEOUT, normal.default), _seconds(AGENT_TIMEOUT, normal.agents))
+    return ToolTimeouts(
+        _read_seconds(TOOL_TIMEOUT_VARIABLE, normal.default), _read_seconds(AGENT_TIMEOUT_VARIABLE, normal.agents)
+    )
 
 
-def _seconds(variable: str, otherwise: float) -> float:
+def _read_seconds(variable: str, otherwise: float) -> float:
     value = os.environ.get(variable)
     try:
         seconds = otherwise if value is None else float(value)

@@ -16,11 +16,11 @@ from treadle.ports.vault import Vault
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
-PATIENCE_OF_PEOPLE = 60.0
+INTERACTIVE_PATIENCE_SECONDS = 60.0
 """How long a search by a user waits for an embedder. No run waits for it."""
 
 
-def memories_on(
+def make_memories(
     stored: StoredMemories,
     models: ModelRegistry,
     vault: Vault,
@@ -43,7 +43,7 @@ async def memory_service(home: Home, stores: Stores) -> AsyncGenerator[MemorySer
     for name, provider in config.providers.items():
         models.add(name, provider)
     store = stores.memories
-    memories = memories_on(store, models, vault, clock, PATIENCE_OF_PEOPLE)
+    memories = make_memories(store, models, vault, clock, INTERACTIVE_PATIENCE_SECONDS)
     try:
         yield MemoryService(store, memories, store, vault, clock, TimeOrderedIds())
     finally:

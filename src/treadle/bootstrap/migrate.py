@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from treadle.config.database_url import path_of, shown
+from treadle.config.database_url import mask_password, sqlite_path
 from treadle.domain.errors import UsageError
 
 SOURCE, TARGETS = "sqlite:///", ("postgresql://", "postgres://")
@@ -20,12 +20,12 @@ class MigrationReport(Struct, frozen=True):
     """The rows of each."""
 
 
-async def move_database(source: str, target: str, progress: Callable[[str, int, int], None]) -> MigrationReport:
+async def migrate_to_postgres(source: str, target: str, progress: Callable[[str, int, int], None]) -> MigrationReport:
     """Move all that the one has to the other, which must be empty. `progress` is told of a table, how many of its
     rows are there, and how many there are."""
     if not source.startswith(SOURCE):
         raise UsageError(
-            f"`{shown(source)}` cannot be moved; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
+            f"`{mask_password(source)}` cannot be moved; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
         )
     if not target.startswith(TARGETS):
         raise UsageError("What is moved goes to a server; accepted: postgresql://USER@HOST:PORT/DATABASE.")
@@ -35,6 +35,6 @@ async def move_database(source: str, target: str, progress: Callable[[str, int, 
         raise UsageError(
             f"PostgreSQL needs the extra `postgres` ({error}): pip install 'treadle[postgres]'."
         ) from error
-    path = path_of(source)
+    path = sqlite_path(source)
     moved = await migrate_database(path, target, progress)
     return MigrationReport(path, moved.rows, dict(moved.tables))

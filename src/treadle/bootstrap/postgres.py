@@ -38,7 +38,7 @@ from treadle.stores.postgres.sessions import PostgresSessions
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.system.clock import SteadyClock
 
-MOST_RUNNABLE = 1000
+MAX_RUNNABLE_RUNS = 1000
 """Runs among which a process looks for its own."""
 
 
@@ -55,21 +55,21 @@ async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
         others = ClusterSync(hub, journal, PostgresNotifications(database, writer.name))
         opened.push_async_callback(others.close)
         await others.start()
-        return _stores(database, journal, clock, opened.pop_all().aclose)
+        return _make_stores(database, journal, clock, opened.pop_all().aclose)
 
 
 @asynccontextmanager
-async def reach_postgres(url: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
+async def connect_postgres(url: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
     """For a command that looks at something or changes something, and leaves."""
     database = await open_database(url)
     journal = PostgresJournal(database, PostgresWriter(database, hub.lost), hub, clock)
     try:
-        yield _stores(database, journal, clock, journal.close)
+        yield _make_stores(database, journal, clock, journal.close)
     finally:
         await journal.close()
 
 
-async def look_at_postgres(
+async def read_postgres_facts(
     url: str, lately: int
 ) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
     """What it holds, without bringing it up to date. Raises StoreError, or UsageError for a URL that is none: at
@@ -91,7 +91,7 @@ async def look_at_postgres(
         await database.close()
 
 
-def _stores(
+def _make_stores(
     database: PostgresDatabase, journal: PostgresJournal, clock: Clock, close: Callable[[], Awaitable[None]]
 ) -> Stores:
     webhooks = PostgresWebhooks(database)
@@ -111,7 +111,7 @@ def _stores(
         hooks=PostgresHooks(database),
         webhooks=webhooks,
         letters=webhooks,
-        dispatcher=partial(_dispatcher, database, journal),
+        dispatcher=partial(_make_dispatcher, database, journal),
         close=close,
         alone=LeaderLock(database).take,
         shared=True,
@@ -136,7 +136,7 @@ class NoDispatcher:
         """Nothing is under way."""
 
 
-class OwnRuns:
+class OwnRunsDispatcher:
     """Implements `ports.dispatcher.Dispatcher` for a process that takes no runs but those it is woken for: what
     it has begun itself, or sent something to."""
 
@@ -161,17 +161,17 @@ class OwnRuns:
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
         """For its sweep. Those of others are left to them."""
-        return [run_id for run_id in await self._wakes.runnable(MOST_RUNNABLE) if run_id in self._own]
+        return [run_id for run_id in await self._wakes.runnable(MAX_RUNNABLE_RUNS) if run_id in self._own]
 
     async def renew(self, worker: str) -> Sequence[RunId]:
         return await self._wakes.renew(worker)
 
 
-def _dispatcher(
+def _make_dispatcher(
     database: PostgresDatabase, wakes: Wakes, clock: Clock, worker: str, share: WorkerShare
 ) -> MonitoredDispatcher:
     if share.most == 0:
         return NoDispatcher()
     if share.only_own:
-        return OwnRuns(wakes, clock, worker, share.most)
+        return OwnRunsDispatcher(wakes, clock, worker, share.most)
     return PgQueuerDispatcher(database.connect, wakes, clock, worker, share.most)

@@ -4,8 +4,8 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 
-from treadle.bootstrap.engine import observe
-from treadle.config.database_url import files_of
+from treadle.bootstrap.engine import open_service_readonly
+from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.operations.service import LocalService
 from treadle.sandbox.commands import ShellCommands
@@ -15,9 +15,9 @@ from treadle.vault.vault import HomeVault
 
 
 @asynccontextmanager
-async def observe_with_tools(home: Home) -> AsyncGenerator[LocalService, None]:
+async def open_service_with_tools_readonly(home: Home) -> AsyncGenerator[LocalService, None]:
     """The tools say what their arguments are and what rules see in them; none of them is run."""
-    hidden = (home.path, *files_of(home.database_url))
+    hidden = (home.path, *database_files(home.database_url))
     with (
         closing(HomeVault(home.path, os.environ)) as vault,
         closing(ShellCommands(hidden=hidden, user=os.environ)) as shell,
@@ -25,5 +25,5 @@ async def observe_with_tools(home: Home) -> AsyncGenerator[LocalService, None]:
         tools = ToolRegistry()
         tools.add_builtin(builtin(shell, vault))
         tools.add_plugins()
-        async with observe(home=home, tools=tools, vault=vault) as service:
+        async with open_service_readonly(home=home, tools=tools, vault=vault) as service:
             yield service

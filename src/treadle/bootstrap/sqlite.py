@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from treadle.bootstrap.stores import Stores, WorkerShare
-from treadle.config.database_url import path_of, refuse_passing, refuse_server
+from treadle.config.database_url import check_has_files, check_persistent, sqlite_path
 from treadle.config.home import Home
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.errors import StoreFull, StoreOwned
@@ -26,62 +26,64 @@ from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter
 
-MEMORY = ":memory:"
+IN_MEMORY = ":memory:"
 
 
 async def open_sqlite(database: str, hub: EventHub, clock: Clock) -> Stores:
     """As its owner: there is one at a time."""
-    path = path_of(database)
+    path = sqlite_path(database)
     async with AsyncExitStack() as opened:
-        lock = None if path == MEMORY else DatabaseLock(path)
+        lock = None if path == IN_MEMORY else DatabaseLock(path)
         if lock is not None:
             opened.callback(lock.release)
-        writer = _writer(path, hub)
+        writer = _make_writer(path, hub)
         journal = SqliteJournal(writer, hub, clock)
         opened.push_async_callback(journal.close)
         with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
             await journal.void_leases()
         close = opened.pop_all().aclose
         if lock is None:
-            return _stores(writer, journal, path, clock, close)
-        return _stores(writer, journal, path, clock, close, lock.announce)
+            return _make_stores(writer, journal, path, clock, close)
+        return _make_stores(writer, journal, path, clock, close, lock.announce)
 
 
 @asynccontextmanager
-async def look_at_sqlite(database: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
-    path = path_of(database)
-    async with _alone(open_read_only(path), path, hub, clock) as stores:
+async def open_sqlite_readonly(database: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
+    path = sqlite_path(database)
+    async with _open_inline(open_read_only(path), path, hub, clock) as stores:
         yield stores
 
 
 @asynccontextmanager
-async def own_sqlite(home: Home, what: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
-    path = str(database_of(home))
-    with owned(home, what):
-        async with _alone(open_database(path), path, hub, clock) as stores:
+async def open_sqlite_exclusively(
+    home: Home, what: str, hub: EventHub, clock: Clock
+) -> AsyncGenerator[Stores, None]:
+    path = str(database_path(home))
+    with lock_database(home, what):
+        async with _open_inline(open_database(path), path, hub, clock) as stores:
             yield stores
 
 
 @asynccontextmanager
-async def _alone(
+async def _open_inline(
     connection: SqliteDatabase, path: str, hub: EventHub, clock: Clock
 ) -> AsyncGenerator[Stores, None]:
     """For a command that does one thing after the other."""
     writer = InlineWriter(connection)
     try:
-        yield _stores(writer, SqliteJournal(writer, hub, clock), path, clock, writer.close)
+        yield _make_stores(writer, SqliteJournal(writer, hub, clock), path, clock, writer.close)
     finally:
         await writer.close()
 
 
-def _writer(path: str, hub: EventHub) -> SqliteWriter:
+def _make_writer(path: str, hub: EventHub) -> SqliteWriter:
     connection = open_database(path)
-    if path == MEMORY:
+    if path == IN_MEMORY:
         return InlineWriter(connection)
     return ThreadWriter(connection, open_reader(path), path, hub.lost)
 
 
-def _stores(
+def _make_stores(
     writer: SqliteWriter,
     journal: SqliteJournal,
     path: str,
@@ -106,13 +108,13 @@ def _stores(
         hooks=SqliteHooks(writer),
         webhooks=webhooks,
         letters=webhooks,
-        dispatcher=partial(_dispatcher, journal),
+        dispatcher=partial(_make_dispatcher, journal),
         close=close,
         announce=announce,
     )
 
 
-def _dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> LocalDispatcher:
+def _make_dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> LocalDispatcher:
     """Of the one process that works on all runs."""
     return LocalDispatcher(wakes, clock, worker, share.most)
 
@@ -120,19 +122,19 @@ def _dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> 
 # ── Owning ──
 
 
-def database_of(home: Home) -> Path:
-    refuse_server(home.database_url, "There is no file to keep.")
-    refuse_passing(home.database_url)
-    return Path(path_of(home.database_url)).absolute()
+def database_path(home: Home) -> Path:
+    check_has_files(home.database_url, "There is no file to keep.")
+    check_persistent(home.database_url)
+    return Path(sqlite_path(home.database_url)).absolute()
 
 
 @contextmanager
-def owned(home: Home, what: str) -> Generator[None, None, None]:
+def lock_database(home: Home, what: str) -> Generator[None, None, None]:
     """While this process owns the database of a home."""
     if home.database is None:
         home.ensure()
     try:
-        lock = DatabaseLock(str(database_of(home)))
+        lock = DatabaseLock(str(database_path(home)))
     except StoreOwned as error:
         raise StoreOwned(f"{what} {error}", error.socket, error.owner) from None
     try:

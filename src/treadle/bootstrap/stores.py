@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 
-from treadle.config.database_url import is_postgres, path_of, refuse_passing
+from treadle.config.database_url import check_persistent, is_postgres, sqlite_path
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.engine.event_hub import EventHub
@@ -59,7 +59,7 @@ ALL, ONLY_OWN = WorkerShare(), WorkerShare(only_own=True)
 Work = Callable[[], Awaitable[None]]
 
 
-async def at_once(name: str, work: Work) -> None:
+async def run_unlocked(name: str, work: Work) -> None:
     """There is no other process."""
     del name
     await work()
@@ -89,7 +89,7 @@ class Stores:
     close: Callable[[], Awaitable[None]]
     announce: Callable[[str], None] = lambda socket: None
     """Tell other commands where they can attach to the process that owns the database, where one process does."""
-    alone: Callable[[str, Work], Awaitable[None]] = at_once
+    alone: Callable[[str, Work], Awaitable[None]] = run_unlocked
     """Do what one process at a time does, of all that work on the database, until it is cancelled."""
     shared: bool = False
     """Other processes can work on its runs too."""
@@ -98,53 +98,53 @@ class Stores:
 async def open_stores(database: str, hub: EventHub, clock: Clock) -> Stores:
     """For an engine. Raises StoreOwned where the database has one owner, and another process is that."""
     if is_postgres(database):
-        return await _postgres().open_postgres(database, hub, clock)
+        return await _import_postgres().open_postgres(database, hub, clock)
     from treadle.bootstrap.sqlite import open_sqlite
 
     return await open_sqlite(database, hub, clock)
 
 
-def look_at_stores(database: str, hub: EventHub | None = None) -> AbstractAsyncContextManager[Stores]:
+def open_stores_readonly(database: str, hub: EventHub | None = None) -> AbstractAsyncContextManager[Stores]:
     """For whoever only reads: the owner of the database, if it has one, goes on."""
     if is_postgres(database):
-        return _postgres().reach_postgres(database, hub or _nobody(), SystemClock())
-    from treadle.bootstrap.sqlite import look_at_sqlite
+        return _import_postgres().connect_postgres(database, hub or _make_silent_hub(), SystemClock())
+    from treadle.bootstrap.sqlite import open_sqlite_readonly
 
-    return look_at_sqlite(database, hub or _nobody(), SystemClock())
+    return open_sqlite_readonly(database, hub or _make_silent_hub(), SystemClock())
 
 
-def look_at_home(home: Home) -> AbstractAsyncContextManager[Stores]:
+def open_home_readonly(home: Home) -> AbstractAsyncContextManager[Stores]:
     """The same, of a home, whose database is kept when this command ends: else UsageError."""
-    refuse_passing(home.database_url)
-    return look_at_stores(home.database_url)
+    check_persistent(home.database_url)
+    return open_stores_readonly(home.database_url)
 
 
-def owner_of(home: Home) -> "Owner | None":
+def find_owner(home: Home) -> "Owner | None":
     """Return the process that owns the database of a home, where one process does, as far as is known."""
     from treadle.stores.sqlite.lock import read_owner
 
-    return read_owner(path_of(home.database_url))
+    return read_owner(sqlite_path(home.database_url))
 
 
-def own_stores(home: Home, what: str) -> AbstractAsyncContextManager[Stores]:
+def open_stores_exclusively(home: Home, what: str) -> AbstractAsyncContextManager[Stores]:
     """For whoever changes what is kept, without an engine. Raises StoreOwned, which begins with `what`, while
     another process owns the database."""
     if is_postgres(home.database_url):
-        return _postgres().reach_postgres(home.database_url, _nobody(), SystemClock())
-    from treadle.bootstrap.sqlite import own_sqlite
+        return _import_postgres().connect_postgres(home.database_url, _make_silent_hub(), SystemClock())
+    from treadle.bootstrap.sqlite import open_sqlite_exclusively
 
-    return own_sqlite(home, what, _nobody(), SystemClock())
+    return open_sqlite_exclusively(home, what, _make_silent_hub(), SystemClock())
 
 
-async def look_at_server(
+async def read_server_facts(
     database: str, lately: int
 ) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
     """What a database on a server holds, left as it is: its facts (None: it is empty), the format that this version
     writes, what guards did lately, and what compares vectors."""
-    return await _postgres().look_at_postgres(database, lately)
+    return await _import_postgres().read_postgres_facts(database, lately)
 
 
-def _postgres() -> ModuleType:
+def _import_postgres() -> ModuleType:
     """What knows PostgreSQL; UsageError where it is not installed."""
     try:
         from treadle.bootstrap import postgres
@@ -156,6 +156,6 @@ def _postgres() -> ModuleType:
     return postgres
 
 
-def _nobody() -> EventHub:
+def _make_silent_hub() -> EventHub:
     """Nobody in this process listens; whoever opens an engine next finds what was changed."""
     return EventHub(SystemClock(), TimeOrderedIds(), lambda run_id, at: None)

@@ -27,7 +27,7 @@ ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 PROTOCOL = "http/protobuf"
 LOG_FILE = "treadle.log"
-PAGE = 500
+PAGE_EVENTS = 500
 _TRUE = ("true", "1", "yes", "on", "span_only", "span_and_event")
 
 
@@ -58,12 +58,12 @@ class Telemetry(Struct, frozen=True):
         wanted = environment.get("OTEL_TRACES_EXPORTER", "otlp") != "none" and any(map(environment.get, ENDPOINTS))
         off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
         if wanted and not off:
-            _refuse_other_protocol(environment)
+            _check_protocol(environment)
         contents = environment.get(CAPTURE_CONTENT, "").strip().lower() in _TRUE
         return cls(metrics, log_file, log_json, traces=wanted and not off, contents=contents)
 
 
-def _refuse_other_protocol(environment: Mapping[str, str]) -> None:
+def _check_protocol(environment: Mapping[str, str]) -> None:
     name = next((name for name in PROTOCOLS if environment.get(name)), None)
     if name is not None and environment[name] != PROTOCOL:
         raise UsageError(
@@ -101,7 +101,7 @@ class EngineTelemetry:
             watchers.append(self._runs)
         if self._wanted.traces:
             watchers.append(self._begin_traces(opened))
-        watch = Watch(watchers, lambda run_id, after: journal.read(run_id, after, PAGE))
+        watch = Watch(watchers, lambda run_id, after: journal.read(run_id, after, PAGE_EVENTS))
         opened.push_async_callback(watch.close)
         hub.observers.append(watch)
         hub.handover_observers.append(watch.forget)
@@ -129,7 +129,7 @@ class EngineTelemetry:
         handlers: list[logging.Handler] = []
         if self._wanted.log_json:
             handlers.append(logging.StreamHandler(sys.stderr))
-            for handler in [each for each in root.handlers if _writes_words(each)]:
+            for handler in [each for each in root.handlers if _writes_to_terminal(each)]:
                 root.removeHandler(handler)
                 opened.callback(root.addHandler, handler)
         if self._wanted.log_file:
@@ -151,6 +151,6 @@ class EngineTelemetry:
             raise ConfigError(f"{path}: the log cannot be written: {error.strerror}; check its rights") from None
 
 
-def _writes_words(handler: logging.Handler) -> bool:
+def _writes_to_terminal(handler: logging.Handler) -> bool:
     """Whether it writes to a terminal, and not to a file."""
     return isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)

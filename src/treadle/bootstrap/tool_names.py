@@ -12,7 +12,7 @@ from treadle.tools.toolbox import ToolRegistry
 
 
 @cache
-def known_tools() -> Mapping[str, ToolSpec]:
+def list_known_tools() -> Mapping[str, ToolSpec]:
     """The built-in tools and those of installed plugins, by name. Tools that a program adds to its own engine are
     not among them. Raises UsageError for a plugin that cannot be loaded, as an engine would."""
     tools = ToolRegistry()

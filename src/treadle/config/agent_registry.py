@@ -44,10 +44,10 @@ class HomeAgents:
             return 0.0
 
     def _state(self, name: str) -> tuple[object, ...]:
-        return tuple(map(seen, self._home.files_of_agent(name)))
+        return tuple(map(file_fingerprint, self._home.files_of_agent(name)))
 
 
-def seen(path: Path) -> tuple[int, int, int] | None:
+def file_fingerprint(path: Path) -> tuple[int, int, int] | None:
     """What tells whether a file is another one now; None: there is none."""
     try:
         found = path.stat()

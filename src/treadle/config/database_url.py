@@ -13,29 +13,29 @@ def is_postgres(database: str) -> bool:
     return database.startswith(POSTGRES)
 
 
-def shown(database: str) -> str:
+def mask_password(database: str) -> str:
     """The URL as it may be shown: without a password."""
     without = re.sub(r"^([^:/?]+:(?://)?[^:@/?]*):.*@", r"\1@", database)
     return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", without)
 
 
-def path_of(database: str) -> str:
+def sqlite_path(database: str) -> str:
     """The file that a database URL names."""
     scheme, separator, path = database.partition(":///")
     if separator and scheme == "sqlite" and path:
         return path
     raise UsageError(
-        f"`{shown(database)}` is not a database URL that can be used here; accepted: sqlite:///PATH "
+        f"`{mask_password(database)}` is not a database URL that can be used here; accepted: sqlite:///PATH "
         "(sqlite:////PATH from the root) or postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
     )
 
 
 def is_in_memory(database: str) -> bool:
     """Whether it is nowhere but in the memory of one process."""
-    return not is_postgres(database) and path_of(database) == ":memory:"
+    return not is_postgres(database) and sqlite_path(database) == ":memory:"
 
 
-def refuse_passing(database: str) -> None:
+def check_persistent(database: str) -> None:
     """Raise UsageError for a database that is gone with the process: nothing can be kept in it."""
     if is_in_memory(database):
         raise UsageError(
@@ -44,10 +44,10 @@ def refuse_passing(database: str) -> None:
         )
 
 
-def refuse_server(database: str, what: str) -> None:
+def check_has_files(database: str, what: str) -> None:
     """Raise UsageError, which begins with `what`, for a database that does not lie in files of its own."""
     if is_postgres(database):
-        where = shown(database)
+        where = mask_password(database)
         raise UsageError(
             f"{what} The database {where} is kept by its server. Save it with `pg_dump --format=custom "
             f"--schema=treadle --file=treadle.dump '{where}'`, and put it back into an empty database, while "
@@ -57,9 +57,9 @@ def refuse_server(database: str, what: str) -> None:
         )
 
 
-def files_of(database: str) -> tuple[Path, ...]:
+def database_files(database: str) -> tuple[Path, ...]:
     """The files that a database consists of: they are Treadle's own, wherever they lie."""
     if is_postgres(database) or is_in_memory(database):
         return ()
-    path = path_of(database)
+    path = sqlite_path(database)
     return tuple([Path(f"{path}{suffix}").absolute() for suffix in ("", "-wal", "-shm", ".lock")])

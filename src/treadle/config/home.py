@@ -11,7 +11,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from treadle.config.yaml_files import as_struct, read_struct
+from treadle.config.yaml_files import read_struct, to_struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
 from treadle.domain.models import ModelFacts
@@ -21,11 +21,11 @@ from treadle.domain.quotas import CreditRate
 from treadle.domain.schemas import check_schema
 from treadle.domain.suggestions import find_closest
 
-HOME = "TREADLE_HOME"
-DATABASE_URL = "TREADLE_DATABASE_URL"
+HOME_VARIABLE = "TREADLE_HOME"
+DATABASE_URL_VARIABLE = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
-DEFAULT_LOOKS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
-DEFAULT_ACTS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
+DEFAULT_PERMITTED_TOOLS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
+DEFAULT_APPROVAL_TOOLS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
 """The tools of the default agent: those that it may use as it likes, and those that it asks for."""
 DEFAULT_PERSONA = """\
 You are Treadle, a careful assistant with tools. Answer a plain question directly. When a task needs files, \
@@ -33,11 +33,11 @@ commands or the web, use a tool instead of guessing, and read a file before you 
 nothing more. When a call fails, read its message and try another way. At the end, say briefly what you did and \
 what you found.
 """
-_ALLOWED_HEAD = (
+_ALLOWED_HEADER = (
     "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
 )
 
-PORT = 8420
+DEFAULT_PORT = 8420
 
 
 class Defaults(Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +58,7 @@ class ServerSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
     host: str = "127.0.0.1"
     """The address to listen on."""
-    port: int = PORT
+    port: int = DEFAULT_PORT
     """The port to listen on. 0: any free port."""
     hosts: tuple[str, ...] = ()
     """Accepted `Host` headers, besides those of the loopback address."""
@@ -132,12 +132,14 @@ class Home(Struct, frozen=True):
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Home":
-        chosen = environment.get(HOME) or "~/.treadle"
+        chosen = environment.get(HOME_VARIABLE) or "~/.treadle"
         try:
             path = Path(chosen).expanduser().absolute()
         except (RuntimeError, OSError) as error:
-            raise ConfigError(f"The home `{chosen}` cannot be found: {error}. Set {HOME} to a folder.") from None
-        return cls(path, environment.get(DATABASE_URL) or None)
+            raise ConfigError(
+                f"The home `{chosen}` cannot be found: {error}. Set {HOME_VARIABLE} to a folder."
+            ) from None
+        return cls(path, environment.get(DATABASE_URL_VARIABLE) or None)
 
     @property
     def database_url(self) -> str:
@@ -178,7 +180,7 @@ class Home(Struct, frozen=True):
 
     def config(self) -> HomeConfig:
         path = self.path / "config.yaml"
-        if not _is_there(path):
+        if not _exists(path):
             return HomeConfig()
         return read_struct(path, HomeConfig)
 
@@ -187,10 +189,10 @@ class Home(Struct, frozen=True):
     def agents(self) -> Sequence[str]:
         """The names of the agents that have a file."""
         folder = self.path / "agents"
-        if not _is_there(folder):
+        if not _exists(folder):
             return ()
         try:
-            return sorted(entry.name for entry in folder.iterdir() if _is_there(entry / "config.yaml"))
+            return sorted(entry.name for entry in folder.iterdir() if _exists(entry / "config.yaml"))
         except OSError as error:
             raise ConfigError(f"{folder}: it cannot be read: {error.strerror}; check it and its rights") from None
 
@@ -235,31 +237,31 @@ class Home(Struct, frozen=True):
                 f"or set `defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}."
             )
         try:
-            spec = _new_agent(name, model or "") if source is None else _read_agent_file(source)
+            spec = _make_agent(name, model or "") if source is None else _read_agent_file(source)
             wanted = msgspec.structs.replace(spec, name=name, model=model or spec.model)
         except ValueError as error:
             raise UsageError(f"{error}.") from None
         is_as_it_stands = source is not None and wanted == spec
-        text = source.read_text(encoding="utf-8-sig") if source and is_as_it_stands else _agent_text(wanted)
-        _write_whole(self._agent_file(name), text)
+        text = source.read_text(encoding="utf-8-sig") if source and is_as_it_stands else _render_agent(wanted)
+        _write_atomically(self._agent_file(name), text)
         return self._agent_file(name)
 
     def replace_agent(self, name: str, source: Path) -> None:
         """Let the file of an agent be as this one, which is checked first."""
         path = self.agent_file(name)
         _read_agent_file(source, name)
-        _write_whole(path, source.read_text(encoding="utf-8-sig"))
+        _write_atomically(path, source.read_text(encoding="utf-8-sig"))
 
     def put_agent(self, values: dict[str, Any], *, new: bool) -> AgentSpec:
         """Keep an agent with these settings, which are checked as those of a file are."""
-        spec = as_struct(values, AgentSpec, "the agent")
+        spec = to_struct(values, AgentSpec, "the agent")
         if spec.output is not None:
-            _refuse_wrong_schema("the agent", spec.output)
+            _check_output_schema("the agent", spec.output)
         if new and spec.name in self.agents():
             raise InvalidState(f"There is an agent `{spec.name}` already.")
         if not new:
             self.refuse_unknown(spec.name)
-        _write_whole(self._agent_file(spec.name), _agent_text(spec))
+        _write_atomically(self._agent_file(spec.name), _render_agent(spec))
         return self._with_allowed(spec)
 
     def delete_agent(self, name: str) -> None:
@@ -277,7 +279,7 @@ class Home(Struct, frozen=True):
 
     def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
         path = self._allowed_file(spec.name)
-        if not _is_there(path):
+        if not _exists(path):
             return spec
         rules = (*spec.approvals.rules, *read_struct(path, Allowed).allowed)
         return msgspec.structs.replace(spec, approvals=msgspec.structs.replace(spec.approvals, rules=rules))
@@ -286,19 +288,21 @@ class Home(Struct, frozen=True):
         """Let an agent do this without asking, from its next run on; return the file that says so."""
         path = self._allowed_file(agent)
         rule = ApprovalRule(tool, "auto", pattern)
-        known = read_struct(path, Allowed).allowed if _is_there(path) else ()
+        known = read_struct(path, Allowed).allowed if _exists(path) else ()
         rules = [msgspec.to_builtins(each) for each in (*known, *(() if rule in known else (rule,)))]
-        _write_whole(path, _ALLOWED_HEAD + yaml.safe_dump({"allowed": rules}, sort_keys=False, allow_unicode=True))
+        _write_atomically(
+            path, _ALLOWED_HEADER + yaml.safe_dump({"allowed": rules}, sort_keys=False, allow_unicode=True)
+        )
         return path
 
     def _make_default_agent(self, model: str | None) -> AgentSpec:
         defaults = self.config().defaults
         if defaults.model is not None:
-            spec = _default_agent(defaults.model, defaults.provider)
-            _write_whole(self._agent_file(DEFAULT_AGENT), _default_agent_file(spec))
+            spec = _make_default_agent(defaults.model, defaults.provider)
+            _write_atomically(self._agent_file(DEFAULT_AGENT), _render_default_agent(spec))
             return self._with_allowed(spec)
         if model:
-            return self._with_allowed(_default_agent(model))
+            return self._with_allowed(_make_default_agent(model))
         raise UsageError(
             "No model is set. Name one for this run with -m provider/model-id, or for good with "
             f"`defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}"
@@ -317,28 +321,28 @@ class Home(Struct, frozen=True):
         return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
 
 
-def _new_agent(name: str, model: str) -> AgentSpec:
+def _make_agent(name: str, model: str) -> AgentSpec:
     """Return an agent as `agents create` writes it: it asks before each call, until its file says otherwise."""
     return AgentSpec(name, model, approvals=ApprovalRules(default="ask"))
 
 
-def _default_agent(model: str, provider: str | None = None) -> AgentSpec:
+def _make_default_agent(model: str, provider: str | None = None) -> AgentSpec:
     """Looks at what is there without asking, and asks before it does anything else."""
-    rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_LOOKS, "load_skill"))
+    rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_PERMITTED_TOOLS, "load_skill"))
     approvals = ApprovalRules(default="ask", rules=rules)
-    tools = (*DEFAULT_LOOKS, *DEFAULT_ACTS)
+    tools = (*DEFAULT_PERMITTED_TOOLS, *DEFAULT_APPROVAL_TOOLS)
     return AgentSpec(
         DEFAULT_AGENT, model, provider, persona=DEFAULT_PERSONA, tools=tools, skills=("*",), approvals=approvals
     )
 
 
-def _default_agent_file(spec: AgentSpec) -> str:
+def _render_default_agent(spec: AgentSpec) -> str:
     return "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n" + (
-        _agent_text(spec)
+        _render_agent(spec)
     )
 
 
-def _agent_text(spec: AgentSpec) -> str:
+def _render_agent(spec: AgentSpec) -> str:
     """An agent as its file says it: without what goes without saying."""
     said = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
     return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
@@ -350,18 +354,18 @@ def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
     if name is not None and spec.name != name:
         raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
     if spec.output is not None:
-        _refuse_wrong_schema(path, spec.output)
+        _check_output_schema(path, spec.output)
     return spec
 
 
-def _refuse_wrong_schema(path: Path | str, schema: dict[str, Any]) -> None:
+def _check_output_schema(path: Path | str, schema: dict[str, Any]) -> None:
     try:
         check_schema(schema)
     except ValueError as error:
         raise ConfigError(f"{path}: output: it is not a JSON Schema: {error}") from None
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     """Whether something is there. What cannot be looked at is: reading it will say why it cannot be read."""
     try:
         path.stat()
@@ -377,11 +381,11 @@ def _make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The folder {path} cannot be made: {error.strerror}. Make it writable, or set {HOME} to another one."
+            f"The folder {path} cannot be made: {error.strerror}. Make it writable, or set {HOME_VARIABLE} to another one."
         ) from None
 
 
-def _write_whole(path: Path, text: str) -> None:
+def _write_atomically(path: Path, text: str) -> None:
     """Write a file so that nobody ever sees a part of it."""
     for folder in reversed(path.parents[:3]):  # home, agents, NAME: each for this user alone
         _make_folder(folder)

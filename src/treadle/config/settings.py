@@ -20,31 +20,31 @@ class InvalidValue(Exception):
     """What is wrong with a value, and where in it."""
 
 
-def checked(value: Any, kind: type[_Kind], at: str = "") -> _Kind:
+def check_struct(value: Any, kind: type[_Kind], at: str = "") -> _Kind:
     """The value as a struct. Each field is checked by itself, so that an error knows where it is."""
     if not isinstance(value, dict):
-        raise InvalidValue(_mismatch(value, kind, at))
+        raise InvalidValue(_describe_mismatch(value, kind, at))
     data = cast("dict[str, Any]", value)
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for name in data:
         if name not in fields:
-            raise InvalidValue(_unknown_key(name, list(fields), at))
+            raise InvalidValue(_describe_unknown_key(name, list(fields), at))
     for name, field in fields.items():
         if name in data:
             _check(data[name], field.type, _join(at, name))
         elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
-            raise InvalidValue(f"{_join(at, name)} is missing; accepted: {_accepted(field.type)}")
+            raise InvalidValue(f"{_join(at, name)} is missing; accepted: {_describe_type(field.type)}")
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError:
-        raise InvalidValue(_out_of_range(data, kind, at)) from None
+        raise InvalidValue(_describe_refusal(data, kind, at)) from None
 
 
 def _check(value: Any, kind: Any, at: str) -> None:
     """Check a value against a type, down to the leaves."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if isinstance(value, dict) and (struct := _struct_in(kind)) is not None:
-        checked(value, struct, at)
+    if isinstance(value, dict) and (struct := _find_struct(kind)) is not None:
+        check_struct(value, struct, at)
     elif origin is dict and isinstance(value, dict) and arguments[1] is not Any:
         for name, item in cast("dict[str, Any]", value).items():
             _check(item, arguments[1], _join(at, name))
@@ -55,7 +55,7 @@ def _check(value: Any, kind: Any, at: str) -> None:
         _check_leaf(value, kind, at)
 
 
-def _struct_in(kind: Any) -> type[Struct] | None:
+def _find_struct(kind: Any) -> type[Struct] | None:
     """The struct that a mapping is to become, where the type leaves no choice."""
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Struct)]
@@ -66,24 +66,24 @@ def _check_leaf(value: Any, kind: Any, at: str) -> None:
     try:
         msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        raise InvalidValue(_mismatch(value, kind, at)) from None
+        raise InvalidValue(_describe_mismatch(value, kind, at)) from None
     if isinstance(value, float) and not math.isfinite(value):
         raise InvalidValue(f"{at}: found {value}; accepted: a finite number")
 
 
-def _out_of_range(data: dict[str, Any], kind: type[Struct], at: str) -> str:
+def _describe_refusal(data: dict[str, Any], kind: type[Struct], at: str) -> str:
     """Which value a struct refuses although its type is right: the one that it refuses alone, if there is one."""
     required = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
     least = {name: data[name] for name in required}
-    if message := _refusal(least, kind):
-        return _blame(message.partition(" ")[0], message, data, at)
+    if message := _find_refusal(least, kind):
+        return _locate_refusal(message.partition(" ")[0], message, data, at)
     for name in (name for name in data if name not in required):
-        if message := _refusal(least | {name: data[name]}, kind):
-            return _blame(name, message, data, at)
-    return f"{at}: {_refusal(data, kind)}"
+        if message := _find_refusal(least | {name: data[name]}, kind):
+            return _locate_refusal(name, message, data, at)
+    return f"{at}: {_find_refusal(data, kind)}"
 
 
-def _refusal(data: dict[str, Any], kind: type[Struct]) -> str:
+def _find_refusal(data: dict[str, Any], kind: type[Struct]) -> str:
     try:
         msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
@@ -91,14 +91,14 @@ def _refusal(data: dict[str, Any], kind: type[Struct]) -> str:
     return ""
 
 
-def _blame(name: str, message: str, data: dict[str, Any], at: str) -> str:
+def _locate_refusal(name: str, message: str, data: dict[str, Any], at: str) -> str:
     """A struct's own words about one of its values, with the whole path and with what was found."""
     if name not in data:
         return f"{at}: {message}"
     subject, _, predicate = message.partition(" ")
     names_it = subject.rpartition(".")[2] == name
     said = f"{_join(at, name)} {predicate}" if names_it else f"{_join(at, name)}: {message}"
-    return said if str(data[name]) in said else f"{said}; found {_found(data[name], at)}"
+    return said if str(data[name]) in said else f"{said}; found {_describe_value(data[name], at)}"
 
 
 # ── Words ──────────────────────────────────────────────────────────────────────────────────────────
@@ -108,18 +108,18 @@ def _join(at: str, name: str) -> str:
     return f"{at}.{name}" if at else name
 
 
-def _mismatch(value: Any, kind: Any, at: str) -> str:
+def _describe_mismatch(value: Any, kind: Any, at: str) -> str:
     where = f"{at}: " if at else ""
-    return f"{where}found {_found(value, at)}; accepted: {_accepted(kind)}"
+    return f"{where}found {_describe_value(value, at)}; accepted: {_describe_type(kind)}"
 
 
-def _unknown_key(name: str, known: list[str], at: str) -> str:
+def _describe_unknown_key(name: str, known: list[str], at: str) -> str:
     near = find_closest(name, known)
     hint = f"did you mean `{near}`? " if near else ""
     return f"{_join(at, name)} is not a known key; {hint}accepted: {', '.join(known)}"
 
 
-def _found(value: Any, at: str) -> str:
+def _describe_value(value: Any, at: str) -> str:
     hidden = any(word in at for word in SECRET_KEYS)
     match value:
         case None:
@@ -138,7 +138,7 @@ def _found(value: Any, at: str) -> str:
             return f"a value of type {type(value).__name__}"
 
 
-_WORDS: dict[Any, str] = {
+_TYPE_NAMES: dict[Any, str] = {
     type(None): "null",
     str: "text",
     int: "a whole number",
@@ -148,15 +148,15 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def _accepted(kind: Any) -> str:
+def _describe_type(kind: Any) -> str:
     """A type in words."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return " or ".join(_accepted(argument) for argument in arguments)
+        return " or ".join(_describe_type(argument) for argument in arguments)
     if origin is Literal:
         return " or ".join(map(str, arguments))
     if origin is tuple:
         return "a list of text" if arguments[0] is str else "a list"
     if isinstance(kind, type) and issubclass(kind, Struct):
         return f"a mapping with the keys {', '.join(field.encode_name for field in msgspec.structs.fields(kind))}"
-    return _WORDS.get(origin or kind, "another type")
+    return _TYPE_NAMES.get(origin or kind, "another type")

@@ -9,7 +9,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from treadle.config.settings import InvalidValue, checked
+from treadle.config.settings import InvalidValue, check_struct
 from treadle.domain.errors import ConfigError
 
 MAX_BYTES = 1_000_000
@@ -19,17 +19,19 @@ _Kind = TypeVar("_Kind", bound=Struct)
 def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
     """The content of a file as a `kind`."""
     try:
-        return as_struct(_load(path), kind, str(path))
+        return to_struct(_load(path), kind, str(path))
     except InvalidValue as wrong:
         raise ConfigError(f"{path}: {wrong}") from None
     except RecursionError:
         raise ConfigError(f"{path}: it is nested too deeply, or an alias (*) contains itself") from None
 
 
-def as_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
+def to_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
     """Plain values as a `kind`, as strictly as those of a file; `source` is where they are from."""
     try:
-        return checked(msgspec.to_builtins(values), kind, at="")  # which does not end where one contains itself
+        return check_struct(
+            msgspec.to_builtins(values), kind, at=""
+        )  # which does not end where one contains itself
     except InvalidValue as wrong:
         raise ConfigError(f"{source}: {wrong}") from None
 
@@ -56,14 +58,14 @@ class _Loader(yaml.SafeLoader):
             if key_node.tag == "tag:yaml.org,2002:merge":
                 raise InvalidValue(f"line {line}: merge keys (`<<`) are not accepted; write the values out")
             if key_node.tag != "tag:yaml.org,2002:str":
-                raise InvalidValue(f"line {line}: the key `{_text(key_node)}` is not text; put it in quotes")
+                raise InvalidValue(f"line {line}: the key `{_node_text(key_node)}` is not text; put it in quotes")
             if key_node.value in seen:
                 raise InvalidValue(f"line {line}: the key `{key_node.value}` stands there twice; remove one")
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 
-def _text(node: yaml.Node) -> str:
+def _node_text(node: yaml.Node) -> str:
     return node.value if isinstance(node, yaml.ScalarNode) else "…"
 
 
@@ -73,7 +75,7 @@ _Loader.yaml_implicit_resolvers = {  # as in YAML 1.2, where `off` is a word
     first: [form for form in forms if form[0] != _BOOL] + ([_TRUE_OR_FALSE] if first in "tTfF" else [])
     for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
-_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: _text(node))
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: _node_text(node))
 
 
 def _load(path: Path) -> Any:
@@ -89,12 +91,12 @@ def _load(path: Path) -> Any:
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: {_syntax_error(error)}") from None
+        raise ConfigError(f"{path}: {_describe_syntax_error(error)}") from None
     except (ValueError, RecursionError) as error:  # a number such as 0b2, or brackets without end
         raise ConfigError(f"{path}: it is not valid YAML: {error}") from None
 
 
-def _syntax_error(error: yaml.YAMLError) -> str:
+def _describe_syntax_error(error: yaml.YAMLError) -> str:
     what, line = "it cannot be parsed", ""
     if isinstance(error, yaml.MarkedYAMLError):
         what = error.problem or error.context or what

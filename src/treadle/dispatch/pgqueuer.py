@@ -27,16 +27,16 @@ from treadle.ports.queue import JOB, NAMES
 
 logger = logging.getLogger(__name__)
 
-BATCH = 20
+BATCH_JOBS = 20
 """Jobs that are taken at a time, at most."""
 HEARTBEAT = timedelta(seconds=LEASE_SECONDS)
 """When a job that was taken and not done is another worker's."""
 POLL = timedelta(seconds=10)
 """How long nobody looks for jobs while nobody is told of any."""
-TIDY_SECONDS = 60.0
+LOG_CLEANUP_SECONDS = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 ANSWER_SECONDS, CLOSE_SECONDS = 30.0, 2.0
-AT_LEISURE = "SET synchronous_commit = off; SET plan_cache_mode = force_generic_plan"
+SESSION_SETTINGS = "SET synchronous_commit = off; SET plan_cache_mode = force_generic_plan"
 """A job that comes back after a crash is a look in vain; and to plan how one is taken takes longer than taking."""
 
 Connect = Callable[[], Awaitable[Any]]
@@ -164,12 +164,12 @@ class PgQueuerDispatcher:
         connection.add_termination_listener(leave)  # it need not find out by itself
         if self._stopping:
             leave()
-        tidying = asyncio.create_task(_tidy(jobs), name="treadle-queue-log")
+        tidying = asyncio.create_task(_clear_log(jobs), name="treadle-queue-log")
         try:
-            await driver.execute(AT_LEISURE)
+            await driver.execute(SESSION_SETTINGS)
             await manager.run(
                 dequeue_timeout=POLL,
-                batch_size=BATCH,
+                batch_size=BATCH_JOBS,
                 shutdown_on_listener_failure=True,
                 heartbeat_timeout=HEARTBEAT,
                 log_aggregation_interval=timedelta(0),
@@ -181,8 +181,8 @@ class PgQueuerDispatcher:
             await asyncio.gather(tidying, return_exceptions=True)
 
 
-async def _tidy(jobs: Queries) -> None:
+async def _clear_log(jobs: Queries) -> None:
     """Forget which jobs there were: what became of a run is in its journal."""
     while True:
         await jobs.clear_queue_log(JOB)
-        await asyncio.sleep(TIDY_SECONDS)
+        await asyncio.sleep(LOG_CLEANUP_SECONDS)

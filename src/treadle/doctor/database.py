@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from treadle.config.database_url import is_postgres, path_of, shown
+from treadle.config.database_url import is_postgres, mask_password, sqlite_path
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError, UsageError
@@ -22,13 +22,13 @@ async def describe_database(home: Home, *, offline: bool) -> Sequence[Finding]:
     if not is_postgres(home.database_url):
         return await asyncio.to_thread(lambda: list(_describe_file(home)))
     if offline:
-        return [setting("database", f"{shown(home.database_url)}, not tried")]
+        return [setting("database", f"{mask_password(home.database_url)}, not tried")]
     return await _describe_server(home)
 
 
 def _describe_file(home: Home) -> Iterator[Finding]:
     try:
-        path = path_of(home.database_url)
+        path = sqlite_path(home.database_url)
     except UsageError as error:
         yield Finding("database", "wrong", str(error), "Set TREADLE_DATABASE_URL to a valid URL.")
         return
@@ -54,13 +54,13 @@ def _describe_file(home: Home) -> Iterator[Finding]:
 
 
 async def _describe_server(home: Home) -> Sequence[Finding]:
-    from treadle.bootstrap.stores import look_at_server
+    from treadle.bootstrap.stores import read_server_facts
 
-    where = shown(home.database_url)
+    where = mask_password(home.database_url)
     advice = "Check the server and TREADLE_DATABASE_URL."
     try:
         async with asyncio.timeout(SERVER_SECONDS):
-            facts, known, fired, vectors = await look_at_server(home.database_url, RECENT_EVENTS)
+            facts, known, fired, vectors = await read_server_facts(home.database_url, RECENT_EVENTS)
     except TimeoutError:
         return [Finding("database", "wrong", f"{where} did not answer within {SERVER_SECONDS:g} s", advice)]
     except TreadleError as error:

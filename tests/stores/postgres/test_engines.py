@@ -15,8 +15,8 @@ from tests.telemetry.watched import numbers
 from treadle.bootstrap.backup import back_up
 from treadle.bootstrap.callers import observing_kept, owning
 from treadle.bootstrap.doctor import examine
-from treadle.bootstrap.engine import observe
-from treadle.bootstrap.stores import ALL, WorkerShare, look_at_stores
+from treadle.bootstrap.engine import open_service_readonly
+from treadle.bootstrap.stores import ALL, WorkerShare, open_stores_readonly
 from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.home import Home
 from treadle.dispatch import local
@@ -149,7 +149,7 @@ def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(
     async def story() -> None:
         async with engine(url, tmp_path, ScriptedModel(say("done"))) as working:
             await working.run(agent(), "hello")
-            async with observe(home=home) as service:
+            async with open_service_readonly(home=home) as service:
                 [record] = await service.runs()
                 assert record.outcome == "completed"
             async with owning(home) as caller:
@@ -281,4 +281,4 @@ def test_what_is_not_installed_is_named_with_how_to_install_it(monkeypatch: pyte
     monkeypatch.delattr("treadle.bootstrap.postgres", raising=False)
     monkeypatch.setitem(sys.modules, "pgqueuer", None)
     with pytest.raises(UsageError, match=r'pgqueuer is not installed.*pip install "treadle\[postgres\]"'):
-        look_at_stores("postgresql://db.example/treadle")
+        open_stores_readonly("postgresql://db.example/treadle")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.stores.postgres.servers import of_database, of_user, tell
-from treadle.bootstrap.stores import look_at_server
+from treadle.bootstrap.stores import read_server_facts
 from treadle.domain.errors import StoreAway, StoreError, StoreNewer, UsageError
 from treadle.stores.postgres import connection as connecting
 from treadle.stores.postgres.connection import escape_nul, escape_nul_json, explain, redact_url, unescape_nul
@@ -134,15 +134,15 @@ def test_a_user_without_rights_is_told_what_it_needs(bare: str) -> None:
     asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN PASSWORD 'x'"))
     guest = of_user(bare, "treadle_guest", "x")
     try:
-        for story in (opened(guest), look_at_server(guest, 1)):
+        for story in (opened(guest), read_server_facts(guest, 1)):
             with pytest.raises(
                 StoreError, match=r"Make the user the owner of the database, or of its schema treadle"
             ):
                 asyncio.run(story)
         asyncio.run(tell(bare, "CREATE SCHEMA treadle AUTHORIZATION treadle_guest"))
-        assert asyncio.run(look_at_server(guest, 1))[0] is None
+        assert asyncio.run(read_server_facts(guest, 1))[0] is None
         asyncio.run(opened(guest))
-        facts, *_ = asyncio.run(look_at_server(guest, 1))
+        facts, *_ = asyncio.run(read_server_facts(guest, 1))
         assert facts is not None
     finally:
         asyncio.run(tell(bare, "DROP OWNED BY treadle_guest", "DROP ROLE treadle_guest"))
@@ -165,7 +165,7 @@ def test_what_is_no_url_is_told_so(url: str) -> None:
 @pytest.mark.parametrize("sign", ["/", "?", "#", "@"])
 def test_a_password_with_a_sign_that_must_not_stand_in_one_is_not_shown(sign: str) -> None:
     url = f"postgresql://ada:canary{sign}canary@host/x"
-    for story in (opened(url), look_at_server(url, 1)):
+    for story in (opened(url), read_server_facts(url, 1)):
         with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` is not a database URL.* %2F") as told:
             asyncio.run(story)
         assert "canary" not in str(told.value)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from treadle.api.engine import Engine
 from treadle.bootstrap.callers import owning
-from treadle.bootstrap.stores import owner_of
+from treadle.bootstrap.stores import find_owner
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
@@ -86,7 +86,7 @@ class Reached:
             self._handing_over, patience = None, START_SECONDS
         deadline = asyncio.get_running_loop().time() + patience
         while asyncio.get_running_loop().time() < deadline:
-            owner = owner_of(self.home)
+            owner = find_owner(self.home)
             if owner is not None and owner.pid != os.getpid() and owner.socket is not None:
                 connection = await _attached(owner.socket, self._connections)
                 if connection is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from treadle.api.agent import overridden
+from treadle.api.agent import apply_options
 from treadle.api.engine import Engine
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
@@ -64,4 +64,4 @@ async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
 
 def _here(agent: AgentSpec) -> AgentSpec:
     """An agent that has no folder of its own works where the command was started."""
-    return agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()})
+    return agent if agent.workspace is not None else apply_options(agent, {"workspace": Path.cwd()})

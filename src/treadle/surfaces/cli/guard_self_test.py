@@ -13,7 +13,7 @@ from msgspec import Struct
 
 import treadle
 from treadle.api.engine import Engine
-from treadle.bootstrap.doctor import journal_of_a_deadly_run
+from treadle.bootstrap.doctor import simulate_deadly_run
 from treadle.config.home import Home
 from treadle.doctor.findings import Basis
 from treadle.domain import events as e
@@ -236,7 +236,7 @@ async def fire_all() -> Sequence[Check]:
         async with Engine("sqlite:///:memory:", home=Home(Path(folder))) as engine:
             trials = [_fire(engine, number, trial) for number, trial in enumerate(TRIALS)]
             found = [check for checks in await asyncio.gather(*trials) for check in checks]
-    journal = await journal_of_a_deadly_run()
+    journal = await simulate_deadly_run()
     return [*found, Check(QUARANTINE, _ends("quarantined")(journal), _ending(journal))]
 
 

@@ -2,7 +2,7 @@
 
 import time
 
-from treadle.bootstrap.migrate import MigrationReport, move_database
+from treadle.bootstrap.migrate import MigrationReport, migrate_to_postgres
 from treadle.surfaces.cli.event_output import note, say
 from treadle.surfaces.cli.terminal import is_terminal, print_json
 
@@ -11,7 +11,7 @@ SECONDS = 2.0
 
 
 async def migrate(source: str, target: str, json: bool) -> int:
-    moved = await move_database(source, target, _Told())
+    moved = await migrate_to_postgres(source, target, _Told())
     if json:
         print_json(moved)
     else:

@@ -4,7 +4,7 @@ import sys
 
 import msgspec
 
-from treadle.bootstrap.engine import as_sent, observe
+from treadle.bootstrap.engine import encode_request, open_service_readonly
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from treadle.operations.prompts import Seen
@@ -12,10 +12,10 @@ from treadle.surfaces.cli.terminal import inert, print_json_line
 
 
 async def show_prompt(run_id: str, step: int | None, json: bool) -> int:
-    async with observe() as service:
+    async with open_service_readonly() as service:
         seen = await service.prompt(RunId(run_id), step)
     if json:
-        print_json_line(as_sent(seen.model.api_mode, seen.request))
+        print_json_line(encode_request(seen.model.api_mode, seen.request))
     else:
         text = "\n".join(_lines(seen))
         print(inert(text) if sys.stdout.isatty() else text)

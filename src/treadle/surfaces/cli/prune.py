@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.backup import EventExportFile, archiving_house
+from treadle.bootstrap.backup import EventExportFile, open_archiving_retention
 from treadle.bootstrap.callers import observing_kept
 from treadle.config.home import Home
 from treadle.domain.access import OWNER
@@ -41,7 +41,7 @@ async def prune(
         async with administering(home, deleting) as caller:
             done = await caller.call(PRUNE, PruneSessions(span, agent))
     else:
-        async with archiving_house(home, past) as house:
+        async with open_archiving_retention(home, past) as house:
             done = await house.prune(span, agent, OWNER.name, _progress)
     kept = str(past.path) if past is not None and past.made else None
     if json:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.replay import observe_with_tools
+from treadle.bootstrap.replay import open_service_with_tools_readonly
 from treadle.config.home import Home
 from treadle.domain.ids import RunId
 from treadle.operations.replays import Replayed
@@ -18,7 +18,7 @@ GONE, COME = "31", "32"
 
 
 async def replay_run(run_id: str, json: bool) -> int:
-    async with observe_with_tools(Home.from_environment(os.environ)) as service:
+    async with open_service_with_tools_readonly(Home.from_environment(os.environ)) as service:
         replayed = await service.replay(RunId(run_id))
     if json:
         print_json(replayed)

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from treadle.api.agent import overridden
+from treadle.api.agent import apply_options
 from treadle.api.engine import Engine
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
@@ -73,7 +73,7 @@ async def _run(request: Request, message: str) -> int:
             if request.session and not await _is_known(client, request.session):
                 out.note(f"a new session {request.session} begins")
             submission = Submission(
-                agent if agent.workspace is not None else overridden(agent, {"workspace": Path.cwd()}),
+                agent if agent.workspace is not None else apply_options(agent, {"workspace": Path.cwd()}),
                 user(message),
                 SessionId(request.session) if request.session else None,
                 asker=asker_of(prompt, request.decision),

@@ -179,9 +179,9 @@ def _brought(found: FoundSkill) -> Brought:
     """What a run gets of the tools that a skill names: the rule is the engine's, a tool comes by its exact name."""
     if not found.tools:
         return Brought()
-    from treadle.bootstrap.tool_names import known_tools  # it knows many things, and most skills name no tools
+    from treadle.bootstrap.tool_names import list_known_tools  # it knows many things, and most skills name no tools
 
-    known = known_tools()
+    known = list_known_tools()
     tools = tuple([name for name in found.tools if name in known])
     acting = {name: _ACTS[known[name].effect] for name in tools if known[name].effect in _ACTS}
     return Brought(tools, acting, tuple([name for name in found.tools if name not in known]))

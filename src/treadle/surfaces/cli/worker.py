@@ -11,7 +11,7 @@ from treadle import __version__
 from treadle.api.engine import Engine
 from treadle.bootstrap.stores import WorkerShare
 from treadle.bootstrap.telemetry import Telemetry
-from treadle.config.database_url import is_postgres, shown
+from treadle.config.database_url import is_postgres, mask_password
 from treadle.config.home import Home, ServerSettings
 from treadle.domain.errors import UsageError
 from treadle.surfaces.cli.engine_startup import open_engine
@@ -76,7 +76,7 @@ async def _listen(
 
 
 def _announce(home: Home, wanted: Wanted, url: str | None) -> None:
-    where, most = shown(home.database_url), wanted.concurrency
+    where, most = mask_password(home.database_url), wanted.concurrency
     if wanted.json:
         told = {"database": where, "concurrency": most, "url": url, "home": str(home.path), "pid": os.getpid()}
         print_json(told)

@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from treadle.api.agent import Options, overridden
+from treadle.api.agent import RunOptions, apply_options
 from treadle.domain.access import Principal
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.errors import UsageError
@@ -19,7 +19,7 @@ def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Prin
         return agent
     if overrides.model is not None and not principal.may("admin"):
         refuse_other_model(overrides.model, agent)
-    options = Options()
+    options = RunOptions()
     limits = dict(overrides.limits or {})
     if overrides.cost is not None:
         limits["cost"] = overrides.cost
@@ -31,7 +31,7 @@ def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Prin
         options["deadline"] = overrides.deadline
     if overrides.output is not None:
         options["output"] = overrides.output
-    changed = overridden(agent, options)
+    changed = apply_options(agent, options)
     if not principal.may("admin"):
         _refuse_more(agent, changed.limits)
     if overrides.tools is None:

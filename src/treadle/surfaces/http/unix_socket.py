@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from treadle.api.engine import Engine
-from treadle.config.database_url import is_in_memory, is_postgres, path_of
+from treadle.config.database_url import is_in_memory, is_postgres, sqlite_path
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
 
@@ -72,7 +72,7 @@ def socket_path(home: Home) -> Path | None:
     is in memory, and nobody else's; or on a server, and everybody's."""
     if is_postgres(home.database_url) or is_in_memory(home.database_url):
         return None
-    beside = Path(f"{path_of(home.database_url)}.sock").absolute()
+    beside = Path(f"{sqlite_path(home.database_url)}.sock").absolute()
     if len(os.fsencode(beside)) <= LONGEST_PATH:
         return beside
     name = hashlib.blake2b(os.fsencode(beside), digest_size=12).hexdigest()
