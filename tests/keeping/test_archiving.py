@@ -33,11 +33,11 @@ from treadle.config.home import Home
 from treadle.backup.event_export import EventExportFile
 from treadle.operations.archive import Archiving
 from treadle.operations.retention import Housekeeping
-from treadle.bootstrap.stores import own_stores
+from treadle.bootstrap.stores import open_stores_exclusively
 from treadle.system.clock import SystemClock
 
 async def main():
-    async with own_stores(Home.from_environment(os.environ), "Nothing was deleted.") as stores:
+    async with open_stores_exclusively(Home.from_environment(os.environ), "Nothing was deleted.") as stores:
         archiving = Archiving(stores.sessions, stores.journal, EventExportFile(Path(sys.argv[1])))
 
         async def keep_and_die(session_ids):

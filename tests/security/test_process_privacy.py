@@ -33,8 +33,8 @@ perform(command)
 """
 WITHOUT_RIGHTS = """
 os.setgid(65534); os.setuid(65534)
-from treadle.system.process_privacy import undumpable
-undumpable()
+from treadle.system.process_privacy import forbid_dumps
+forbid_dumps()
 assert os.read(os.open(f"/proc/{os.getppid()}/stat", os.O_RDONLY), 100)
 if os.fork() == 0:
     try:

