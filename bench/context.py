@@ -24,7 +24,7 @@ from treadle.core.context.transcript import repair
 from treadle.domain.events import ContextCompacted
 from treadle.domain.messages import Message, Text, ToolResult, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.local.weights import index_url, pull
+from treadle.models.local.weights import find_index_url, pull_weights
 from treadle.ports.model import Completed, Failed, ModelRequest, Show, TextDelta
 from treadle.ports.tool import Tool
 
@@ -303,7 +303,7 @@ def embedded_report() -> None:
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         home.weights.mkdir()
-        asyncio.run(pull("smollm2", home.weights, index_url(os.environ), lambda done, total: None))
+        asyncio.run(pull_weights("smollm2", home.weights, find_index_url(os.environ), lambda done, total: None))
         work = long_session(Path(folder), session, EMBEDDED_WINDOW, EMBEDDED_STEPS, "local/smollm2")
         compactions = asyncio.run(work)
     folded = {each for each, where in session.planted.items() if where != "pinned"}

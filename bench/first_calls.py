@@ -27,7 +27,7 @@ from treadle.domain.agents import AgentSpec, ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
 from treadle.models.local.models import PROFILE, PROVIDER
-from treadle.models.local.weights import index_url, pull
+from treadle.models.local.weights import find_index_url, pull_weights
 from treadle.ports.model import Conversation, ModelRequest, Preamble
 from treadle.tools.builtin import SMALL
 
@@ -110,7 +110,7 @@ async def play(prompts: Prompts, calls: Sequence[FirstCall], model: Counter, eac
 
 async def compare(each: bool) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    weights = await pull(MODEL, FOLDER, index_url(os.environ), lambda done, total: None)
+    weights = await pull_weights(MODEL, FOLDER, find_index_url(os.environ), lambda done, total: None)
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
         every = (before(), after("after", home), after("after, @small", home, SMALL))

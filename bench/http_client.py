@@ -12,20 +12,20 @@ from statistics import median
 from bench.startup import fake_endpoint
 from treadle.models.http import transport
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Keys
-from treadle.models.http.transport import Connections, HttpCall, Post
+from treadle.models.http.keys import KeyRing
+from treadle.models.http.transport import Connections, HttpCall, PreparedPost
 
 ROUNDS = 5
 
 
 async def cpu_of_calls(url: str, calls: int, tokens: int, *, short_path: bool) -> float:
     """Return the CPU milliseconds of one call, on the short path or on aiohttp's own."""
-    judged = transport.is_plain
-    transport.is_plain = judged if short_path else lambda url, session: False
+    judged = transport.can_send_directly
+    transport.can_send_directly = judged if short_path else lambda url, session: False
     connections = Connections()
     body = b'{"model": "tokens-%d", "stream": true, "messages": []}' % tokens
     try:
-        post = Post(Endpoint(provider="fake", url=url, keys=Keys(())), connections)
+        post = PreparedPost(Endpoint(provider="fake", url=url, keys=KeyRing(())), connections)
         began = time.process_time()
         for _ in range(calls):
             call = HttpCall(post, "m", None)
@@ -35,7 +35,7 @@ async def cpu_of_calls(url: str, calls: int, tokens: int, *, short_path: bool) -
             call.close()
         return (time.process_time() - began) * 1000 / calls
     finally:
-        transport.is_plain = judged
+        transport.can_send_directly = judged
         await connections.close()
 
 

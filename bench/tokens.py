@@ -22,7 +22,7 @@ from tests.tokens.sessions import CHECK, FIT, sessions, texts
 from bench.token_fit import fit
 from treadle.core.context.tokens import estimate_message, estimate_text
 from treadle.domain.messages import Message, Text, ToolResult, ToolUse, user
-from treadle.models.local.weights import index_url, pull
+from treadle.models.local.weights import find_index_url, pull_weights
 from treadle.ports.model import Preamble
 
 FOLDER = Path(__file__).parents[1] / ".demo" / "models"
@@ -43,7 +43,7 @@ def main() -> int:
 
 async def measure(fits: bool, asks: int) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
-    weights = await pull("smollm2", FOLDER, index_url(os.environ), lambda done, total: None)
+    weights = await pull_weights("smollm2", FOLDER, find_index_url(os.environ), lambda done, total: None)
     async with counter(weights) as count:
         if fits:
             for name, weight in (await fit(count)).items():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.models.local.weights import NotFetched, index_url, pull
+from treadle.models.local.weights import NotFetched, find_index_url, pull_weights
 
 FOLDER = Path(__file__).parents[1] / ".demo" / "models"
 
@@ -19,6 +19,6 @@ def weights(name: str = "smollm2") -> Path:
     with (FOLDER / ".lock").open("w") as lock:  # tests run side by side
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
-            return asyncio.run(pull(name, FOLDER, index_url(os.environ), lambda done, total: None))
+            return asyncio.run(pull_weights(name, FOLDER, find_index_url(os.environ), lambda done, total: None))
         except NotFetched as error:
             pytest.skip(f"no weights: {error}")

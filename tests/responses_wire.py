@@ -13,7 +13,7 @@ from treadle.domain.providers import Timeouts
 from treadle.models.formats.responses import FORMAT
 from treadle.models.http.client import Client
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Keys, ProviderKey
+from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed, Model, ModelRequest
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
@@ -217,7 +217,7 @@ def endpoint(
     return Endpoint(
         provider="fake",
         url=f"{url}/responses",
-        keys=Keys([ProviderKey(api_key, "the variable FAKE_API_KEY")] if api_key else ()),
+        keys=KeyRing([ProviderKey(api_key, "the variable FAKE_API_KEY")] if api_key else ()),
         key_setting="the variable FAKE_API_KEY",
         headers=headers or {},
         timeouts=timeouts,

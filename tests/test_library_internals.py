@@ -13,9 +13,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, delta
 from treadle.dispatch import pgqueuer as dispatcher
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Keys
+from treadle.models.http.keys import KeyRing
 from treadle.models.http.response_reader import ChunkStream, HttpResponse
-from treadle.models.http.transport import Connections, Post
+from treadle.models.http.transport import Connections, PreparedPost
 from treadle.surfaces.http.server import Bounded, OfTheSameUser
 
 
@@ -24,9 +24,9 @@ def test_model_calls_take_the_short_path_around_aiohttp() -> None:
         connections = Connections()
         try:
             async with FakeEndpoint(policy=lambda _: Answer([delta("a"), DONE])) as server:
-                response = await Post(Endpoint(provider="fake", url=server.url, keys=Keys(())), connections)(
-                    b"{}", None
-                )
+                response = await PreparedPost(
+                    Endpoint(provider="fake", url=server.url, keys=KeyRing(())), connections
+                )(b"{}", None)
                 response.release()
                 return response
         finally:

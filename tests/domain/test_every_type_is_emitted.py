@@ -19,7 +19,7 @@ from treadle.domain.errors import InvalidState
 from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
-from treadle.models.breaker import LEAST_CALLS
+from treadle.models.breaker import MIN_CALLS
 from treadle.operations.schedules import NewSchedule
 from treadle.operations.submissions import Submission
 from treadle.ports.hooks import Block, HookedCall
@@ -122,10 +122,10 @@ async def steered(emitted: Emitted) -> None:
 async def failing(emitted: Emitted) -> None:
     """A model that is left alone after a while and comes back; a fallback."""
     down = ScriptedFailure("server", "down", retryable=False, next_model=True)
-    answers = iter([*[down] * LEAST_CALLS, say("up again")])
+    answers = iter([*[down] * MIN_CALLS, say("up again")])
     async with in_virtual_time(FunctionModel(lambda _: next(answers))) as engine:
         engine.add_model("second", FunctionModel(lambda _: say("instead")))
-        for hero in (agent(fallbacks=["second/y"]), *[agent()] * LEAST_CALLS):
+        for hero in (agent(fallbacks=["second/y"]), *[agent()] * MIN_CALLS):
             async for event in engine.stream(hero, "go"):
                 emitted.add(event.type)
 

@@ -21,9 +21,9 @@ from treadle.config.home import Home
 from treadle.domain.events import CallWritten, Continuation, LlmError, LlmResponse, ToolCallStart
 from treadle.domain.messages import ToolUse
 from treadle.domain.providers import ApiMode
-from treadle.models.formats import format_of
-from treadle.models.http.sse import Payloads
-from treadle.models.http.wire import Unusable
+from treadle.models.formats import load_format
+from treadle.models.http.sse import PayloadParser
+from treadle.models.http.wire import UnusableReply
 from treadle.ports.model import Completed
 
 FORBIDDING = [word for end in ("cut", "filtered", "malformed", "failed", "unknown") for word in WORDS[end]]
@@ -95,13 +95,13 @@ BY_MODE: dict[ApiMode, Wire] = {wire.mode: wire for wire in WIRES}
 
 def calls_in(mode: ApiMode, body: bytes) -> list[str]:
     """The calls that a format finds in a stream that ends here."""
-    payloads, reply = Payloads(), format_of(mode).reply(HELLO)
+    payloads, reply = PayloadParser(), load_format(mode).reply(HELLO)
     try:
         for chunk in (payloads.feed(body), payloads.end()):
             if not reply.done and reply.take(chunk):
                 return []
         whole = reply.completed(0)
-    except Unusable:
+    except UnusableReply:
         return []
     return [part.name for part in whole.parts if isinstance(part, ToolUse)]
 

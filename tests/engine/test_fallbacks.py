@@ -20,7 +20,7 @@ from treadle.domain.events import (
     RunEnd,
     RunWaiting,
 )
-from treadle.models.breaker import LEAST_CALLS
+from treadle.models.breaker import MIN_CALLS
 from treadle.ports.model import Model
 from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel, Silence, ask, call, say
 from treadle.testing.time import LoopClock
@@ -168,7 +168,7 @@ def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
         async with in_virtual_time(down) as engine:
             add_fallbacks(engine, FunctionModel(lambda _: say("from the second")))
             lonely = agent(name="lonely")
-            for _ in range(LEAST_CALLS):
+            for _ in range(MIN_CALLS):
                 assert (await engine.run(lonely, "go")).outcome == "model_error"
             result = await engine.run(agent(**FALLBACKS), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
@@ -200,7 +200,7 @@ def test_an_alias_whose_first_model_is_left_alone_in_mid_run_asks_its_second(tmp
         async def let_others_fail() -> str:
             """While this runs, other runs find that the first model is down."""
             breaker = engine.models.resolve("first/a", None).breaker
-            for _ in range(2 * LEAST_CALLS):
+            for _ in range(2 * MIN_CALLS):
                 breaker.record(failed=True, now=asyncio.get_running_loop().time())
             return "it is down"
 
@@ -217,12 +217,12 @@ def test_an_alias_whose_first_model_is_left_alone_in_mid_run_asks_its_second(tmp
 
 
 def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_for_the_probe() -> None:
-    answers = iter([*[ScriptedFailure("server", "down", retryable=False)] * LEAST_CALLS, say("up again")])
+    answers = iter([*[ScriptedFailure("server", "down", retryable=False)] * MIN_CALLS, say("up again")])
     model = FunctionModel(lambda _: next(answers))
 
     async def story() -> None:
         async with in_virtual_time(model) as engine:
-            results = [await engine.run(agent(), "go") for _ in range(LEAST_CALLS + 1)]
+            results = [await engine.run(agent(), "go") for _ in range(MIN_CALLS + 1)]
             opening = [event.data for event in await journal(engine, results[-2].run_id)]
             assert BreakerOpened("scripted", "x") in opening
             last = [event.data for event in await journal(engine, results[-1].run_id)]
@@ -237,7 +237,7 @@ def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_f
 def test_what_is_no_fault_of_the_model_does_not_open_its_breaker() -> None:
     async def story() -> None:
         async with in_virtual_time(FunctionModel(lambda _: REFUSED)) as engine:
-            for _ in range(2 * LEAST_CALLS):
+            for _ in range(2 * MIN_CALLS):
                 assert (await engine.run(agent(), "go")).outcome == "model_error"
             assert {state.phase for state in engine.models.breakers() if state.provider == "scripted"} == {"closed"}
 
@@ -356,7 +356,7 @@ def test_a_deadline_does_not_wait_for_a_breaker() -> None:
 
     async def story() -> None:
         async with in_virtual_time(down) as engine:
-            for _ in range(LEAST_CALLS):
+            for _ in range(MIN_CALLS):
                 await engine.run(agent(), "go")
             result = await engine.run(agent(limits={"deadline": 2}), "go")
         assert (result.outcome, result.metrics.duration_ms) == ("deadline", 2000)
@@ -370,7 +370,7 @@ def test_a_probe_that_is_cut_short_by_the_end_of_the_engine_is_given_back(tmp_pa
     async def story() -> None:
         async with opened(tmp_path, model) as engine:
             breaker = engine.models.resolve("scripted/x", None).breaker
-            for _ in range(LEAST_CALLS):
+            for _ in range(MIN_CALLS):
                 breaker.record(failed=True, now=-1000.0)
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")

@@ -13,7 +13,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.providers import ApiMode
 from treadle.domain.tools import ToolSpec
-from treadle.models.formats import format_of
+from treadle.models.formats import load_format
 from treadle.ports.model import Conversation, ModelRequest, Preamble
 from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptStep, ask, call, say
 
@@ -95,7 +95,7 @@ def requests(tmp_path_factory: pytest.TempPathFactory) -> list[ModelRequest]:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_prefix_only_ever_grows(requests: list[ModelRequest], mode: ApiMode) -> None:
-    bodies = [format_of(mode).encode(request) for request in requests]
+    bodies = [load_format(mode).encode(request) for request in requests]
     assert len(bodies) >= 20
     for before, after in pairwise(bodies):
         assert after.startswith(history_of(before))
@@ -110,7 +110,7 @@ def test_a_kept_conversation_and_a_fresh_one_give_the_same_bytes(
     for message in last.conversation.messages:
         growing.messages.append(message)
         request = ModelRequest(last.model, last.preamble, growing, last.settings, provider=last.provider)
-        body = format_of(mode).encode(request)
+        body = load_format(mode).encode(request)
     whole = ModelRequest(
         last.model,
         Preamble(last.preamble.system, last.preamble.tools),
@@ -118,7 +118,7 @@ def test_a_kept_conversation_and_a_fresh_one_give_the_same_bytes(
         last.settings,
         provider=last.provider,
     )
-    assert format_of(mode).encode(whole) == body
+    assert load_format(mode).encode(whole) == body
 
 
 # ── A long history ─────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +143,7 @@ def test_300_steps_cost_at_most_one_and_a_half_times_the_bytes_that_must_be_sent
     conversation = history(300)
     look = ToolSpec("look", "Look somewhere.", {"type": "object"})
     request = ModelRequest("m", Preamble("Be brief.", (look,)), conversation, ModelSettings(), provider="p")
-    encode = format_of(mode).encode
+    encode = load_format(mode).encode
     encode(request)  # all but the last step was sent before
     more = history(1).messages[1:]
     conversation.messages.extend(more)

@@ -31,7 +31,7 @@ from treadle.domain.models import ModelFacts, Profile
 from treadle.domain.providers import ProviderConfig
 from treadle.models.catalog import Catalog
 from treadle.models.formats.chat_completions import encode_request
-from treadle.models.formats.chat_messages import BLANK
+from treadle.models.formats.chat_messages import REASONING_PLACEHOLDER
 from treadle.ports.model import Conversation, ModelRequest, Preamble
 
 SIGNATURE = {"google": {"thought_signature": "c2lnbmVk"}}
@@ -181,7 +181,7 @@ def test_where_a_model_gave_no_reasoning_a_blank_goes_back(
     retries = [data for data in ran.events if isinstance(data, LlmRetry)]
     assert [retry.filled for retry in retries] == [True, True], "once in each run"
     if wanted == "reasoning_content":
-        assert ran.assistants()[0]["reasoning_content"] == BLANK
+        assert ran.assistants()[0]["reasoning_content"] == REASONING_PLACEHOLDER
 
 
 @pytest.mark.parametrize(

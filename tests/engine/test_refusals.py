@@ -11,7 +11,7 @@ from tests.engine.test_compaction import UNCOUNTED, Recorder, is_summary, look
 from treadle.domain import events as e
 from treadle.domain.agents import Limits
 from treadle.domain.errors import UsageError
-from treadle.models.breaker import LEAST_CALLS, CircuitBreaker
+from treadle.models.breaker import MIN_CALLS, CircuitBreaker
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, ask, call, say
 
@@ -111,7 +111,7 @@ def test_the_bound_of_the_reply_is_lowered_for_the_rest_of_the_run(tmp_path: Pat
 
 @pytest.mark.parametrize("kind", ["invalid_request", "overflow", "billing", "auth", "not_found"])
 def test_a_refused_request_never_opens_the_breaker(tmp_path: Path, kind: Any) -> None:
-    calls = 2 * LEAST_CALLS
+    calls = 2 * MIN_CALLS
     model = ScriptedModel(*[ScriptedFailure(kind, "no", False, status=400) for _ in range(calls)])
 
     async def story() -> None:
@@ -125,7 +125,7 @@ def test_a_refused_request_never_opens_the_breaker(tmp_path: Path, kind: Any) ->
 
 def test_a_breaker_opens_only_on_failures_that_are_recorded() -> None:
     breaker = CircuitBreaker()
-    assert [breaker.record(True, float(at)) for at in range(LEAST_CALLS)][-1] == "opened"
+    assert [breaker.record(True, float(at)) for at in range(MIN_CALLS)][-1] == "opened"
 
 
 # ── Waits ──────────────────────────────────────────────────────────────────────────────────────────

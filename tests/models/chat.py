@@ -15,7 +15,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.http.client import Client
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Keys, ProviderKey
+from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Conversation, Delta, Failed, ModelRequest, Preamble
 
@@ -42,7 +42,7 @@ def endpoint(
     return Endpoint(
         provider="fake",
         url=f"{url}/chat/completions",
-        keys=Keys([ProviderKey(api_key, "the variable FAKE_API_KEY")] if api_key else ()),
+        keys=KeyRing([ProviderKey(api_key, "the variable FAKE_API_KEY")] if api_key else ()),
         key_setting="the variable FAKE_API_KEY",
         headers=headers or {},
         timeouts=timeouts,

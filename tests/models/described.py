@@ -12,7 +12,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Message, Text, ToolUse, user
 from treadle.domain.models import Profile, ToolStyle
 from treadle.domain.tools import ToolSpec
-from treadle.models.emulated_tools.wire_format import reply_to
+from treadle.models.emulated_tools.wire_format import new_reply
 from treadle.ports.model import (
     CallDelta,
     Completed,
@@ -61,7 +61,7 @@ class Read:
         self, style: ToolStyle, pieces: Iterable[str | dict[str, Any]], finish: str, choice: ToolChoice
     ) -> None:
         self.shown: list[Delta] = []
-        self.reply = reply_to(asked(style=style, choice=choice))
+        self.reply = new_reply(asked(style=style, choice=choice))
         for piece in pieces:
             self._take({"content": piece} if isinstance(piece, str) else piece)
         self._take({}, finish)

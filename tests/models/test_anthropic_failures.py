@@ -34,7 +34,7 @@ from treadle.domain.runs import Usage
 from treadle.models.formats.anthropic_messages import FORMAT
 from treadle.models.http.client import Client
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Keys, ProviderKey
+from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed, TextDelta
 
@@ -160,7 +160,7 @@ def test_another_key_is_tried_at_once(status: int) -> None:
     async def run() -> tuple[list[Any], list[str]]:
         connections = Connections()
         async with FakeEndpoint(refuses(status, error("x", "no")), Answer(stream(text(0, "yes")))) as server:
-            keys = Keys([ProviderKey("key-number-one", "FIRST"), ProviderKey("key-number-two", "SECOND")])
+            keys = KeyRing([ProviderKey("key-number-one", "FIRST"), ProviderKey("key-number-two", "SECOND")])
             address = Endpoint(provider="fake", url=f"{server.url}/messages", keys=keys)
             model = Client(FORMAT, address, connections)
             replies: list[Any] = [(await collect(model))[-1] for _ in range(2)]

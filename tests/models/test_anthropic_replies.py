@@ -38,9 +38,9 @@ from treadle.domain.runs import Usage
 from treadle.models.formats.anthropic_messages import FORMAT, encode_request
 from treadle.models.formats.anthropic_reply import AnthropicReply
 from treadle.models.http.client import Client
-from treadle.models.http.sse import Payloads
+from treadle.models.http.sse import PayloadParser
 from treadle.models.http.transport import Connections
-from treadle.models.http.wire import Unusable
+from treadle.models.http.wire import UnusableReply
 from treadle.ports.model import CallDelta, Completed, Model, ReasoningDelta, TextDelta
 from treadle.testing.conformance import model as conformance
 from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, ModelCheck, Refuses, Says, Scene
@@ -159,7 +159,7 @@ def test_what_is_shown_event_by_event() -> None:
     reply, shown = AnthropicReply(HELLO), list[list[Any]]()
     at_once = [opens(2, "tool_use", id="d", name="now", input={"a": 1}), closes(2)]
     for one in [*text(0, "a", "", "b"), *asks(1, "c", "add", "", "{", "}"), *at_once, *thinking(3, "h"), PING]:
-        reply.take(Payloads().feed(one))
+        reply.take(PayloadParser().feed(one))
         shown.append([])
         reply.show_news(shown[-1].append)
     assert shown == [
@@ -374,8 +374,8 @@ KNOWN = [
 def test_events_that_nobody_knows_may_hold_anything(kind: str, fields: dict[str, Any]) -> None:
     reply = AnthropicReply(HELLO)
     for one in stream(text(0, "x")):
-        reply.take(Payloads().feed(event(kind, **fields)))
-        reply.take(Payloads().feed(one))
+        reply.take(PayloadParser().feed(event(kind, **fields)))
+        reply.take(PayloadParser().feed(one))
     assert reply.completed(0) == Completed((Text("x"),), "end_turn", Usage(10, 5))
 
 
@@ -385,10 +385,10 @@ def test_events_that_everybody_knows_may_hold_anything_too(events: list[tuple[st
     reply = AnthropicReply(HELLO)
     try:
         for kind, fields in [*events, ("message_stop", {})]:
-            reply.take(Payloads().feed(event(kind, **fields)))
+            reply.take(PayloadParser().feed(event(kind, **fields)))
             reply.show_news(lambda _: None)
         parts = reply.completed(0).parts
-    except Unusable:
+    except UnusableReply:
         reply.usage(0)
     else:
         assert all(

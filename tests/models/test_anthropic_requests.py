@@ -14,7 +14,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import Profile
 from treadle.domain.tools import ToolSpec
-from treadle.models.formats.anthropic_messages import LONGEST_REPLY, encode_request
+from treadle.models.formats.anthropic_messages import DEFAULT_MAX_TOKENS, encode_request
 from treadle.ports.model import Conversation, ModelRequest, Preamble
 
 MARK = {"type": "ephemeral"}
@@ -67,7 +67,7 @@ def test_the_request_on_the_wire() -> None:
         "tools": [{"name": "add", "description": ADD.description, "input_schema": ADD.schema}],
         "system": [{"type": "text", "text": "Be brief.", "cache_control": MARK}],
         "messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}]}],
-        "max_tokens": LONGEST_REPLY,
+        "max_tokens": DEFAULT_MAX_TOKENS,
         "cache_control": MARK,
     }
 
@@ -295,14 +295,14 @@ def test_a_reply_too_short_for_any_budget() -> None:
 def test_the_longest_reply() -> None:
     """As the agent says, or else the catalog; it is never left out."""
     known = Profile(max_output=64_000)
-    assert options(reasoning=None) == {"max_tokens": LONGEST_REPLY}
+    assert options(reasoning=None) == {"max_tokens": DEFAULT_MAX_TOKENS}
     assert options(reasoning=None, profile=known) == {"max_tokens": 64_000}
     assert options(reasoning=None, profile=known, max_tokens=7) == {"max_tokens": 7}
     assert options(profile=known)["max_tokens"] == 64_000
 
 
 def test_temperature_is_left_out_where_thinking_is_on() -> None:
-    assert options(reasoning=None, temperature=0.0) == {"max_tokens": LONGEST_REPLY, "temperature": 0.0}
+    assert options(reasoning=None, temperature=0.0) == {"max_tokens": DEFAULT_MAX_TOKENS, "temperature": 0.0}
     for profile in (Profile(), BUDGET):
         asked = options(temperature=0.0, profile=profile)
         assert "thinking" in asked

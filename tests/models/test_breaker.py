@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.models.breaker import (
-    BUSY_SECONDS,
-    LEAST_CALLS,
-    LONGEST_REST,
-    REST_SECONDS,
+    MAX_OPEN_SECONDS,
+    MIN_CALLS,
+    OPEN_SECONDS,
+    PROBE_WAIT_SECONDS,
     WINDOW_SECONDS,
     Breakers,
     CircuitBreaker,
@@ -17,14 +17,14 @@ from treadle.models.breaker import (
 
 def opened(at: float = 0.0) -> CircuitBreaker:
     breaker = CircuitBreaker()
-    changes = [breaker.record(failed=True, now=at) for _ in range(LEAST_CALLS)]
-    assert changes == [None] * (LEAST_CALLS - 1) + ["opened"]
+    changes = [breaker.record(failed=True, now=at) for _ in range(MIN_CALLS)]
+    assert changes == [None] * (MIN_CALLS - 1) + ["opened"]
     return breaker
 
 
 def test_a_few_failures_do_not_open_it() -> None:
     breaker = CircuitBreaker()
-    for _ in range(LEAST_CALLS - 1):
+    for _ in range(MIN_CALLS - 1):
         assert breaker.record(failed=True, now=0.0) is None
     assert breaker.wait(0.0) is None
     assert breaker.phase == "closed"
@@ -41,7 +41,7 @@ def test_it_opens_at_half_and_not_below() -> None:
 
 def test_old_failures_are_forgotten() -> None:
     breaker = CircuitBreaker()
-    for _ in range(LEAST_CALLS - 1):
+    for _ in range(MIN_CALLS - 1):
         breaker.record(failed=True, now=0.0)
     assert breaker.record(failed=True, now=WINDOW_SECONDS + 1) is None
     assert (breaker.calls, breaker.failures) == (1, 1)
@@ -49,22 +49,22 @@ def test_old_failures_are_forgotten() -> None:
 
 def test_an_open_one_says_how_long_to_wait() -> None:
     breaker = opened(at=100.0)
-    assert breaker.wait(100.0) == REST_SECONDS
-    assert breaker.wait(110.0) == REST_SECONDS - 10
+    assert breaker.wait(100.0) == OPEN_SECONDS
+    assert breaker.wait(110.0) == OPEN_SECONDS - 10
     assert breaker.is_open(110.0)
 
 
 def test_one_probe_goes_through_and_closes_it() -> None:
     breaker = opened()
-    assert breaker.wait(REST_SECONDS) is None
+    assert breaker.wait(OPEN_SECONDS) is None
     assert breaker.phase == "half_open"
-    assert breaker.wait(REST_SECONDS, "another") == BUSY_SECONDS, "one at a time"
-    assert breaker.record(failed=False, now=REST_SECONDS, who="another") is None, "not the probe"
+    assert breaker.wait(OPEN_SECONDS, "another") == PROBE_WAIT_SECONDS, "one at a time"
+    assert breaker.record(failed=False, now=OPEN_SECONDS, who="another") is None, "not the probe"
     breaker.abandon("another")
-    assert breaker.wait(REST_SECONDS, "a third") == BUSY_SECONDS
-    assert breaker.record(failed=False, now=REST_SECONDS + 1) == "closed"
-    assert breaker.wait(REST_SECONDS + 1) is None
-    assert breaker.record(failed=True, now=REST_SECONDS + 2) is None, "it counts from the start"
+    assert breaker.wait(OPEN_SECONDS, "a third") == PROBE_WAIT_SECONDS
+    assert breaker.record(failed=False, now=OPEN_SECONDS + 1) == "closed"
+    assert breaker.wait(OPEN_SECONDS + 1) is None
+    assert breaker.record(failed=True, now=OPEN_SECONDS + 2) is None, "it counts from the start"
 
 
 def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit() -> None:
@@ -76,20 +76,20 @@ def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit() -> None:
         now += rest
         assert breaker.wait(now) is None
         assert breaker.record(failed=True, now=now) is None
-    assert rests == [30, 60, 120, 240, LONGEST_REST, LONGEST_REST]
+    assert rests == [30, 60, 120, 240, MAX_OPEN_SECONDS, MAX_OPEN_SECONDS]
 
 
 def test_a_probe_that_is_cut_short_lets_another_one_through() -> None:
     breaker = opened()
-    assert breaker.wait(REST_SECONDS) is None
+    assert breaker.wait(OPEN_SECONDS) is None
     breaker.abandon()
-    assert breaker.wait(REST_SECONDS) is None
+    assert breaker.wait(OPEN_SECONDS) is None
 
 
 def test_a_call_that_was_sent_before_it_opened_changes_nothing() -> None:
     breaker = opened()
     assert breaker.record(failed=False, now=1.0) is None
-    assert breaker.wait(1.0) == REST_SECONDS - 1
+    assert breaker.wait(1.0) == OPEN_SECONDS - 1
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=200))
@@ -112,11 +112,11 @@ def test_those_who_call_the_same_model_share_one() -> None:
     assert breakers.of("mine", "https://host/v1", "m") is first
     assert breakers.of("mine", "https://other/v1", "m") is not first
     assert breakers.of("mine", "https://host/v1", "n") is not first
-    for _ in range(LEAST_CALLS):
+    for _ in range(MIN_CALLS):
         first.record(failed=True, now=0.0)
     [state, *_] = breakers.states()
     assert (state.provider, state.model, state.phase) == ("mine", "m", "open")
-    assert (state.failures, state.opened) == (LEAST_CALLS, 1)
+    assert (state.failures, state.opened) == (MIN_CALLS, 1)
 
 
 @pytest.mark.parametrize("failures", [0, 1, 4])
@@ -126,5 +126,5 @@ def test_is_open_asks_and_changes_nothing(failures: int) -> None:
         breaker.record(failed=True, now=0.0)
     assert not breaker.is_open(0.0)
     late = opened()
-    assert not late.is_open(REST_SECONDS)
+    assert not late.is_open(OPEN_SECONDS)
     assert late.phase == "open", "asking is not probing"

@@ -9,7 +9,7 @@ from tests.models.chat import ADD, HELLO, broken, completed, converse, events_of
 from treadle.domain.messages import CallExtra, Text, ToolUse
 from treadle.domain.models import CallDialect, Profile
 from treadle.domain.written_calls import find_written_call
-from treadle.models.formats.chat_calls import joined_name
+from treadle.models.formats.chat_calls import join_name
 from treadle.ports.model import Completed, ModelRequest, Preamble, TextDelta
 
 END = (delta(finish="tool_calls"), DONE)
@@ -29,7 +29,7 @@ END = (delta(finish="tool_calls"), DONE)
     ],
 )
 def test_a_name_in_pieces_is_joined_and_one_that_is_repeated_is_not(pieces: list[str], name: str) -> None:
-    assert joined_name(pieces, {"add", "get_weather"}) == name
+    assert join_name(pieces, {"add", "get_weather"}) == name
 
 
 def test_a_call_whose_name_comes_in_pieces() -> None:

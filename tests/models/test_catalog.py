@@ -9,7 +9,7 @@ from treadle.domain.errors import ConfigError, MissingKey
 from treadle.domain.models import UNKNOWN_WINDOW, LongPrices, ModelFacts, Prices, Profile
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.runs import Usage
-from treadle.models.breaker import LEAST_CALLS
+from treadle.models.breaker import MIN_CALLS
 from treadle.models.catalog import ALIASES, Catalog
 from treadle.models.registry import ModelRegistry
 
@@ -118,7 +118,7 @@ def test_one_that_is_left_alone_is_passed_over() -> None:
     registry = ModelRegistry(KEYS, clock=lambda: clock[0])
     registry.catalog.aliases["it"] = ("openai/left-alone-1", "openrouter/x")
     breaker = registry.resolve("openai/left-alone-1", None).breaker
-    for _ in range(LEAST_CALLS):
+    for _ in range(MIN_CALLS):
         breaker.record(failed=True, now=0.0)
     found = registry.resolve("it", None)
     assert (found.provider, found.model) == ("openrouter", "x")
@@ -131,7 +131,7 @@ def test_when_all_are_left_alone_the_first_is_waited_for() -> None:
     registry = ModelRegistry(KEYS, clock=lambda: 0.0)
     registry.catalog.aliases["both"] = ("openai/down-1", "openai/down-2")
     for name in ("openai/down-1", "openai/down-2"):
-        for _ in range(LEAST_CALLS):
+        for _ in range(MIN_CALLS):
             registry.resolve(name, None).breaker.record(failed=True, now=0.0)
     assert registry.resolve("both", None).model == "down-1"
 

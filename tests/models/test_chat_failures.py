@@ -269,7 +269,7 @@ def test_a_body_that_is_not_what_its_headers_say(header: tuple[str, str], pieces
 
 
 def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(transport, "_CHECK_INTERVAL_SECONDS", 0.02)
     first = delta(content="x")
     pieces = [b"%x\r\n%b\r\n" % (len(first), first), PAUSE, b"no length\r\n"]
 

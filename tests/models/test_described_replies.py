@@ -10,12 +10,12 @@ from tests.models.described import ADDED, CALL, Read, asked
 from treadle.domain.messages import Text, Thinking
 from treadle.domain.models import ToolStyle
 from treadle.domain.runs import Usage
-from treadle.models.emulated_tools.fenced_parser import FencedReading
-from treadle.models.emulated_tools.schema_parser import SchemaReading
-from treadle.models.emulated_tools.wire_format import encode_request, reply_to
+from treadle.models.emulated_tools.fenced_parser import FencedParser
+from treadle.models.emulated_tools.schema_parser import SchemaParser
+from treadle.models.emulated_tools.wire_format import encode_request, new_reply
 from treadle.models.http.client import Client, WireFormat
 from treadle.models.http.transport import Connections
-from treadle.models.http.wire import Unusable
+from treadle.models.http.wire import UnusableReply
 from treadle.ports.model import CallDelta, Completed, Failed, ReasoningDelta, TextDelta
 
 # ── Both ───────────────────────────────────────────────────────────────────────────────────────────
@@ -34,7 +34,7 @@ from treadle.ports.model import CallDelta, Completed, Failed, ReasoningDelta, Te
 )
 def test_a_huge_reply_costs_what_its_length_does(style: ToolStyle, head: str, tail: str) -> None:
     reply = head + "ab\\n" * 25_000 + tail
-    reading = SchemaReading(()) if style == "schema" else FencedReading(())
+    reading = SchemaParser(()) if style == "schema" else FencedParser(())
     for character in reply:
         reading.feed(character)
     reading.end("end_turn")
@@ -46,7 +46,7 @@ def test_a_huge_reply_costs_what_its_length_does(style: ToolStyle, head: str, ta
 def test_a_call_that_is_made_natively_is_unusable(style: ToolStyle) -> None:
     read = Read(style, [{"tool_calls": [fragment(0, "c", "add", "{}")]}], "tool_calls", "auto")
     assert not read.shown
-    with pytest.raises(Unusable, match="set `tools: native`"):
+    with pytest.raises(UnusableReply, match="set `tools: native`"):
         _ = read.whole
 
 
@@ -57,7 +57,7 @@ def converse(style: ToolStyle, *pieces: bytes) -> list[ModelEvent]:
         connections = Connections()
         async with FakeEndpoint(Answer(pieces)) as server:
             try:
-                form = WireFormat("chat_completions", "/chat/completions", encode_request, reply_to)
+                form = WireFormat("chat_completions", "/chat/completions", encode_request, new_reply)
                 return await collect(Client(form, endpoint(server.url), connections), asked(style=style))
             finally:
                 await connections.close()

@@ -10,10 +10,10 @@ from tests.fake_endpoint import DONE, Answer, delta, event, fragment
 from tests.models import chat
 from tests.models.chat import completed
 from treadle.domain.messages import ToolUse
-from treadle.models.finish import End, Ending, end_of
+from treadle.models.finish import Ending, ReplyEnd, classify_finish_word
 from treadle.ports.model import Completed, Failed
 
-WORDS: dict[End, tuple[str, ...]] = {
+WORDS: dict[ReplyEnd, tuple[str, ...]] = {
     "ended": ("stop", "STOP", "end_turn", "stop_sequence", "eos", "eos_token", "COMPLETE", "FinishReason.STOP"),
     "tools": ("tool_calls", "TOOL_CALLS", "tool-calls", "toolUse", "function_call", "tool_use"),
     "cut": (
@@ -40,12 +40,12 @@ EACH = [(end, word) for end, words in WORDS.items() for word in words]
 
 
 @pytest.mark.parametrize(("end", "word"), EACH)
-def test_what_a_word_means(end: End, word: str) -> None:
-    assert end_of(word) == end
+def test_what_a_word_means(end: ReplyEnd, word: str) -> None:
+    assert classify_finish_word(word) == end
 
 
 @pytest.mark.parametrize(("end", "word"), EACH)
-def test_a_reply_in_three_formats_runs_its_calls_only_if_it_ended_well(end: End, word: str) -> None:
+def test_a_reply_in_three_formats_runs_its_calls_only_if_it_ended_well(end: ReplyEnd, word: str) -> None:
     for last in _calls_that_end_with(word):
         if end in ("ended", "tools"):
             assert isinstance(last, Completed)
@@ -100,7 +100,9 @@ def test_an_incomplete_response_is_cut_whatever_the_reason_is_called(reason: str
         (("flux_capacitor", "stop"), "unknown"),
     ],
 )
-def test_of_words_that_contradict_each_other_the_most_cautious_counts(words: tuple[str, ...], end: End) -> None:
+def test_of_words_that_contradict_each_other_the_most_cautious_counts(
+    words: tuple[str, ...], end: ReplyEnd
+) -> None:
     ending = Ending()
     for word in words:
         ending.add(word)

@@ -8,7 +8,7 @@ from tests.fake_endpoint import Answer, FakeEndpoint, refuses, says
 from tests.models.chat import HELLO
 from treadle.domain.errors import MissingKey
 from treadle.domain.providers import ProviderConfig
-from treadle.models.http.keys import RATE_REST, Keys, ProviderKey
+from treadle.models.http.keys import DEFAULT_RATE_REST_SECONDS, KeyRing, ProviderKey
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Completed, Failed, Resolved
 
@@ -26,12 +26,12 @@ class Clock:
 
 
 def test_without_keys_there_is_none() -> None:
-    assert Keys().current() is None
+    assert KeyRing().current() is None
 
 
 def test_the_first_that_does_not_rest_is_used() -> None:
     clock = Clock()
-    keys = Keys([ONE, TWO, THREE], clock)
+    keys = KeyRing([ONE, TWO, THREE], clock)
     assert keys.current() is ONE
     assert keys.rest(ONE, 10.0)
     assert keys.current() is TWO
@@ -42,7 +42,7 @@ def test_the_first_that_does_not_rest_is_used() -> None:
 
 
 def test_when_all_rest_it_is_the_one_that_is_ready_first() -> None:
-    keys = Keys([ONE, TWO], Clock())
+    keys = KeyRing([ONE, TWO], Clock())
     assert keys.rest(ONE, 20.0)
     assert not keys.rest(TWO, 10.0)
     assert keys.current() is TWO
@@ -50,7 +50,7 @@ def test_when_all_rest_it_is_the_one_that_is_ready_first() -> None:
 
 def test_a_longer_rest_is_not_cut_short() -> None:
     clock = Clock()
-    keys = Keys([ONE, TWO], clock)
+    keys = KeyRing([ONE, TWO], clock)
     keys.rest(ONE, 100.0)
     keys.rest(ONE, 1.0)
     clock.now = 50.0
@@ -123,7 +123,7 @@ def test_a_key_that_reached_its_rate_rests_as_long_as_the_provider_says() -> Non
             return [request.headers["authorization"] for request in server.requests]
 
     assert asyncio.run(run()) == [f"Bearer {key}" for key in ("sk-one-1234", "sk-two-1234", "sk-one-1234")]
-    assert RATE_REST > 7
+    assert DEFAULT_RATE_REST_SECONDS > 7
 
 
 @pytest.mark.parametrize("key", ["", "  ", "sk-\n1", "schlüssel"])

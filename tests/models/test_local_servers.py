@@ -16,7 +16,7 @@ from tests.models.test_local import hello
 from tests.patience import HANG_SECONDS
 from treadle.domain.agents import ModelSettings
 from treadle.models.local import server_processes
-from treadle.models.local.models import LONGEST_REPLY, LocalModels
+from treadle.models.local.models import MAX_REPLY_TOKENS, LocalModels
 from treadle.ports.model import Completed, Failed
 
 LOADS = "exec sleep 30"
@@ -133,7 +133,7 @@ def test_it_can_be_asked_again_after_it_was_closed(tmp_path: Path, monkeypatch: 
 def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_processes, "_ANSWERS_WITHIN", 0.05)
+    monkeypatch.setattr(server_processes, "_HEALTH_TIMEOUT_SECONDS", 0.05)
 
     async def run() -> None:
         models = LocalModels(tmp_path)
@@ -158,7 +158,7 @@ def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
 def test_a_server_that_cannot_be_reached_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
-        monkeypatch.setattr(server_processes, "_STOPS_WITHIN", 0.05)  # it does not end by itself
+        monkeypatch.setattr(server_processes, "_STOP_TIMEOUT_SECONDS", 0.05)  # it does not end by itself
         async with asyncio.timeout(HANG_SECONDS):
             end = await ask(models, tmp_path / "m.gguf")
         assert isinstance(end, Failed)
@@ -178,6 +178,6 @@ def test_a_reply_is_bounded_where_nobody_says_how_long_it_may_be(
             request = msgspec.structs.replace(hello(str(tmp_path / "m.gguf")), settings=ModelSettings())
             await models.reply(request, lambda _: None)
             await models.close()
-            assert server.requests[0].json["max_tokens"] == LONGEST_REPLY
+            assert server.requests[0].json["max_tokens"] == MAX_REPLY_TOKENS
 
     asyncio.run(run())

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from tests.patience import cpu_seconds, processor_seconds
 from treadle.models.http.error_facts import read_error
-from treadle.models.http.error_rules import decide
-from treadle.models.http.overflow import Blame, judge
-from treadle.models.http.request_size import RequestSize, size_of
-from treadle.models.http.retry_after import asked_wait
+from treadle.models.http.error_rules import classify_error
+from treadle.models.http.overflow import Blame, judge_overflow
+from treadle.models.http.request_size import RequestSize, measure_request
+from treadle.models.http.retry_after import find_requested_wait
 
 SMALL = RequestSize(400)
 LARGE = RequestSize(560_000)
@@ -125,7 +125,7 @@ image_url.url is too long: maximum 2083 characters
 
 
 def blamed(message: str, size: RequestSize = SMALL) -> tuple[Blame, int | None]:
-    found = judge(400, read_error(json.dumps({"error": {"message": message}})), size)
+    found = judge_overflow(400, read_error(json.dumps({"error": {"message": message}})), size)
     return found.blame, found.longest_reply
 
 
@@ -158,14 +158,14 @@ def test_a_rate_that_counts_the_bound_of_the_reply_is_met_with_a_lower_bound() -
 
 def test_the_size_of_a_request_is_read_from_its_bytes() -> None:
     body = json.dumps({"model": "m", "messages": ["x" * 9000], "max_completion_tokens": 512}, separators=(",", ":"))
-    assert size_of(body.encode(), 8192) == RequestSize(len(body), 512, 8192)
+    assert measure_request(body.encode(), 8192) == RequestSize(len(body), 512, 8192)
 
 
 def test_a_conversation_about_errors_is_not_an_error() -> None:
     echoed = {"detail": [{"loc": ["body", "model"], "msg": "Field required", "input": "prompt is too long: 9 > 8"}]}
-    assert decide(422, json.dumps(echoed)).rule.kind == "invalid_request"
+    assert classify_error(422, json.dumps(echoed)).rule.kind == "invalid_request"
     failed = {"error": {"message": "no", "code": "tool_use_failed", "failed_generation": "context_length_exceeded"}}
-    assert decide(400, json.dumps(failed)).rule.once
+    assert classify_error(400, json.dumps(failed)).rule.once
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_a_conversation_about_errors_is_not_an_error() -> None:
     ],
 )
 def test_which_refusals_give_no_reason(message: str, is_unclear: bool) -> None:
-    assert decide(400, json.dumps({"error": {"message": message}})).is_unclear is is_unclear
+    assert classify_error(400, json.dumps({"error": {"message": message}})).is_unclear is is_unclear
 
 
 WORDS = (
@@ -197,8 +197,8 @@ WORDS = (
 )
 def test_no_error_breaks_the_judge(message: str, status: int | None, size: RequestSize) -> None:
     for body in (message, json.dumps(message), json.dumps({"error": {"message": message, "code": message}})):
-        told = decide(status, body, size).told
-        asked_wait({"retry-after": message, "x-ratelimit-reset": message}, told.facts)
+        told = classify_error(status, body, size).told
+        find_requested_wait({"retry-after": message, "x-ratelimit-reset": message}, told.facts)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +220,6 @@ def test_no_error_breaks_the_judge(message: str, status: int | None, size: Reque
 )
 def test_no_body_takes_long_to_judge(body: str) -> None:
     def judge_whole() -> None:
-        asked_wait({}, decide(400, body, LARGE).told.facts)
+        find_requested_wait({}, classify_error(400, body, LARGE).told.facts)
 
     assert cpu_seconds(judge_whole, times=2) < 60 * processor_seconds()

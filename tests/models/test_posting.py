@@ -6,12 +6,12 @@ import pytest
 
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, Request, delta
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Keys, ProviderKey
-from treadle.models.http.request_sender import MOST_AT_ONCE, Poster
+from treadle.models.http.keys import KeyRing, ProviderKey
+from treadle.models.http.request_sender import MAX_SINGLE_WRITE_BYTES, DirectSender
 from treadle.models.http.response_reader import HttpResponse as HttpAnswer
-from treadle.models.http.transport import CallFailed, Connections, HttpCall, Post
+from treadle.models.http.transport import CallFailed, Connections, HttpCall, PreparedPost
 
-SMALL, LARGE = b"x" * MOST_AT_ONCE, b"x" * (MOST_AT_ONCE + 1)
+SMALL, LARGE = b"x" * MAX_SINGLE_WRITE_BYTES, b"x" * (MAX_SINGLE_WRITE_BYTES + 1)
 KEY = ProviderKey("sk-123456", "api_key")
 
 
@@ -21,8 +21,10 @@ async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str 
     try:
         async with FakeEndpoint(policy=lambda _: Answer([delta("a"), DONE])) as server:
             url = server.url.replace("http://", f"http://{user}")
-            there = Endpoint(provider="fake", url=f"{url}/chat?a=b%20c", keys=Keys((KEY,)), headers=headers or {})
-            post = Post(there, connections)
+            there = Endpoint(
+                provider="fake", url=f"{url}/chat?a=b%20c", keys=KeyRing((KEY,)), headers=headers or {}
+            )
+            post = PreparedPost(there, connections)
             for body in bodies:
                 call = HttpCall(post, "m", None if user else KEY)
                 await call.open(body)
@@ -38,13 +40,13 @@ async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str 
 def posted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies that went out in one piece."""
     bodies: list[bytes] = []
-    post = Poster.post
+    post = DirectSender.post
 
-    async def noted(self: Poster, body: bytes) -> HttpAnswer:
+    async def noted(self: DirectSender, body: bytes) -> HttpAnswer:
         bodies.append(body)
         return await post(self, body)
 
-    monkeypatch.setattr(Poster, "post", noted)
+    monkeypatch.setattr(DirectSender, "post", noted)
     return bodies
 
 

@@ -195,7 +195,7 @@ def test_a_redirect_takes_the_key_nowhere() -> None:
 
 
 def test_a_provider_with_a_public_listing_is_asked_about_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("treadle.models.probe._KEY_CHECKS", {"127.0.0.1": "/key"})
+    monkeypatch.setattr("treadle.models.probe._KEY_CHECK_PATHS", {"127.0.0.1": "/key"})
 
     def answer(request: Request) -> Behaviour:
         if request.path == "/v1/models":

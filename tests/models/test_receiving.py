@@ -12,8 +12,8 @@ import uvloop
 from tests.patience import HANG_SECONDS
 from treadle.models.http import request_sender
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.response_reader import ChunkStream, Other, Receiver
-from treadle.models.http.transport import CallFailed, Connections, HttpCall, Post
+from treadle.models.http.response_reader import AiohttpResponse, ChunkStream, ResponseReceiver
+from treadle.models.http.transport import CallFailed, Connections, HttpCall, PreparedPost
 
 Script = Sequence[Sequence[bytes]]
 """What is written in answer to each request, piece by piece."""
@@ -67,7 +67,7 @@ class Talk:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         server = await asyncio.start_server(accept, sock=listening, limit=4096)
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-        post = Post(Endpoint(provider="fake", url=url), connections)
+        post = PreparedPost(Endpoint(provider="fake", url=url), connections)
         try:
             for _ in range(requests):
                 await self._one(HttpCall(post, "m"), body)
@@ -121,14 +121,14 @@ def test_a_reply_is_the_same_wherever_it_is_cut(talk: Ask) -> None:
     whole = talk([(GOOD[:at], GOOD[at:]) for at in cuts])
     assert set(whole.bodies) == {BODY}
     assert whole.connections == 1
-    assert whole.answers == [ChunkStream if at >= len(HEAD) else Other for at in cuts]
+    assert whole.answers == [ChunkStream if at >= len(HEAD) else AiohttpResponse for at in cuts]
 
 
 def test_a_reply_is_the_same_as_aiohttp_reads_it(talk: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     ours = talk([(GOOD,), (HEAD, CHUNKS)])
-    monkeypatch.setattr(request_sender, "TRIED", ())
+    monkeypatch.setattr(request_sender, "TESTED_AIOHTTP_VERSIONS", ())
     theirs = talk([(GOOD,), (HEAD, CHUNKS)])
-    assert (ours.answers, theirs.answers) == ([ChunkStream] * 2, [Other] * 2)
+    assert (ours.answers, theirs.answers) == ([ChunkStream] * 2, [AiohttpResponse] * 2)
     assert ours.bodies == theirs.bodies == [BODY] * 2
 
 
@@ -142,7 +142,7 @@ def test_a_reply_is_the_same_as_aiohttp_reads_it(talk: Ask, monkeypatch: pytest.
 )
 def test_what_is_not_plain_is_left_to_aiohttp(head: bytes, talk: Ask) -> None:
     answered = talk([(head + (BODY if b"Length" in head else CHUNKS),)])
-    assert (answered.answers, answered.bodies) == ([Other], [BODY])
+    assert (answered.answers, answered.bodies) == ([AiohttpResponse], [BODY])
 
 
 @pytest.mark.parametrize(
@@ -188,13 +188,13 @@ def test_a_connection_on_which_the_request_is_still_going_out_is_not_used_again(
     talk: Ask, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server has answered before it had read everything."""
-    connection_made = Receiver.connection_made
+    connection_made = ResponseReceiver.connection_made
 
-    def narrow(self: Receiver, transport: asyncio.BaseTransport) -> None:
+    def narrow(self: ResponseReceiver, transport: asyncio.BaseTransport) -> None:
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         connection_made(self, transport)
 
-    monkeypatch.setattr(Receiver, "connection_made", narrow)
-    talked = talk([(GOOD,), (GOOD,)], body=b"x" * request_sender.MOST_AT_ONCE, reads=1000)
+    monkeypatch.setattr(ResponseReceiver, "connection_made", narrow)
+    talked = talk([(GOOD,), (GOOD,)], body=b"x" * request_sender.MAX_SINGLE_WRITE_BYTES, reads=1000)
     assert talked.bodies == [BODY, BODY]
     assert talked.connections == 2

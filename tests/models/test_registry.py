@@ -9,7 +9,7 @@ from tests.fake_endpoint import FakeEndpoint, says
 from tests.models.chat import HELLO
 from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig, Timeouts, TimeoutSettings
-from treadle.models.presets import presets
+from treadle.models.presets import build_presets
 from treadle.models.registry import ModelRegistry
 from treadle.ports.model import Completed, ModelRequest, Show
 
@@ -190,7 +190,7 @@ def test_the_key_of_the_environment_reaches_the_provider() -> None:
     ],
 )
 def test_where_ollama_listens(host: str, url: str) -> None:
-    assert presets({"OLLAMA_HOST": host})["ollama"].base_url == url
+    assert build_presets({"OLLAMA_HOST": host})["ollama"].base_url == url
 
 
 def test_a_local_model_may_take_its_time() -> None:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from treadle.models.http.error_facts import read_error
-from treadle.models.http.error_rules import RULES, ErrorRule, Example, decide, rule_for
+from treadle.models.http.error_rules import RULES, ErrorRule, Example, classify_error, find_rule
 from treadle.models.http.error_status import effective_status
 
 CASES = [(rule, example) for rule in RULES for example in rule.examples]
@@ -12,7 +12,7 @@ CASES = [(rule, example) for rule in RULES for example in rule.examples]
 
 @pytest.mark.parametrize(("rule", "example"), CASES, ids=[f"{r.kind}-{e.status}-{e.body[:40]}" for r, e in CASES])
 def test_an_example_is_decided_by_its_rule(rule: ErrorRule, example: Example) -> None:
-    assert rule_for(example.status, example.body) is rule
+    assert find_rule(example.status, example.body) is rule
 
 
 def test_every_rule_has_an_example() -> None:
@@ -21,8 +21,8 @@ def test_every_rule_has_an_example() -> None:
 
 def test_every_answer_is_decided() -> None:
     for status in (None, *range(300, 600)):
-        assert rule_for(status, "") in RULES
-        assert rule_for(status, "something that nobody has seen yet") in RULES
+        assert find_rule(status, "") in RULES
+        assert find_rule(status, "something that nobody has seen yet") in RULES
 
 
 def test_what_is_compacted_or_repaired_is_not_simply_sent_again() -> None:
@@ -64,15 +64,15 @@ def test_the_status_that_an_error_in_a_stream_would_have_had(error: object, stat
 )
 def test_a_quota_that_is_back_soon_is_a_rate(message: str, kind: str) -> None:
     body = msgspec.json.encode({"error": {"message": message}}).decode()
-    assert decide(429, body).rule.kind == kind
+    assert classify_error(429, body).rule.kind == kind
 
 
 def test_a_short_wait_in_a_header_makes_a_quota_a_rate() -> None:
     body = '{"error":"quota exhausted"}'
-    assert decide(429, body, headers={"retry-after": "20"}).rule.kind == "rate_limited"
-    assert decide(429, body).rule.kind == "billing"
+    assert classify_error(429, body, headers={"retry-after": "20"}).rule.kind == "rate_limited"
+    assert classify_error(429, body).rule.kind == "billing"
     code = '{"error":{"message":"no","code":"insufficient_quota"}}'
-    assert decide(429, code, headers={"retry-after": "20"}).rule.kind == "billing"
+    assert classify_error(429, code, headers={"retry-after": "20"}).rule.kind == "billing"
 
 
 @pytest.mark.parametrize(
@@ -87,5 +87,5 @@ def test_a_short_wait_in_a_header_makes_a_quota_a_rate() -> None:
     ],
 )
 def test_a_failure_behind_a_gateway_is_judged_by_what_it_says_of_it(body: str, kind: str) -> None:
-    assert decide(424, body).rule.kind == kind
-    assert rule_for(424, body).kind == kind
+    assert classify_error(424, body).rule.kind == kind
+    assert find_rule(424, body).kind == kind

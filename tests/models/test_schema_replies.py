@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.models.described import ADDED, CALL, CUTS, cut, held
 from treadle.domain.messages import Text
-from treadle.models.http.wire import Unusable
+from treadle.models.http.wire import UnusableReply
 from treadle.ports.model import CallDelta, Completed, TextDelta
 
 # ── Held to a schema ───────────────────────────────────────────────────────────────────────────────
@@ -111,7 +111,7 @@ def test_however_a_cut_off_answer_is_cut_all_that_is_shown_is_kept(
 )
 def test_a_reply_that_the_schema_does_not_allow_is_unusable(reply: str) -> None:
     for pieces in ([reply], list(reply)):
-        with pytest.raises(Unusable) as raised:
+        with pytest.raises(UnusableReply) as raised:
             _ = held(*pieces).whole
         assert "\n" not in str(raised.value)
         assert len(str(raised.value)) < 200
@@ -120,7 +120,7 @@ def test_a_reply_that_the_schema_does_not_allow_is_unusable(reply: str) -> None:
 def test_a_call_that_was_not_allowed_is_unusable() -> None:
     read = held(CALL, choice="none")
     assert not read.shown
-    with pytest.raises(Unusable, match="neither a call of an allowed tool nor an answer"):
+    with pytest.raises(UnusableReply, match="neither a call of an allowed tool nor an answer"):
         _ = read.whole
 
 
@@ -141,7 +141,7 @@ def test_an_answer_at_the_limit_of_tokens_is_kept(reply: str, stop: str) -> None
 
 @pytest.mark.parametrize("reply", ["", '{"ans', '{"answer":', CALL[:-1]])
 def test_a_limit_of_tokens_elsewhere_makes_a_reply_unusable(reply: str) -> None:
-    with pytest.raises(Unusable, match="raise max_tokens"):
+    with pytest.raises(UnusableReply, match="raise max_tokens"):
         _ = held(reply, finish="length").whole
 
 

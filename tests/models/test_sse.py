@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from treadle.models.http import sse
-from treadle.models.http.sse import EventTooLarge, Payloads
+from treadle.models.http.sse import EventTooLarge, PayloadParser
 
 
 def payloads(*chunks: bytes) -> list[bytes]:
-    splitter = Payloads()
+    splitter = PayloadParser()
     found = [payload for chunk in chunks for payload in splitter.feed(chunk)]
     return found + splitter.end()
 
@@ -21,7 +21,7 @@ def test_one_event_per_line_is_the_usual_case() -> None:
 
 
 def test_a_payload_comes_out_as_soon_as_it_is_whole() -> None:
-    splitter = Payloads()
+    splitter = PayloadParser()
     assert splitter.feed(b"data: a\n") == []
     assert splitter.feed(b"\ndata: b") == [b"a"]
     assert splitter.feed(b"c\n\n") == [b"bc"]
@@ -72,7 +72,7 @@ def test_any_split_of_any_stream_gives_the_same_payloads(
 
 def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1024 * 1024)
-    splitter = Payloads()
+    splitter = PayloadParser()
     splitter.feed(b"data: " + b"x" * 1_000_000)
     with pytest.raises(EventTooLarge, match="1 MB"):
         splitter.feed(b"x" * 100_000)

@@ -15,8 +15,8 @@ from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.http import request_sender
 from treadle.models.http.client import Client
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.response_reader import ChunkStream, Receiver
-from treadle.models.http.transport import Connections, HttpCall, Post
+from treadle.models.http.response_reader import ChunkStream, ResponseReceiver
+from treadle.models.http.transport import Connections, HttpCall, PreparedPost
 from treadle.ports.model import Completed
 
 PIECES = [b"%07d\n" % number * 64 for number in range(8000)]
@@ -24,7 +24,7 @@ PIECES = [b"%07d\n" % number * 64 for number in range(8000)]
 
 async def read_all(url: str, pause: Callable[[], Any]) -> bytes:
     connections = Connections()
-    call = HttpCall(Post(Endpoint(provider="fake", url=f"{url}/chat/completions"), connections), "m")
+    call = HttpCall(PreparedPost(Endpoint(provider="fake", url=f"{url}/chat/completions"), connections), "m")
     body = bytearray()
     try:
         await call.open(b"{}")
@@ -45,7 +45,7 @@ async def no_pause() -> None:
 def taken_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where replies are: as always, and as with a version of aiohttp that was not tried."""
     if request.param == "by aiohttp":
-        monkeypatch.setattr(request_sender, "TRIED", ())
+        monkeypatch.setattr(request_sender, "TESTED_AIOHTTP_VERSIONS", ())
 
 
 @pytest.mark.usefixtures("taken_apart")
@@ -64,7 +64,7 @@ def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPat
 
         monkeypatch.setattr(of, name, counted)
 
-    count(Receiver, "pause_reading")
+    count(ResponseReceiver, "pause_reading")
     count(ChunkStream, "_pause")
     naps = iter([0.5])  # long enough, also on a busy machine, for more to come than the buffer holds
 
@@ -78,17 +78,17 @@ def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPat
 
 
 def test_pieces_that_were_read_are_not_parsed_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """aiohttp runs its parser over nothing for each piece that is read; see `Receiver`."""
-    monkeypatch.setattr(request_sender, "TRIED", ())
+    """aiohttp runs its parser over nothing for each piece that is read; see `ResponseReceiver`."""
+    monkeypatch.setattr(request_sender, "TESTED_AIOHTTP_VERSIONS", ())
     empty = 0
-    data_received = Receiver.data_received
+    data_received = ResponseReceiver.data_received
 
-    def count(self: Receiver, data: bytes) -> None:
+    def count(self: ResponseReceiver, data: bytes) -> None:
         nonlocal empty
         empty += not data
         data_received(self, data)
 
-    monkeypatch.setattr(Receiver, "data_received", count)
+    monkeypatch.setattr(ResponseReceiver, "data_received", count)
 
     async def run() -> None:
         async with FakeEndpoint(Answer([b"x" * 20] * 500)) as server:

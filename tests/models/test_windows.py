@@ -16,7 +16,7 @@ from treadle.domain.events import ModelResolved
 from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.providers import ProviderConfig
 from treadle.models import windows
-from treadle.models.windows import Window, ask_window, tells_its_window
+from treadle.models.windows import Window, can_report_window, fetch_window
 
 PROPS: dict[str, Any] = {
     "default_generation_settings": {"n_ctx": 8192, "params": {}},
@@ -70,7 +70,7 @@ def test_what_servers_say(answers: dict[str, Any], window: Window | None) -> Non
 
     async def run() -> Window | None:
         async with FakeEndpoint(policy=server) as endpoint:
-            return await ask_window(endpoint.url, "qwen3:8b", {})
+            return await fetch_window(endpoint.url, "qwen3:8b", {})
 
     assert asyncio.run(run()) == window
     if "/api/ps" not in answers:
@@ -78,14 +78,14 @@ def test_what_servers_say(answers: dict[str, Any], window: Window | None) -> Non
 
 
 def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(windows, "ASK_SECONDS", 0.05)
+    monkeypatch.setattr(windows, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
     async def run() -> Window | None:
         async with FakeEndpoint(policy=Server({"/props": Silence(), "/api/ps": Silence()})) as endpoint:
-            return await ask_window(endpoint.url, "m", {})
+            return await fetch_window(endpoint.url, "m", {})
 
     assert asyncio.run(run()) is None
-    assert asyncio.run(ask_window("http://127.0.0.1:9/v1", "m", {})) is None
+    assert asyncio.run(fetch_window("http://127.0.0.1:9/v1", "m", {})) is None
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.Monk
     ],
 )
 def test_who_is_asked(config: ProviderConfig, server: str, tells: bool) -> None:
-    assert tells_its_window(config, server) is tells
+    assert can_report_window(config, server) is tells
 
 
 def resolved(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[list[int]]:

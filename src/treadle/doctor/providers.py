@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from treadle.doctor.findings import Finding, State, setting
 from treadle.domain.providers import ProviderConfig, remove_credentials
 from treadle.models.catalog import is_loopback
-from treadle.models.probe import PROBE_SECONDS, Probe, Verdict
+from treadle.models.probe import PROBE_SECONDS, Probe, ProbeVerdict
 from treadle.models.registry import ModelRegistry
 
 Progress = Callable[[Sequence[str]], None]
@@ -71,7 +71,7 @@ def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, 
     return Finding(about, state, found, advice)
 
 
-_STATES: Mapping[Verdict, State] = {
+_STATES: Mapping[ProbeVerdict, State] = {
     "answers": "ok",
     "unclear": "note",
     "refused": "wrong",

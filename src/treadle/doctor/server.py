@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from treadle.config.home import ServerSettings
 from treadle.doctor.findings import Finding, setting
-from treadle.models.http.failure import reason
+from treadle.models.http.failure import describe_os_error
 from treadle.models.http.fetch import fetch, open_session
 
 ABOUT = "server"
@@ -36,7 +36,7 @@ async def describe_server(server: ServerSettings, timeout_seconds: float, *, off
         found = f"something accepts connections on {where} and did not answer within {timeout_seconds:g} s"
         return Finding(ABOUT, "note", found, _OTHER)
     except aiohttp.ClientConnectorError as error:
-        found = f"no server runs on {where} ({reason(error.os_error)})"
+        found = f"no server runs on {where} ({describe_os_error(error.os_error)})"
         return Finding(ABOUT, "note", found, "Start it with: treadle serve")
     except (aiohttp.ClientError, OSError, ValueError):
         return Finding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)

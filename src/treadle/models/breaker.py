@@ -8,16 +8,16 @@ from msgspec import Struct
 from treadle.ports.model import BreakerChange
 
 WINDOW_SECONDS = 60.0
-LEAST_CALLS = 10
+MIN_CALLS = 10
 """A breaker does not open on fewer calls than this."""
-OPEN_AT = 0.5
+OPEN_AT_FAILURE_SHARE = 0.5
 """The share of failures at which it opens."""
-REST_SECONDS = 30.0
-LONGEST_REST = 300.0
+OPEN_SECONDS = 30.0
+MAX_OPEN_SECONDS = 300.0
 """Each probe that fails doubles the rest, up to this."""
-PROBE_SECONDS = 900.0
+PROBE_TIMEOUT_SECONDS = 900.0
 """After so long a probe is taken for lost."""
-BUSY_SECONDS = 1.0
+PROBE_WAIT_SECONDS = 1.0
 """How long others wait while a probe is under way."""
 
 Phase = Literal["closed", "open", "half_open"]
@@ -44,7 +44,7 @@ class CircuitBreaker:
         self._calls: deque[tuple[float, bool]] = deque()
         self._failures = 0
         self._open_until: float | None = None
-        self._rest = REST_SECONDS
+        self._rest = OPEN_SECONDS
         self._probing = False
         self._prober: str = ""
         self._probe_lapses = 0.0
@@ -73,9 +73,9 @@ class CircuitBreaker:
         if now < self._open_until:
             return self._open_until - now
         if self._probing and who != self._prober and now < self._probe_lapses:
-            return BUSY_SECONDS
+            return PROBE_WAIT_SECONDS
         self._probing, self._prober = True, who
-        self._probe_lapses = now + PROBE_SECONDS
+        self._probe_lapses = now + PROBE_TIMEOUT_SECONDS
         return None
 
     def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
@@ -84,8 +84,8 @@ class CircuitBreaker:
         self._failures += failed
         if self._open_until is not None:
             return self._probed(failed, now, who)
-        if failed and len(self._calls) >= LEAST_CALLS and self._failures >= OPEN_AT * len(self._calls):
-            self._rest = REST_SECONDS
+        if failed and len(self._calls) >= MIN_CALLS and self._failures >= OPEN_AT_FAILURE_SHARE * len(self._calls):
+            self._rest = OPEN_SECONDS
             return self._open(now)
         return None
 
@@ -98,7 +98,7 @@ class CircuitBreaker:
             return None  # a call that was sent before it opened
         self._probing = False
         if failed:
-            self._rest = min(LONGEST_REST, 2 * self._rest)
+            self._rest = min(MAX_OPEN_SECONDS, 2 * self._rest)
             self._open_until = now + self._rest
             return None
         self._open_until = None
@@ -137,4 +137,4 @@ class Breakers:
         ]
 
 
-SHARED = Breakers()
+SHARED_BREAKERS = Breakers()

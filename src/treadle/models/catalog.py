@@ -11,18 +11,20 @@ import msgspec
 from treadle.domain.models import ModelFacts, Profile, ReasoningBack
 from treadle.domain.providers import ProviderConfig
 
-_BUDGETED = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4(?:-[015])?(?:$|[-@]\d{8}))")
+_BUDGET_THINKING_MODELS = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4(?:-[015])?(?:$|[-@]\d{8}))")
 """Models that think by a budget of tokens; later ones are told how hard to try."""
-_REASONS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex)")
+_OPENAI_REASONING_MODELS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex)")
 """Models of OpenAI that reason, and give their reasoning in a sealed form."""
-_KEEPS_REASONING = re.compile(r"(?:^|[/.])(?:kimi|glm|minimax|moonshot)", re.IGNORECASE)
+_REASONING_RETURNED_MODELS = re.compile(r"(?:^|[/.])(?:kimi|glm|minimax|moonshot)", re.IGNORECASE)
 """Models whose providers want all of their reasoning back: Moonshot, Z.ai, MiniMax. DeepSeek wants that of turns
 with calls, which is what unknown models get."""
-_NO_REASONING_BACK = re.compile(r"(?:^|\.)(?:openai\.com|azure\.com|mistral\.ai|cerebras\.ai)$")
+_HOSTS_REFUSING_REASONING = re.compile(r"(?:^|\.)(?:openai\.com|azure\.com|mistral\.ai|cerebras\.ai)$")
 """Hosts that refuse reasoning in a request of the `chat_completions` format."""
-_ALTERNATES = re.compile(r"gemma-?[12](?!\d)|mixtral|mistral-?7b|mistral:|llama-?2(?!\d)|codellama", re.IGNORECASE)
+_ALTERNATING_ROLE_MODELS = re.compile(
+    r"gemma-?[12](?!\d)|mixtral|mistral-?7b|mistral:|llama-?2(?!\d)|codellama", re.IGNORECASE
+)
 """Models whose chat templates refuse two messages of the user in a row."""
-_LOOPBACK = re.compile(r"localhost|127\.[\d.]+|::1")
+_LOOPBACK_HOST = re.compile(r"localhost|127\.[\d.]+|::1")
 
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -65,7 +67,7 @@ class Catalog:
         """The facts about a model. Without a `config`, for a client that came along, they are the `basis`."""
         found = self._profiles.get((provider, model))
         if found is None:
-            known = (basis or Profile()) if config is None else _known(provider, model, config)
+            known = (basis or Profile()) if config is None else _build_profile(provider, model, config)
             found = self._profiles[provider, model] = self._corrected(f"{provider}/{model}", known)
         return found
 
@@ -78,7 +80,7 @@ class Catalog:
             return "server"
         if config is None:
             return "local" if provider == LOCAL_PROVIDER else "assumed"
-        return "catalog" if _catalogued_window(provider, model, config) else "assumed"
+        return "catalog" if _find_catalog_window(provider, model, config) else "assumed"
 
     def learn_window(self, provider: str, model: str, tokens: int) -> None:
         """Take the context window that the server of a model states."""
@@ -100,44 +102,44 @@ class Catalog:
         return msgspec.structs.replace(profile, **stated)
 
 
-def _catalogued_window(provider: str, model: str, config: ProviderConfig) -> int | None:
+def _find_catalog_window(provider: str, model: str, config: ProviderConfig) -> int | None:
     if config.local or is_loopback(config):
         return None
-    from treadle.models.prices import facts
+    from treadle.models.prices import find_public_facts
 
-    return facts(provider, config.base_url, model).context_window
+    return find_public_facts(provider, config.base_url, model).context_window
 
 
 def is_loopback(config: ProviderConfig) -> bool:
     """Whether a provider is configured on this machine."""
-    return _LOOPBACK.fullmatch(urlsplit(config.base_url).hostname or "") is not None
+    return _LOOPBACK_HOST.fullmatch(urlsplit(config.base_url).hostname or "") is not None
 
 
-def _known(provider: str, model: str, config: ProviderConfig) -> Profile:
-    ways = _ways(model, config)
+def _build_profile(provider: str, model: str, config: ProviderConfig) -> Profile:
+    ways = _conversation_profile(model, config)
     if config.local:
         return msgspec.structs.replace(ways, local=True)
     if is_loopback(config):
         return ways  # its price is not public
-    from treadle.models.prices import facts
+    from treadle.models.prices import find_public_facts
 
-    found = facts(provider, config.base_url, model)
+    found = find_public_facts(provider, config.base_url, model)
     profile = msgspec.structs.replace(
         ways,
         prices=found.prices,
-        thinking="budget" if _BUDGETED.search(model) else "adaptive",
-        sealed_reasoning=_REASONS.match(model) is not None,
+        thinking="budget" if _BUDGET_THINKING_MODELS.search(model) else "adaptive",
+        sealed_reasoning=_OPENAI_REASONING_MODELS.match(model) is not None,
     )
     if found.context_window is not None:
         profile = msgspec.structs.replace(profile, context_window=found.context_window)
     return profile
 
 
-def _ways(model: str, config: ProviderConfig) -> Profile:
+def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
     """Return what a model and its provider do with a conversation, by their names."""
     back: ReasoningBack = "tool_loop"
-    if _NO_REASONING_BACK.search(urlsplit(config.base_url).hostname or ""):
+    if _HOSTS_REFUSING_REASONING.search(urlsplit(config.base_url).hostname or ""):
         back = "never"
-    elif _KEEPS_REASONING.search(model):
+    elif _REASONING_RETURNED_MODELS.search(model):
         back = "always"
-    return Profile(reasoning_back=back, alternating_roles=_ALTERNATES.search(model) is not None)
+    return Profile(reasoning_back=back, alternating_roles=_ALTERNATING_ROLE_MODELS.search(model) is not None)

@@ -8,11 +8,11 @@ from typing import Final, Literal
 
 from treadle.domain.events import StopReason
 
-End = Literal["ended", "tools", "unknown", "cut", "filtered", "malformed", "failed"]
+ReplyEnd = Literal["ended", "tools", "unknown", "cut", "filtered", "malformed", "failed"]
 """`cut`: at a limit, before the model was done. `filtered`: refused or withheld. `malformed`: the provider could
 not read the call that the model wrote. `failed`: the provider broke off."""
 
-_CAUTION: Final[dict[End, int]] = {
+_SEVERITY: Final[dict[ReplyEnd, int]] = {
     "ended": 0,
     "tools": 1,
     "unknown": 2,
@@ -21,7 +21,7 @@ _CAUTION: Final[dict[End, int]] = {
     "malformed": 5,
     "failed": 6,
 }
-STOPS: Final[dict[End, StopReason]] = {
+STOP_REASONS: Final[dict[ReplyEnd, StopReason]] = {
     "ended": "end_turn",
     "tools": "tool_use",
     "unknown": "other",
@@ -29,10 +29,10 @@ STOPS: Final[dict[End, StopReason]] = {
     "filtered": "refusal",
 }
 """The stop reason of a reply that can be used."""
-RUNS_CALLS: Final = ("ended", "tools")
+ENDS_THAT_RUN_CALLS: Final = ("ended", "tools")
 """The ends after which the calls of a reply run. Some servers say `stop` whatever they sent."""
 
-_WORDS: Final[dict[End, str]] = {
+_WORDS: Final[dict[ReplyEnd, str]] = {
     "ended": """stop stopped stop_sequence stop_token end end_turn end_of_turn end_of_text eos eos_token complete
         completed done finish finished success natural normal""",
     "tools": "tool_calls tool_call tool_use tools function_call function_calls tool_execution call calls",
@@ -50,7 +50,7 @@ _WORDS: Final[dict[End, str]] = {
         network_error server_error internal_error timeout timed_out interrupted disconnected error_limit
         overloaded unavailable run_abort preempted deadline_exceeded""",
 }
-_SIGNS: Final[tuple[tuple[End, str], ...]] = (
+_SUBSTRINGS: Final[tuple[tuple[ReplyEnd, str], ...]] = (
     ("malformed", "malform invalid unexpected unpars"),
     (
         "failed",
@@ -68,22 +68,24 @@ _SIGNS: Final[tuple[tuple[End, str], ...]] = (
 """What unlisted words contain. The most cautious reading comes first."""
 
 
-def _squash(word: str) -> str:
+def _normalize_word(word: str) -> str:
     return re.sub(r"[^a-z0-9]+", "", word.lower())
 
 
-_TABLE: Final[dict[str, End]] = {_squash(word): end for end, words in _WORDS.items() for word in words.split()}
+_TABLE: Final[dict[str, ReplyEnd]] = {
+    _normalize_word(word): end for end, words in _WORDS.items() for word in words.split()
+}
 
 
-def end_of(word: str) -> End:
+def classify_finish_word(word: str) -> ReplyEnd:
     """Return how a reply ended, by the provider's word for it."""
-    squashed = _squash(word.rpartition(".")[2] or word).removeprefix("finishreason")
+    squashed = _normalize_word(word.rpartition(".")[2] or word).removeprefix("finishreason")
     found = _TABLE.get(squashed)
     if found is not None:
         return found
     if squashed.startswith(("eos", "stoptoken", "endtoken", "stopsequence")):
         return "ended"
-    for end, signs in _SIGNS:
+    for end, signs in _SUBSTRINGS:
         if any(sign in squashed for sign in signs.split()):
             return end
     return "unknown"
@@ -96,17 +98,17 @@ class Ending:
     __slots__ = ("end", "word")
 
     def __init__(self) -> None:
-        self.end: End | None = None
+        self.end: ReplyEnd | None = None
         self.word: str | None = None
         """The word that counts."""
 
-    def add(self, word: str, end: End | None = None) -> None:
+    def add(self, word: str, end: ReplyEnd | None = None) -> None:
         """Take in one more word. `end` says what it means where the table is not asked."""
-        end = end or end_of(word)
-        if self.end is None or _CAUTION[end] > _CAUTION[self.end]:
+        end = end or classify_finish_word(word)
+        if self.end is None or _SEVERITY[end] > _SEVERITY[self.end]:
             self.end, self.word = end, word
 
     @property
     def runs_calls(self) -> bool:
         """Whether the calls of the reply may run."""
-        return self.end in RUNS_CALLS
+        return self.end in ENDS_THAT_RUN_CALLS

@@ -8,7 +8,7 @@ from treadle.domain.providers import ProviderConfig
 _OLLAMA_PORT = 11434
 
 
-def presets(environment: Mapping[str, str]) -> dict[str, ProviderConfig]:
+def build_presets(environment: Mapping[str, str]) -> dict[str, ProviderConfig]:
     """Their configuration by name; the environment says where Ollama listens."""
     return {
         "anthropic": ProviderConfig(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from treadle.domain.models import LongPrices, Prices
 
-_PARTS = {
+_RATE_FIELDS = {
     "input": "input_mtok",
     "output": "output_mtok",
     "cache_read": "cache_read_mtok",
@@ -15,14 +15,14 @@ _PARTS = {
 }
 
 
-class Facts(NamedTuple):
+class PublicFacts(NamedTuple):
     """What is known of a model; None where it is not."""
 
     context_window: int | None = None
     prices: Prices | None = None
 
 
-def facts(provider: str, url: str, model: str) -> Facts:
+def find_public_facts(provider: str, url: str, model: str) -> PublicFacts:
     """What is known of a model, by the name of its provider or else by its address."""
     from genai_prices.data_snapshot import get_snapshot
 
@@ -32,21 +32,23 @@ def facts(provider: str, url: str, model: str) -> Facts:
             _, info = snapshot.find_provider_model(model, None, provider_id, provider_url)
         except LookupError:
             continue
-        return Facts(info.context_window, _prices(info.get_prices(datetime.now(UTC))))
-    return Facts()
+        return PublicFacts(info.context_window, _build_prices(info.get_prices(datetime.now(UTC))))
+    return PublicFacts()
 
 
-def _prices(found: Any) -> Prices | None:
-    rates = {ours: getattr(found, theirs, None) for ours, theirs in _PARTS.items()}
+def _build_prices(found: Any) -> Prices | None:
+    rates = {ours: getattr(found, theirs, None) for ours, theirs in _RATE_FIELDS.items()}
     if rates["input"] is None or rates["output"] is None:
         return None
-    base = {name: _at(rate, 0) for name, rate in rates.items()}
+    base = {name: _rate_at(rate, 0) for name, rate in rates.items()}
     starts = sorted({tier.start for rate in rates.values() for tier in getattr(rate, "tiers", ())})
-    long = tuple(LongPrices(start, **{name: _at(rate, start) for name, rate in rates.items()}) for start in starts)
+    long = tuple(
+        LongPrices(start, **{name: _rate_at(rate, start) for name, rate in rates.items()}) for start in starts
+    )
     return Prices(**base, long=long)
 
 
-def _at(rate: Any, tokens: int) -> Any:
+def _rate_at(rate: Any, tokens: int) -> Any:
     """Dollars for a million tokens in a request whose prompt is just longer than this."""
     if rate is None:
         return None

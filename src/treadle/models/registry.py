@@ -13,15 +13,15 @@ from treadle.domain.errors import MissingKey, UnknownModel, UsageError
 from treadle.domain.providers import ProviderConfig
 from treadle.domain.secret_refs import find_secret_names, make_secret_ref
 from treadle.domain.suggestions import find_closest
-from treadle.models.breaker import SHARED, Breakers, BreakerState, CircuitBreaker
+from treadle.models.breaker import SHARED_BREAKERS, Breakers, BreakerState, CircuitBreaker
 from treadle.models.catalog import Catalog, WindowSource
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import Keys, ProviderKey
+from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.local.models import PROFILE as LOCAL_PROFILE
 from treadle.models.local.models import PROVIDER as LOCAL
 from treadle.models.local.models import LocalModels
-from treadle.models.presets import presets
-from treadle.models.windows import ask_window, tells_its_window
+from treadle.models.presets import build_presets
+from treadle.models.windows import can_report_window, fetch_window
 from treadle.ports.model import Model, Resolved
 
 if TYPE_CHECKING:
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from treadle.models.probe import Probe
 
 
-ASK_AGAIN_SECONDS = 60.0
+WINDOW_RETRY_SECONDS = 60.0
 """How long a server that does not say how large a context window is stays unasked."""
 
 
-class _Ready(NamedTuple):
+class _ReadyProvider(NamedTuple):
     """A provider whose client is at hand."""
 
     api_mode: str
@@ -61,10 +61,10 @@ class ModelRegistry:
         self._default = default_provider
         self._default_model = default_model
         self._clock = clock
-        self._presets = presets(environment)
+        self._presets = build_presets(environment)
         self._configs = dict(self._presets)
         self.local = LocalModels(weights)
-        self._ready: dict[str, _Ready] = {LOCAL: _Ready("chat_completions", self.local)}
+        self._ready: dict[str, _ReadyProvider] = {LOCAL: _ReadyProvider("chat_completions", self.local)}
         self._own_breakers = Breakers()
         self._settled: set[tuple[str, str]] = set()
         """Models whose server has said which context window they are loaded with."""
@@ -75,7 +75,7 @@ class ModelRegistry:
         """Make a provider known under a name. One that is built in keeps the settings that are not given."""
         _check_name(name)
         preset = self._presets.get(name)
-        self._configs[name] = config if preset is None else _completed(config, preset)
+        self._configs[name] = config if preset is None else _fill_from_preset(config, preset)
         self._ready.pop(name, None)
         self.catalog.forget(name)
 
@@ -83,7 +83,7 @@ class ModelRegistry:
         """Make a ready client known as a provider: it answers for every model id."""
         _check_name(name)
         self._configs.pop(name, None)
-        self._ready[name] = _Ready(api_mode, model)
+        self._ready[name] = _ReadyProvider(api_mode, model)
         self.catalog.forget(name)
 
     @property
@@ -127,11 +127,13 @@ class ModelRegistry:
 
     async def probe(self, name: str, timeout_seconds: float) -> "Probe":
         """Ask a provider for the listing of its models, which is free. Raises UsageError where a key is missing."""
-        from treadle.models.formats import format_of
-        from treadle.models.probe import probe
+        from treadle.models.formats import load_format
+        from treadle.models.probe import probe_provider
 
         config = self._configs[name]
-        return await probe(self._endpoint(name, config, config.base_url), format_of(config.mode), timeout_seconds)
+        return await probe_provider(
+            self._endpoint(name, config, config.base_url), load_format(config.mode), timeout_seconds
+        )
 
     def window_source(self, found: Resolved) -> WindowSource:
         """Return where the context window of a model that was resolved comes from."""
@@ -139,7 +141,7 @@ class ModelRegistry:
 
     def breakers(self) -> list[BreakerState]:
         """The breakers of all models that were called from this process."""
-        return [*SHARED.states(), *self._own_breakers.states()]
+        return [*SHARED_BREAKERS.states(), *self._own_breakers.states()]
 
     def address(self, name: str) -> tuple[str, str | None, Mapping[str, str]]:
         """Where a provider answers, with which key and which headers: for calls that are not to its models. Raises
@@ -200,20 +202,22 @@ class ModelRegistry:
         if ready.client is self.local:
             model_id = self.local.find(model_id)
         config = ready.config
-        breakers, address = (self._own_breakers, "") if config is None else (SHARED, config.base_url)
+        breakers, address = (self._own_breakers, "") if config is None else (SHARED_BREAKERS, config.base_url)
         basis = LOCAL_PROFILE if ready.client is self.local else None
         profile = self.catalog.profile(name, model_id, config, basis)
         breaker = breakers.of(name, address, model_id)
         ask = self._window_asker(name, model_id, ready)
         return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile, ask)
 
-    def _window_asker(self, name: str, model: str, ready: _Ready) -> Callable[[], Awaitable[int | None]] | None:
+    def _window_asker(
+        self, name: str, model: str, ready: _ReadyProvider
+    ) -> Callable[[], Awaitable[int | None]] | None:
         """Return how the server can be asked for the window of a model; None if it need not or cannot be."""
         config = ready.config
         if config is None or (name, model) in self._settled:
             return None
         if (
-            not tells_its_window(config, getattr(ready.client, "server", None) or "")
+            not can_report_window(config, getattr(ready.client, "server", None) or "")
             or self.catalog.window_source(name, model, config) == "config"
         ):
             return None
@@ -226,11 +230,11 @@ class ModelRegistry:
         if now < self._ask_again.get((name, model), now):
             return None
         base_url, key, headers = self.address(name)
-        window = await ask_window(
+        window = await fetch_window(
             base_url, model, {**({"Authorization": f"Bearer {key}"} if key else {}), **headers}
         )
         if window is None:
-            self._ask_again[name, model] = now + ASK_AGAIN_SECONDS
+            self._ask_again[name, model] = now + WINDOW_RETRY_SECONDS
             return None
         self.catalog.learn_window(name, model, window.tokens)
         if window.in_force:
@@ -271,24 +275,24 @@ class ModelRegistry:
             f"Write provider/model-id with one of them, or add `{name}` under providers in config.yaml."
         )
 
-    def _connect(self, name: str) -> _Ready:
+    def _connect(self, name: str) -> _ReadyProvider:
         # Imported when the first call is made: the HTTP client is half of what starting a command costs.
-        from treadle.models.formats import format_of
+        from treadle.models.formats import load_format
         from treadle.models.http.client import Client
         from treadle.models.http.transport import Connections
 
         config = self._configs[name]
         self._connections = self._connections or Connections()
-        format_ = format_of(config.mode)
-        endpoint = self._endpoint(name, config, _below(config.base_url, format_.path))
-        return _Ready(config.mode, Client(format_, endpoint, self._connections), config)
+        format_ = load_format(config.mode)
+        endpoint = self._endpoint(name, config, _append_path(config.base_url, format_.path))
+        return _ReadyProvider(config.mode, Client(format_, endpoint, self._connections), config)
 
     def _endpoint(self, name: str, config: ProviderConfig, url: str) -> Endpoint:
         keys, setting = self._keys(name, config)
         return Endpoint(
             provider=name,
             url=url,
-            keys=Keys(keys, self._clock),
+            keys=KeyRing(keys, self._clock),
             key_setting=setting,
             headers=config.headers,
             timeouts=config.effective_timeouts,
@@ -333,7 +337,7 @@ class ModelRegistry:
         return key.replace(make_secret_ref(names[0]), value)
 
 
-def _completed(config: ProviderConfig, preset: ProviderConfig) -> ProviderConfig:
+def _fill_from_preset(config: ProviderConfig, preset: ProviderConfig) -> ProviderConfig:
     """Return the configuration of a built-in provider with what it leaves out: key variable, API mode, timeouts. At
     another address a missing key is not an error: a proxy may add its own."""
     has_key = config.api_key is not None or bool(config.api_keys)
@@ -347,7 +351,7 @@ def _completed(config: ProviderConfig, preset: ProviderConfig) -> ProviderConfig
     )
 
 
-def _below(base_url: str, path: str) -> str:
+def _append_path(base_url: str, path: str) -> str:
     """The address of a path below a base URL; a query stays behind it."""
     url = urlsplit(base_url)
     return url._replace(path=url.path.rstrip("/") + path).geturl()

@@ -8,16 +8,16 @@ from typing import Literal
 
 from treadle.domain.events import StopReason
 from treadle.domain.messages import ToolUse
-from treadle.models.emulated_tools.reply import read_call
+from treadle.models.emulated_tools.reply import parse_call
 
 _FENCE = "```"
 _FENCED_LINE = re.compile(r"[ \t]{0,16}(`{3,}+)(.*)", re.DOTALL)
 _MAY_BE_FENCED = re.compile(r"[ \t]{0,16}`{0,2}")
-_MARK = re.compile(r"(?:json)?\s*", re.IGNORECASE)
-_NAMES = ("tool", "name")
+_FENCE_MARK = re.compile(r"(?:json)?\s*", re.IGNORECASE)
+_NAME_KEYS = ("tool", "name")
 
 
-class FencedReading:
+class FencedParser:
     """Implements `Reading` for fenced JSON. A line is held back only where it begins with a fence, or stands in a
     block that may be a call."""
 
@@ -97,7 +97,7 @@ class FencedReading:
             self._block.append(line)
             if not self._take_block():
                 self._release()
-        elif ticks == len(_FENCE) and (start := _unmarked(rest))[:1] in ("", "{"):
+        elif ticks == len(_FENCE) and (start := _strip_fence_mark(rest))[:1] in ("", "{"):
             self._block.append(line)
             self._begun = bool(start)
         else:
@@ -120,7 +120,7 @@ class FencedReading:
     def _take_block(self) -> bool:
         """Whether the block is a call: then it has become one."""
         block = "".join(self._block).strip()
-        call = read_call(_unmarked(block[len(_FENCE) : -len(_FENCE)]), _NAMES, self._allowed)
+        call = parse_call(_strip_fence_mark(block[len(_FENCE) : -len(_FENCE)]), _NAME_KEYS, self._allowed)
         if call is None:
             return False
         self.calls.append(call)
@@ -145,7 +145,7 @@ class FencedReading:
             self._blanks.append(blanks)
 
 
-def _unmarked(text: str) -> str:
+def _strip_fence_mark(text: str) -> str:
     """What follows the mark of a fence."""
-    found = _MARK.match(text)
+    found = _FENCE_MARK.match(text)
     return text[found.end() :] if found else text

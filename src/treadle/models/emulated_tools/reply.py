@@ -10,10 +10,10 @@ from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_reply import ChatReply
-from treadle.models.http.wire import Unusable, check_end, json_object
+from treadle.models.http.wire import UnusableReply, check_end, compact_object
 from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, ReasoningDelta, Show, TextDelta
 
-_fields_of = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class ReplyParser(Protocol):
@@ -37,7 +37,7 @@ class ReplyParser(Protocol):
         ...
 
 
-class DescribedReply:
+class EmulatedReply:
     """What has come of one reply so far."""
 
     def __init__(self, request: ModelRequest, reading: ReplyParser) -> None:
@@ -84,7 +84,9 @@ class DescribedReply:
         """The whole reply. Raises Unusable if it is not whole, or not what was asked for."""
         whole, calls = self._chat.completed(sent_bytes), self._reading.calls
         if whole.dropped_calls or any(isinstance(part, ToolUse) for part in whole.parts):
-            raise Unusable("it calls a tool natively, which was not asked for; set `tools: native` for this model")
+            raise UnusableReply(
+                "it calls a tool natively, which was not asked for; set `tools: native` for this model"
+            )
         check_end(self._chat.ending, has_calls=bool(calls))
         stop = self._reading.stop()
         parts: list[Part] = [part for part in whole.parts if isinstance(part, Thinking)]
@@ -102,13 +104,13 @@ class DescribedReply:
         return self._chat.usage(sent_bytes)
 
 
-def read_call(text: str, keys: Container[str], allowed: Container[str]) -> ToolUse | None:
+def parse_call(text: str, keys: Container[str], allowed: Container[str]) -> ToolUse | None:
     """The call that a text is: one JSON object that has one of `keys`, with the name of an allowed tool, and
     `arguments`, an object. None if it is anything else. Its id is left to the engine."""
-    found = json_object(text)
+    found = compact_object(text)
     if found is None:
         return None
-    fields = _fields_of(found)
+    fields = _decode_fields(found)
     arguments = fields.pop("arguments", b"")
     if not bytes(arguments).startswith(b"{") or len(fields) != 1:
         return None

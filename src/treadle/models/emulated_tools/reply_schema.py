@@ -8,25 +8,28 @@ from typing import Any, cast
 
 from treadle.domain.tools import ToolSpec
 
-_KEPT = frozenset(
+_KEPT_KEYWORDS = frozenset(
     ("type", "enum", "const", "required", "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 )
-_COUNTS = frozenset(("minItems", "maxItems", "minLength", "maxLength"))
-_HIGHEST_COUNT = 100
+_COUNT_KEYWORDS = frozenset(("minItems", "maxItems", "minLength", "maxLength"))
+_MAX_COUNT = 100
 """Grammars spell repetitions out, and servers refuse those that grow too large."""
-_CHOICES = ("anyOf", "oneOf", "allOf")
+_CHOICE_KEYWORDS = ("anyOf", "oneOf", "allOf")
 
 
-def reply_schema(tools: Iterable[ToolSpec]) -> dict[str, Any]:
+def build_reply_schema(tools: Iterable[ToolSpec]) -> dict[str, Any]:
     """The schema of a reply that may call these tools."""
-    answer = _exactly({"answer": {"type": "string"}})
+    answer = _closed_object({"answer": {"type": "string"}})
     defined: dict[str, Any] = {}
-    calls = [_exactly({"tool": {"const": tool.name}, "arguments": _arguments(tool, defined)}) for tool in tools]
+    calls = [
+        _closed_object({"tool": {"const": tool.name}, "arguments": _arguments_schema(tool, defined)})
+        for tool in tools
+    ]
     schema = {"oneOf": [*calls, answer]} if calls else answer
     return schema | {"$defs": defined} if defined else schema
 
 
-def definitions(tool: ToolSpec) -> dict[str, Any]:
+def find_definitions(tool: ToolSpec) -> dict[str, Any]:
     """What the schema of a tool defines, by the reference to it."""
     return {
         f"#/{section}/{name}": schema
@@ -40,7 +43,7 @@ def as_object(schema: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
 
 
-def _exactly(properties: dict[str, Any]) -> dict[str, Any]:
+def _closed_object(properties: dict[str, Any]) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
@@ -49,20 +52,20 @@ def _exactly(properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _arguments(tool: ToolSpec, defined: dict[str, Any]) -> dict[str, Any]:
+def _arguments_schema(tool: ToolSpec, defined: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a tool. What its schema defines joins `defined`, under names that no other tool has."""
-    found = definitions(tool)
+    found = find_definitions(tool)
     names = {reference: f"{tool.name}.{number}" for number, reference in enumerate(found)}
     for reference, schema in found.items():
-        defined[names[reference]] = _shape(schema, names)
-    shape = _shape(tool.schema, names)
-    if "$ref" in shape or any(choice in shape for choice in _CHOICES):
+        defined[names[reference]] = _simplify_schema(schema, names)
+    shape = _simplify_schema(tool.schema, names)
+    if "$ref" in shape or any(choice in shape for choice in _CHOICE_KEYWORDS):
         return shape
     closed: dict[str, Any] = {"properties": {}, "additionalProperties": False}
     return closed | shape | {"type": "object"}
 
 
-def _shape(schema: Any, names: dict[str, str]) -> dict[str, Any]:
+def _simplify_schema(schema: Any, names: dict[str, str]) -> dict[str, Any]:
     """What a grammar can hold a value to; {} where that is nothing."""
     schema = as_object(schema)
     if "$ref" in schema:
@@ -70,15 +73,15 @@ def _shape(schema: Any, names: dict[str, str]) -> dict[str, Any]:
         return {} if name is None else {"$ref": f"#/$defs/{name}"}
     shape: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in _KEPT or (key in _COUNTS and value <= _HIGHEST_COUNT):
+        if key in _KEPT_KEYWORDS or (key in _COUNT_KEYWORDS and value <= _MAX_COUNT):
             shape[key] = value
         elif key == "properties":
-            shape[key] = {name: _shape(each, names) for name, each in as_object(value).items()}
+            shape[key] = {name: _simplify_schema(each, names) for name, each in as_object(value).items()}
         elif key == "additionalProperties":
-            shape[key] = _shape(value, names) if isinstance(value, dict) else value
+            shape[key] = _simplify_schema(value, names) if isinstance(value, dict) else value
         elif key == "items" and isinstance(value, dict):
-            shape[key] = _shape(value, names)
-        elif key == "prefixItems" or (key in _CHOICES and "properties" not in schema):
+            shape[key] = _simplify_schema(value, names)
+        elif key == "prefixItems" or (key in _CHOICE_KEYWORDS and "properties" not in schema):
             # Choices beside properties say which of these go together: no grammar can.
-            shape[key] = [_shape(each, names) for each in value]
+            shape[key] = [_simplify_schema(each, names) for each in value]
     return shape

@@ -8,20 +8,20 @@ from collections.abc import Container
 
 from treadle.domain.events import StopReason
 from treadle.domain.messages import ToolUse
-from treadle.models.emulated_tools.reply import read_call
-from treadle.models.http.surrogates import mended
-from treadle.models.http.wire import Unusable
+from treadle.models.emulated_tools.reply import parse_call
+from treadle.models.http.surrogates import replace_surrogates
+from treadle.models.http.wire import UnusableReply
 
-_BLANK = " \t\r\n"
-_HEAD = '{"answer":"'
-_BLANK_BEFORE = (0, 1, 9, 10)
+_BLANKS = " \t\r\n"
+_ANSWER_HEAD = '{"answer":"'
+_BLANK_POSITIONS = (0, 1, 9, 10)
 """Places in the head where JSON allows blanks."""
 _DECODABLE = re.compile(r'(?:[^"\\]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
-_BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
-_QUOTED = 60
+_PARTIAL_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
+_MAX_QUOTED_CHARACTERS = 60
 
 
-class JsonText:
+class JsonStringDecoder:
     """The inside of a JSON string, decoded as it comes. Raw line ends are taken for themselves: models that no
     grammar holds do write them."""
 
@@ -39,16 +39,16 @@ class JsonText:
         end = found.end() if found else 0
         rest = piece[end:]
         self.closed = rest[:1] == '"'
-        if rest and not self.closed and not _BEGUN_ESCAPE.fullmatch(rest):
-            raise Unusable(f"its answer holds {rest[:6]!r}, which JSON does not allow")
+        if rest and not self.closed and not _PARTIAL_ESCAPE.fullmatch(rest):
+            raise UnusableReply(f"its answer holds {rest[:6]!r}, which JSON does not allow")
         self._waiting = "" if self.closed else rest
         text = self._high + json.loads(f'"{piece[:end]}"', strict=False)
         cut = "\ud800" <= text[-1:] <= "\udbff" and not self.closed
         self._high = text[-1] if cut else ""
-        return mended(text[:-1] if cut else text), rest[1:] if self.closed else ""
+        return replace_surrogates(text[:-1] if cut else text), rest[1:] if self.closed else ""
 
 
-class SchemaReading:
+class SchemaParser:
     """Implements `Reading` for replies that are held to a schema."""
 
     def __init__(self, allowed: Container[str]) -> None:
@@ -60,12 +60,12 @@ class SchemaReading:
         """All that came before the text of an answer."""
         self._matched: int | None = 0
         """How much of the head of an answer has come; None: it is something else."""
-        self._answer = JsonText()
+        self._answer = JsonStringDecoder()
         self._tail: list[str] = []
         """What follows the text of an answer."""
 
     def feed(self, piece: str) -> None:
-        if self._matched != len(_HEAD):
+        if self._matched != len(_ANSWER_HEAD):
             self._raw.append(piece)
             piece = self._after_head(piece)
         if self._answer.closed:
@@ -82,20 +82,20 @@ class SchemaReading:
         for place, character in enumerate(piece):
             if self._matched is None:
                 break
-            if character == _HEAD[self._matched]:
+            if character == _ANSWER_HEAD[self._matched]:
                 self._matched += 1
-                if self._matched == len(_HEAD):
+                if self._matched == len(_ANSWER_HEAD):
                     return piece[place + 1 :]
-            elif not (character in _BLANK and self._matched in _BLANK_BEFORE):
+            elif not (character in _BLANKS and self._matched in _BLANK_POSITIONS):
                 self._matched = None
         return ""
 
     def end(self, said: StopReason) -> None:
         self._said = said
-        if self._matched == len(_HEAD):
+        if self._matched == len(_ANSWER_HEAD):
             return
         raw = "".join(self._raw)
-        call = read_call(raw, ("tool",), self._allowed)
+        call = parse_call(raw, ("tool",), self._allowed)
         self.calls = [call] if call else []
         if said == "refusal" and not raw.lstrip().startswith("{"):
             self.text = [raw]  # these words are the provider's, and no schema holds them
@@ -105,20 +105,20 @@ class SchemaReading:
             return "refusal"
         if self.calls:
             return "tool_use" if self._said == "end_turn" else self._said
-        if self._matched != len(_HEAD):
-            raise Unusable(self._what_it_is())
-        tail = "".join(self._tail).strip(_BLANK)
+        if self._matched != len(_ANSWER_HEAD):
+            raise UnusableReply(self._what_it_is())
+        tail = "".join(self._tail).strip(_BLANKS)
         if tail == "}" and self._answer.closed:
             return "end_turn"
         if tail:
-            raise Unusable(f"its answer is followed by {tail[:_QUOTED]!r}")
+            raise UnusableReply(f"its answer is followed by {tail[:_MAX_QUOTED_CHARACTERS]!r}")
         if self._said == "max_tokens":
             return "max_tokens"
-        raise Unusable("its answer is cut off")
+        raise UnusableReply("its answer is cut off")
 
     def _what_it_is(self) -> str:
         raw = "".join(self._raw).strip()
         if self._said == "max_tokens":
             return "it reached the limit of tokens before it was whole; raise max_tokens"
-        shown = repr(raw if len(raw) <= _QUOTED else f"{raw[:_QUOTED]}…")
+        shown = repr(raw if len(raw) <= _MAX_QUOTED_CHARACTERS else f"{raw[:_MAX_QUOTED_CHARACTERS]}…")
         return f"it is neither a call of an allowed tool nor an answer, as its schema demands, but {shown}"

@@ -6,10 +6,10 @@ from typing import Any
 
 from treadle.domain.models import ToolStyle
 from treadle.domain.tools import ToolSpec
-from treadle.models.emulated_tools.reply_schema import as_object, definitions
+from treadle.models.emulated_tools.reply_schema import as_object, find_definitions
 from treadle.models.http.wire import encode
 
-_DEEPEST = 3
+_MAX_DEPTH = 3
 """How far values inside values are described."""
 
 _HOW_TO_REPLY: dict[ToolStyle, str] = {
@@ -25,15 +25,15 @@ _HOW_TO_REPLY: dict[ToolStyle, str] = {
 }
 
 
-def instructions(persona: str, tools: Iterable[ToolSpec], style: ToolStyle) -> str:
+def write_instructions(persona: str, tools: Iterable[ToolSpec], style: ToolStyle) -> str:
     """The system message: the persona, the tools, and how to reply."""
-    described = "You can use these tools:\n" + "\n".join(map(_in_words, tools))
+    described = "You can use these tools:\n" + "\n".join(map(_describe_tool, tools))
     return "\n\n".join(section for section in (persona, described, _HOW_TO_REPLY[style]) if section)
 
 
-def _in_words(tool: ToolSpec) -> str:
+def _describe_tool(tool: ToolSpec) -> str:
     """`- name(parameter: type, ...): what it does`, and a line for each parameter that has a description."""
-    fields = _fields(tool.schema, definitions(tool), _DEEPEST)
+    fields = _describe_fields(tool.schema, find_definitions(tool), _MAX_DEPTH)
     lines = [f"- {tool.name}({fields}): {_one_line(tool.description)}"]
     for name, schema in as_object(tool.schema.get("properties")).items():
         if description := as_object(schema).get("description"):
@@ -41,19 +41,19 @@ def _in_words(tool: ToolSpec) -> str:
     return "\n".join(lines)
 
 
-def _fields(schema: Mapping[str, Any], defined: Mapping[str, Any], depth: int) -> str:
+def _describe_fields(schema: Mapping[str, Any], defined: Mapping[str, Any], depth: int) -> str:
     required = schema.get("required", ())
     fields: list[str] = []
     for name, value in as_object(schema.get("properties")).items():
-        type_, default = _type(value, defined, depth), as_object(value).get("default")
+        type_, default = _describe_type(value, defined, depth), as_object(value).get("default")
         if name in required:
             fields.append(f"{name}: {type_}")
         else:
-            fields.append(f"{name}?: {type_}" if default is None else f"{name}: {type_} = {_json(default)}")
+            fields.append(f"{name}?: {type_}" if default is None else f"{name}: {type_} = {_encode_text(default)}")
     return ", ".join(fields)
 
 
-def _type(schema: Any, defined: Mapping[str, Any], depth: int) -> str:
+def _describe_type(schema: Any, defined: Mapping[str, Any], depth: int) -> str:
     """A type as TypeScript writes it, of which models have read a lot."""
     schema = as_object(schema)
     if "$ref" in schema:
@@ -61,19 +61,19 @@ def _type(schema: Any, defined: Mapping[str, Any], depth: int) -> str:
     if depth < 0:
         return "any"
     if "enum" in schema:
-        return " | ".join(map(_json, schema["enum"]))
+        return " | ".join(map(_encode_text, schema["enum"]))
     if "const" in schema:
-        return _json(schema["const"])
+        return _encode_text(schema["const"])
     if choices := schema.get("anyOf") or schema.get("oneOf"):
-        return " | ".join(dict.fromkeys(_type(choice, defined, depth) for choice in choices))
+        return " | ".join(dict.fromkeys(_describe_type(choice, defined, depth) for choice in choices))
     match schema.get("type"):
         case "array" if "prefixItems" in schema:
-            return f"[{', '.join(_type(item, defined, depth - 1) for item in schema['prefixItems'])}]"
+            return f"[{', '.join(_describe_type(item, defined, depth - 1) for item in schema['prefixItems'])}]"
         case "array" if "items" in schema:
-            items = _type(schema["items"], defined, depth - 1)
+            items = _describe_type(schema["items"], defined, depth - 1)
             return f"({items})[]" if " | " in items else f"{items}[]"
         case "object" if "properties" in schema:
-            return f"{{{_fields(schema, defined, depth - 1)}}}"
+            return f"{{{_describe_fields(schema, defined, depth - 1)}}}"
         case str(name):
             return name
         case None:
@@ -86,5 +86,5 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _json(value: Any) -> str:
+def _encode_text(value: Any) -> str:
     return encode(value).decode()

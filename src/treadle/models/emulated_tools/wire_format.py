@@ -11,12 +11,12 @@ import msgspec
 from treadle.domain.messages import Image, Message, Part, Text, ToolResult
 from treadle.domain.models import ToolStyle
 from treadle.domain.observations import extract_text
-from treadle.models.emulated_tools.fenced_parser import FencedReading
-from treadle.models.emulated_tools.reply import DescribedReply
-from treadle.models.emulated_tools.reply_schema import reply_schema
-from treadle.models.emulated_tools.schema_parser import SchemaReading
-from treadle.models.emulated_tools.tool_descriptions import instructions
-from treadle.models.http.wire import arguments_object, encode
+from treadle.models.emulated_tools.fenced_parser import FencedParser
+from treadle.models.emulated_tools.reply import EmulatedReply
+from treadle.models.emulated_tools.reply_schema import build_reply_schema
+from treadle.models.emulated_tools.schema_parser import SchemaParser
+from treadle.models.emulated_tools.tool_descriptions import write_instructions
+from treadle.models.http.wire import as_arguments, encode
 from treadle.ports.model import Conversation, ModelRequest, Preamble, ToolChoice
 
 _NO_IMAGE = "\n[An image was here; it cannot be shown.]\n"
@@ -31,23 +31,23 @@ def encode_request(request: ModelRequest) -> bytes:
     key = f"chat_completions/{style}"
     pieces = [b'{"model":', encode(request.model), b","]
     pieces.append(request.preamble.encoded_as(key, lambda preamble: _encode_preamble(preamble, style)))
-    pieces += request.conversation.encoded_as(key, _Messages(request.conversation, style).encode)
+    pieces += request.conversation.encoded_as(key, _MessageEncoder(request.conversation, style).encode)
     if request.aside:
         pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     pieces += (b"]", _encode_options(request), b"}")
     return b"".join(pieces)
 
 
-def reply_to(request: ModelRequest) -> DescribedReply:
+def new_reply(request: ModelRequest) -> EmulatedReply:
     """What will come of the request. Only tools that it offers can be called."""
     offered = frozenset(tool.name for tool in request.preamble.tools)
     allowed = offered if request.tool_choice == "auto" else frozenset[str]()
-    reading = FencedReading(allowed) if request.profile.tools == "fenced" else SchemaReading(allowed)
-    return DescribedReply(request, reading)
+    reading = FencedParser(allowed) if request.profile.tools == "fenced" else SchemaParser(allowed)
+    return EmulatedReply(request, reading)
 
 
 def _encode_preamble(preamble: Preamble, style: ToolStyle) -> bytes:
-    system = {"role": "system", "content": instructions(preamble.system, preamble.tools, style)}
+    system = {"role": "system", "content": write_instructions(preamble.system, preamble.tools, style)}
     return b'"stream":true,"stream_options":{"include_usage":true},"messages":[' + encode(system)
 
 
@@ -69,13 +69,13 @@ def _encode_options(request: ModelRequest) -> bytes:
 
 
 def _encode_format(preamble: Preamble, choice: ToolChoice) -> bytes:
-    schema = reply_schema(preamble.tools if choice == "auto" else ())
+    schema = build_reply_schema(preamble.tools if choice == "auto" else ())
     return b',"response_format":' + encode(
         {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
     )
 
 
-class _Messages:
+class _MessageEncoder:
     """Encodes the messages of a conversation, which follow one another: a result is told with the name of its tool,
     and that stands in the call before it."""
 
@@ -89,22 +89,22 @@ class _Messages:
         """The wire message, a comma before it; nothing for one that has nothing to say."""
         match message.role:
             case "user":
-                return _encode("user", "".join(map(_told, message.sent)))
+                return _encode_message("user", "".join(map(_part_text, message.sent)))
             case "assistant":
                 said = self._said(message)
-                return _encode("assistant", said) if said else b""
+                return _encode_message("assistant", said) if said else b""
             case "tool":
                 results = [part for part in message.parts if isinstance(part, ToolResult)]
-                return _encode("user", self._results(results)) if results else b""
+                return _encode_message("user", self._results(results)) if results else b""
 
     def _said(self, message: Message) -> str:
         """What the model said, in the form in which it is to reply; reasoning has no place in it."""
         said: list[str] = []
         if message.text:
-            said.append(message.text if self._style == "fenced" else _json({"answer": message.text}))
+            said.append(message.text if self._style == "fenced" else _encode_text({"answer": message.text}))
         for call in message.calls:
             self._names[call.call_id] = call.name
-            written = _json({"tool": call.name, "arguments": arguments_object(call.arguments)})
+            written = _encode_text({"tool": call.name, "arguments": as_arguments(call.arguments)})
             said.append(f"```json\n{written}\n```" if self._style == "fenced" else written)
         return "\n".join(said)
 
@@ -128,7 +128,7 @@ class _Messages:
         return self._names.get(call_id, "the tool")
 
 
-def _told(part: Part) -> str:
+def _part_text(part: Part) -> str:
     match part:
         case Text(text):
             return text
@@ -138,10 +138,10 @@ def _told(part: Part) -> str:
             return ""
 
 
-def _encode(role: str, content: str) -> bytes:
+def _encode_message(role: str, content: str) -> bytes:
     return b"," + encode({"role": role, "content": content})
 
 
-def _json(value: dict[str, Any]) -> str:
+def _encode_text(value: dict[str, Any]) -> str:
     """On one line, with the blanks that the system message shows too."""
     return msgspec.json.format(encode(value), indent=0).decode()

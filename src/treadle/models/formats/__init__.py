@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from treadle.models.http.client import WireFormat
 
 
-def format_of(mode: ApiMode) -> "WireFormat":
+def load_format(mode: ApiMode) -> "WireFormat":
     match mode:
         case "anthropic_messages":
             from treadle.models.formats import anthropic_messages

@@ -8,33 +8,33 @@ from msgspec import Struct
 from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.finish import STOPS, Ending, end_of
+from treadle.models.finish import STOP_REASONS, Ending, classify_finish_word
 from treadle.models.http.wire import (
     NO_ARGUMENTS,
     UNREADABLE,
-    Unusable,
+    UnusableReply,
+    as_fields,
     check_end,
-    count,
+    compact_object,
     encode,
-    fields_of,
-    json_object,
-    reader,
-    tokens,
+    estimate_tokens,
+    make_reader,
+    read_count,
 )
 from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
-_PIECES_OF = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
+_DELTA_OF_BLOCK = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
 """The kinds of block that come in pieces, and the kind of delta that brings them."""
-_KINDS_IN = {
-    "content_block_start": {*_PIECES_OF, "redacted_thinking"},
-    "content_block_delta": {*_PIECES_OF.values(), "signature_delta"},
+_KNOWN_KINDS = {
+    "content_block_start": {*_DELTA_OF_BLOCK, "redacted_thinking"},
+    "content_block_delta": {*_DELTA_OF_BLOCK.values(), "signature_delta"},
 }
 """The kinds of block and of delta that count."""
-_COUNTS = {*_KINDS_IN, "message_start", "message_delta", "message", "error"}
+_EVENTS_READ_WHOLE = {*_KNOWN_KINDS, "message_start", "message_delta", "message", "error"}
 """The events that must be read whole."""
 
 
-_COUNTED = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+_USAGE_FIELDS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 
 
 class _StopDetails(Struct, gc=False):
@@ -82,7 +82,7 @@ class AnthropicEvent(Struct, gc=False):
     stop_details: _StopDetails | None = None
 
 
-class _Sketch(Struct, gc=False):
+class _EventSketch(Struct, gc=False):
     """As much of an event as shows whether it is one that counts."""
 
     type: str = ""
@@ -92,26 +92,26 @@ class _Sketch(Struct, gc=False):
 
 
 _decode = msgspec.json.Decoder(AnthropicEvent).decode
-_read = reader(AnthropicEvent)
-_read_sketch = reader(_Sketch)
+_read = make_reader(AnthropicEvent)
+_read_sketch = make_reader(_EventSketch)
 
 
 def _read_unusual(payload: bytes) -> AnthropicEvent:
     """An event with lone surrogates; or one of a later version of the format, of which only its place is kept."""
     try:
         return _read(payload)
-    except Unusable:
+    except UnusableReply:
         sketch = _read_sketch(payload)
         inner = sketch.content_block if sketch.type == "content_block_start" else sketch.delta
         kind = cast("dict[str, Any]", inner).get("type") if isinstance(inner, dict) else None
-        unknown = isinstance(kind, str) and sketch.type in _KINDS_IN and kind not in _KINDS_IN[sketch.type]
-        if sketch.type in _COUNTS and not unknown:
+        unknown = isinstance(kind, str) and sketch.type in _KNOWN_KINDS and kind not in _KNOWN_KINDS[sketch.type]
+        if sketch.type in _EVENTS_READ_WHOLE and not unknown:
             raise
         index = sketch.index if isinstance(sketch.index, int) else None
         return AnthropicEvent(sketch.type, index, content_block=_Block(str(kind)), delta=_Delta(str(kind)))
 
 
-class _Open:
+class _OpenBlock:
     """A block as far as it has come."""
 
     __slots__ = ("begun_with", "ended", "kind", "pieces", "place", "shown", "signature", "taken")
@@ -119,7 +119,7 @@ class _Open:
     def __init__(self, block: _Block, place: int) -> None:
         self.begun_with = block
         self.kind = block.type
-        self.taken = _PIECES_OF.get(block.type)
+        self.taken = _DELTA_OF_BLOCK.get(block.type)
         """The kind of delta that it takes."""
         self.place = place
         """Among the calls of this reply."""
@@ -142,10 +142,10 @@ class AnthropicReply:
         self._provider = request.provider
         self._model = request.model
         self.done = False
-        self._blocks: list[_Open] = []
-        self._at: dict[int | None, _Open] = {}
+        self._blocks: list[_OpenBlock] = []
+        self._at: dict[int | None, _OpenBlock] = {}
         """The blocks by the index that the provider gives them; the latest, where it gives one twice."""
-        self._fresh: dict[_Open, None] = {}
+        self._fresh: dict[_OpenBlock, None] = {}
         self._calls = 0
         self._usage: dict[str, int] = {}
         self._counted = False
@@ -172,7 +172,7 @@ class AnthropicReply:
     def _add(self, event: AnthropicEvent) -> None:
         block, delta = self._at.get(event.index), event.delta
         if block is None:
-            raise Unusable(f"it goes on with block {event.index}, which it never began")
+            raise UnusableReply(f"it goes on with block {event.index}, which it never began")
         if delta is None:
             return
         if delta.type == block.taken:
@@ -206,14 +206,14 @@ class AnthropicReply:
             case _:
                 pass
 
-    def _begin(self, index: int | None, block: _Block) -> _Open:
-        begun = self._at[index] = _Open(block, self._calls)
+    def _begin(self, index: int | None, block: _Block) -> _OpenBlock:
+        begun = self._at[index] = _OpenBlock(block, self._calls)
         self._calls += begun.kind == "tool_use"
         self._blocks.append(begun)
         self._fresh[begun] = None
         return begun
 
-    def _finish(self, block: _Open) -> None:
+    def _finish(self, block: _OpenBlock) -> None:
         block.ended = True
         given = block.begun_with.input
         if block.kind == "tool_use" and given and not block.pieces:  # the arguments at once, and not in pieces
@@ -223,17 +223,22 @@ class AnthropicReply:
     def _end(self, stop_reason: str | None, details: _StopDetails | None, usage: Any) -> None:
         if stop_reason:
             self._ending.add(stop_reason)
-        if stop_reason and end_of(stop_reason) == "filtered" and details is not None and details.explanation:
+        if (
+            stop_reason
+            and classify_finish_word(stop_reason) == "filtered"
+            and details is not None
+            and details.explanation
+        ):
             spoke = any(block.kind == "text" and block.pieces for block in self._blocks)
             self._begin(None, _Block("text", "\n\n" + details.explanation if spoke else details.explanation))
         self._count(usage)
-        self._counted = self._counted or count(fields_of(usage).get("output_tokens")) is not None
+        self._counted = self._counted or read_count(as_fields(usage).get("output_tokens")) is not None
 
     def _count(self, said: Any) -> None:
         """Counts add nothing up: the latest that is said of each is the whole of it."""
-        fields = fields_of(said)
-        for name in _COUNTED if fields else ():
-            if value := count(fields.get(name)):
+        fields = as_fields(said)
+        for name in _USAGE_FIELDS if fields else ():
+            if value := read_count(fields.get(name)):
                 self._usage[name] = value
 
     def show_news(self, show: Show) -> None:
@@ -254,7 +259,7 @@ class AnthropicReply:
     def completed(self, sent_bytes: int) -> Completed:
         """The whole reply. Raises Unusable if it is not whole."""
         if not self.done:
-            raise Unusable("it ended without its last event, so it is probably cut off")
+            raise UnusableReply("it ended without its last event, so it is probably cut off")
         ending = self._ending
         if ending.end is None:
             ending.add("null", "unknown")
@@ -278,17 +283,23 @@ class AnthropicReply:
         if sent and self._counted:
             return Usage(sent, received, read, written)
         heard = sum(len(piece) for block in self._blocks for piece in block.pieces)
-        return Usage(sent or tokens(sent_bytes), max(received, tokens(heard)), read, written, estimated=True)
+        return Usage(
+            sent or estimate_tokens(sent_bytes),
+            max(received, estimate_tokens(heard)),
+            read,
+            written,
+            estimated=True,
+        )
 
     def _stop(self, *, has_calls: bool) -> StopReason:
-        stop = STOPS.get(self._ending.end or "unknown", "other")
+        stop = STOP_REASONS.get(self._ending.end or "unknown", "other")
         if stop == "end_turn" and has_calls:
             return "tool_use"
         if stop == "tool_use" and not has_calls:
             return "other"
         return stop
 
-    def _part(self, block: _Open) -> Part | None:
+    def _part(self, block: _OpenBlock) -> Part | None:
         match block.kind:
             case "text":
                 return Text(block.text) if block.pieces else None
@@ -303,13 +314,13 @@ class AnthropicReply:
             case _:
                 return None  # something that a later version of the format has
 
-    def _call(self, block: _Open) -> ToolUse | None:
+    def _call(self, block: _OpenBlock) -> ToolUse | None:
         if not self._ending.runs_calls:
             return None
         text, name = block.text.strip(), block.begun_with.name
         # One that needs no arguments must have ended without them.
-        arguments = "{}" if text in NO_ARGUMENTS and block.ended else json_object(text)
+        arguments = "{}" if text in NO_ARGUMENTS and block.ended else compact_object(text)
         if name and arguments is not None:
             return ToolUse(block.begun_with.id or "", name, arguments)
         what = "has arguments that are not a JSON object" if name else "has no name"
-        raise Unusable(f"call {block.place + 1} of it ({name or 'unnamed'}) {what}, so it is probably cut off")
+        raise UnusableReply(f"call {block.place + 1} of it ({name or 'unnamed'}) {what}, so it is probably cut off")

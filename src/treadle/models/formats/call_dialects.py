@@ -12,7 +12,7 @@ from treadle.domain.messages import ToolUse
 from treadle.domain.models import CallDialect
 from treadle.models.http.wire import encode
 
-MARKS: Final[dict[CallDialect, tuple[str, ...]]] = {
+CALL_MARKS: Final[dict[CallDialect, tuple[str, ...]]] = {
     "hermes": ("<tool_call>", "<function="),
     "deepseek": ("<\uff5ctool\u2581call",),
     "kimi": ("<|tool_call",),
@@ -37,8 +37,8 @@ _KIMI = re.compile(
 )
 _KIMI_AROUND = re.compile(r"<\|tool_calls_section_(?:begin|end)\|>\s*")
 _MISTRAL = re.compile(r"\s*(?:\[TOOL_CALLS\]\s*)?([\w.-]+)\s*(?:\[CALL_ID\]\w*\s*)?(?:\[ARGS\])?\s*")
-_ENDS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "</s>")
-_decode = json.JSONDecoder().raw_decode
+_END_TOKENS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "</s>")
+_decode_prefix = json.JSONDecoder().raw_decode
 
 
 class _NotCalls(ValueError):
@@ -47,23 +47,23 @@ class _NotCalls(ValueError):
 
 def read_calls(text: str, dialect: CallDialect, offered: Container[str]) -> tuple[str, list[ToolUse]] | None:
     """Return the text before the calls, and the calls; None if it holds none that are whole."""
-    places = [place for mark in MARKS[dialect] if (place := text.find(mark)) >= 0]
+    places = [place for mark in CALL_MARKS[dialect] if (place := text.find(mark)) >= 0]
     if not places:
         return None
     before, rest = text[: min(places)], text[min(places) :].strip()
-    for end in _ENDS:
+    for end in _END_TOKENS:
         rest = rest.removesuffix(end).rstrip()
     try:
-        calls = [_use(name, arguments, offered) for name, arguments in _READERS[dialect](rest)]
+        calls = [_make_call(name, arguments, offered) for name, arguments in _READERS[dialect](rest)]
     except (ValueError, RecursionError):  # also of JSON that is not whole, or nested without end
         return None
     return (before.strip(), calls) if calls else None
 
 
-def start_of_calls(text: str, dialect: CallDialect) -> int:
+def find_calls_start(text: str, dialect: CallDialect) -> int:
     """Return where the calls of a text begin, or may begin if more of it comes; else its length."""
     places = [len(text)]
-    for mark in MARKS[dialect]:
+    for mark in CALL_MARKS[dialect]:
         found = text.find(mark)
         if found >= 0:
             places.append(found)
@@ -72,7 +72,7 @@ def start_of_calls(text: str, dialect: CallDialect) -> int:
     return min(places)
 
 
-def _use(name: Any, arguments: Any, offered: Container[str]) -> ToolUse:
+def _make_call(name: Any, arguments: Any, offered: Container[str]) -> ToolUse:
     if isinstance(arguments, str):
         arguments = json.loads(arguments or "{}")
     arguments = {} if arguments is None else arguments
@@ -81,7 +81,7 @@ def _use(name: Any, arguments: Any, offered: Container[str]) -> ToolUse:
     return ToolUse("", name, encode(arguments).decode())
 
 
-def _all_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+def _match_all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield the matches that make up the whole text."""
     place = 0
     while place < len(text):
@@ -92,7 +92,7 @@ def _all_of(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         place = found.end()
 
 
-def _object(value: Any) -> tuple[Any, Any]:
+def _read_json_call(value: Any) -> tuple[Any, Any]:
     """Return the name and the arguments of a call as JSON."""
     if not isinstance(value, dict):
         raise _NotCalls
@@ -102,71 +102,75 @@ def _object(value: Any) -> tuple[Any, Any]:
     return fields.get("name"), fields.get("arguments", fields.get("parameters"))
 
 
-def _xml(text: str) -> Iterator[tuple[Any, Any]]:
+def _read_xml(text: str) -> Iterator[tuple[Any, Any]]:
     """The calls of Qwen Coder, whose arguments are texts unless they are JSON; or of Llama, as one JSON object."""
-    for found in _all_of(_XML, text):
+    for found in _match_all(_XML, text):
         if found[2].startswith("{"):
             yield found[1], found[2]
         else:
-            yield found[1], {each[1]: _value(each[2]) for each in _all_of(_PARAMETER, found[2])}
+            yield found[1], {each[1]: _parse_value(each[2]) for each in _match_all(_PARAMETER, found[2])}
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
 
 
-def _hermes(text: str) -> Iterator[tuple[Any, Any]]:
+def _read_hermes(text: str) -> Iterator[tuple[Any, Any]]:
     if text.startswith("<function="):
-        yield from _xml(text)
+        yield from _read_xml(text)
         return
-    for found in _all_of(_HERMES, text):
+    for found in _match_all(_HERMES, text):
         if found[1].startswith("<function="):
-            yield from _xml(found[1])
+            yield from _read_xml(found[1])
         else:
-            yield _object(json.loads(found[1]))
+            yield _read_json_call(json.loads(found[1]))
 
 
-def _deepseek(text: str) -> Iterator[tuple[Any, Any]]:
-    for found in _all_of(_DEEPSEEK, _DEEPSEEK_AROUND.sub("", text)):
+def _read_deepseek(text: str) -> Iterator[tuple[Any, Any]]:
+    for found in _match_all(_DEEPSEEK, _DEEPSEEK_AROUND.sub("", text)):
         yield found[1], found[2]
 
 
-def _kimi(text: str) -> Iterator[tuple[Any, Any]]:
-    for found in _all_of(_KIMI, _KIMI_AROUND.sub("", text)):
+def _read_kimi(text: str) -> Iterator[tuple[Any, Any]]:
+    for found in _match_all(_KIMI, _KIMI_AROUND.sub("", text)):
         yield found[1], found[2]
 
 
-def _llama(text: str) -> Iterator[tuple[Any, Any]]:
+def _read_llama(text: str) -> Iterator[tuple[Any, Any]]:
     if text.startswith("<function="):
-        yield from _xml(text)
+        yield from _read_xml(text)
         return
     rest = text.removeprefix("<|python_tag|>").strip()
     while rest:
-        value, end = _decode(rest)
-        yield _object(value)
+        value, end = _decode_prefix(rest)
+        yield _read_json_call(value)
         rest = rest[end:].lstrip("; \n\t")
 
 
-def _mistral(text: str) -> Iterator[tuple[Any, Any]]:
+def _read_mistral(text: str) -> Iterator[tuple[Any, Any]]:
     rest = text.removeprefix("[TOOL_CALLS]").strip()
     if rest.startswith("["):
-        value, end = _decode(rest)
+        value, end = _decode_prefix(rest)
         if rest[end:].strip():
             raise _NotCalls
-        yield from map(_object, value)
+        yield from map(_read_json_call, value)
         return
     while rest:
         named = _MISTRAL.match(rest)
         if named is None:
             raise _NotCalls
-        value, end = _decode(rest, named.end())
+        value, end = _decode_prefix(rest, named.end())
         yield named[1], value
         rest = rest[end:].strip()
 
 
 _READERS: Final = {
-    "hermes": _hermes, "deepseek": _deepseek, "kimi": _kimi, "llama": _llama, "mistral": _mistral,
-}  # fmt: skip
+    "hermes": _read_hermes,
+    "deepseek": _read_deepseek,
+    "kimi": _read_kimi,
+    "llama": _read_llama,
+    "mistral": _read_mistral,
+}

@@ -8,14 +8,14 @@ import msgspec
 
 from treadle.domain.messages import CallExtra, ToolUse
 from treadle.models.formats.chat_chunks import Fragment, Function
-from treadle.models.http.wire import NO_ARGUMENTS, Unusable, encode, json_object
+from treadle.models.http.wire import NO_ARGUMENTS, UnusableReply, compact_object, encode
 from treadle.ports.model import CallDelta, Show
 
-LONGEST_EXTRA = 256 * 1024
+MAX_EXTRA_CHARACTERS = 256 * 1024
 """Characters of what a provider attaches to one call. More than that is not kept."""
 
 
-class _Call:
+class _OpenCall:
     """A call as far as it has come."""
 
     __slots__ = ("arguments", "extra", "id", "index", "names", "shown")
@@ -39,7 +39,7 @@ class ChatCalls:
 
     def __init__(self, offered: Container[str]) -> None:
         self._offered = offered
-        self._calls: list[_Call] = []
+        self._calls: list[_OpenCall] = []
         self.fresh: dict[int, None] = {}
         """The places of calls of which something was not shown yet."""
 
@@ -96,15 +96,15 @@ class ChatCalls:
             if call.is_nothing:
                 continue
             text, name = "".join(call.arguments).strip(), self._name(call)
-            arguments = "{}" if text in NO_ARGUMENTS else json_object(text)
+            arguments = "{}" if text in NO_ARGUMENTS else compact_object(text)
             if not name or arguments is None:
                 what = "has arguments that are not a JSON object" if name else "has no name"
-                raise Unusable(f"call {place} of it ({name or 'unnamed'}) {what}, so it is probably cut off")
-            uses.append(ToolUse(call.id, name, arguments, _extra(call.extra, provider, model)))
+                raise UnusableReply(f"call {place} of it ({name or 'unnamed'}) {what}, so it is probably cut off")
+            uses.append(ToolUse(call.id, name, arguments, _make_extra(call.extra, provider, model)))
         return uses
 
-    def _name(self, call: _Call) -> str:
-        return joined_name(call.names, self._offered)
+    def _name(self, call: _OpenCall) -> str:
+        return join_name(call.names, self._offered)
 
     def _place(self, fragment: Fragment, name: str, arguments: str) -> int:
         """Which call a fragment belongs to. Its index says so, where the provider sends one that can be
@@ -112,7 +112,7 @@ class ChatCalls:
         place = self._latest(fragment)
         if place is not None and not (name and self._begins_another(self._calls[place], fragment, name, arguments)):
             return place
-        self._calls.append(_Call(fragment.index))
+        self._calls.append(_OpenCall(fragment.index))
         return len(self._calls) - 1
 
     def _latest(self, fragment: Fragment) -> int | None:
@@ -125,10 +125,10 @@ class ChatCalls:
         same_id = (place for place in places if fragment.id and self._calls[place].id == fragment.id)
         return next(same_id, places[0] if places else None)
 
-    def _begins_another(self, call: _Call, fragment: Fragment, name: str, arguments: str) -> bool:
+    def _begins_another(self, call: _OpenCall, fragment: Fragment, name: str, arguments: str) -> bool:
         """Whether a fragment with a name, for a place that is taken, is a call of its own. Names and ids may be
         repeated in every fragment, ids may even differ, and a name may come in pieces: none of them is enough."""
-        is_whole = json_object("".join(call.arguments)) is not None
+        is_whole = compact_object("".join(call.arguments)) is not None
         if fragment.id and call.id:
             if fragment.id == call.id:
                 return False
@@ -136,7 +136,7 @@ class ChatCalls:
         return is_whole and (bool(arguments) or name != self._name(call))
 
 
-def joined_name(pieces: Iterable[str], offered: Container[str]) -> str:
+def join_name(pieces: Iterable[str], offered: Container[str]) -> str:
     """Return the name of a tool that came in pieces: joined, as the official SDKs do it. Where that is not a tool
     that was offered, the name may have been repeated, or have grown, with every piece."""
     names = list(pieces)
@@ -149,8 +149,8 @@ def joined_name(pieces: Iterable[str], offered: Container[str]) -> str:
     return names[0] if names[0] in offered else joined
 
 
-def _extra(content: Any, provider: str, model: str) -> CallExtra | None:
+def _make_extra(content: Any, provider: str, model: str) -> CallExtra | None:
     if not content:
         return None
     text = encode(content).decode()
-    return CallExtra(provider, model, text) if len(text) <= LONGEST_EXTRA else None
+    return CallExtra(provider, model, text) if len(text) <= MAX_EXTRA_CHARACTERS else None

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.runs import Usage
-from treadle.models.http.wire import count, fields_of, reader
+from treadle.models.http.wire import as_fields, make_reader, read_count
 
 
 class Function(Struct, gc=False):
@@ -65,23 +65,23 @@ class Chunk(Struct, gc=False):
     error: Any = None
 
 
-decode = msgspec.json.Decoder(Chunk).decode
-read = reader(Chunk)
+decode_chunk = msgspec.json.Decoder(Chunk).decode
+read_chunk = make_reader(Chunk)
 """Reads what `decode` cannot: chunks with lone surrogates. Raises Unusable."""
 
 
-def usage_in(said: Any) -> Usage | None:
+def read_usage(said: Any) -> Usage | None:
     """Return what the provider counted; None if it counted nothing."""
-    fields = fields_of(said)
-    sent, received = count(fields.get("prompt_tokens")), count(fields.get("completion_tokens"))
+    fields = as_fields(said)
+    sent, received = read_count(fields.get("prompt_tokens")), read_count(fields.get("completion_tokens"))
     if not (sent or received):
         return None
-    details = fields_of(fields.get("prompt_tokens_details"))
-    read, written = count(details.get("cached_tokens")), count(details.get("cache_write_tokens"))
+    details = as_fields(fields.get("prompt_tokens_details"))
+    read, written = read_count(details.get("cached_tokens")), read_count(details.get("cache_write_tokens"))
     return Usage(sent or 0, received or 0, read or 0, written or 0)
 
 
-def numbered(message: ChunkDelta | None) -> ChunkDelta | None:
+def number_calls(message: ChunkDelta | None) -> ChunkDelta | None:
     """Return a whole message whose calls have an index: they come without, and are told apart by their places."""
     if message is not None:
         for place, call in enumerate(message.tool_calls or ()):

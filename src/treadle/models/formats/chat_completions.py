@@ -60,17 +60,17 @@ def _encode_options(request: ModelRequest) -> bytes:
     return b"," + encode(given)[1:-1] if given else b""
 
 
-def _describes(request: ModelRequest) -> bool:
+def _emulates_tools(request: ModelRequest) -> bool:
     """Whether the model cannot call tools in this format, and must describe its calls."""
     return request.profile.tools != "native" and bool(request.preamble.tools)
 
 
-def _encode(request: ModelRequest) -> bytes:
-    return described_calls.encode_request(request) if _describes(request) else encode_request(request)
+def _encode_any_request(request: ModelRequest) -> bytes:
+    return described_calls.encode_request(request) if _emulates_tools(request) else encode_request(request)
 
 
-def _reply_to(request: ModelRequest) -> PartialReply:
-    return described_calls.reply_to(request) if _describes(request) else ChatReply(request)
+def _new_reply(request: ModelRequest) -> PartialReply:
+    return described_calls.new_reply(request) if _emulates_tools(request) else ChatReply(request)
 
 
-FORMAT = WireFormat(WIRE_FORMAT, "/chat/completions", _encode, _reply_to)
+FORMAT = WireFormat(WIRE_FORMAT, "/chat/completions", _encode_any_request, _new_reply)

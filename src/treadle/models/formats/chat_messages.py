@@ -10,18 +10,18 @@ from typing import Any
 import msgspec
 
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
-from treadle.models.formats.thought_tags import closing_tag
-from treadle.models.http.wire import encode, legal_id
+from treadle.models.formats.thought_tags import find_closing_tag
+from treadle.models.http.wire import encode, sanitize_id
 from treadle.ports.model import ModelRequest
 
-LONGEST_REASONING = 400_000
+MAX_REASONING_CHARACTERS = 400_000
 """Characters of the reasoning of one reply that go back; of a longer one its beginning and its end."""
-BLANK = " "
+REASONING_PLACEHOLDER = " "
 """In place of reasoning that is missing. DeepSeek and Kimi refuse an empty text like none at all."""
-_UNSIGNED = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
+_SKIP_SIGNATURE_CHECK = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
 """What Google accepts with a call that another model has made."""
 _GEMINI = re.compile(r"gemini", re.IGNORECASE)
-_USER = b',{"role":"user","content":"'
+_USER_MESSAGE_START = b',{"role":"user","content":"'
 
 
 class ChatMessages:
@@ -57,7 +57,9 @@ class ChatMessages:
                 return b"".join(
                     [
                         b","
-                        + encode({"role": "tool", "tool_call_id": legal_id(part.call_id), "content": part.content})
+                        + encode(
+                            {"role": "tool", "tool_call_id": sanitize_id(part.call_id), "content": part.content}
+                        )
                         for part in message.parts
                         if isinstance(part, ToolResult)
                     ]
@@ -85,7 +87,7 @@ class ChatMessages:
             return b""
         opening = reasoning.pop("", "")
         if self._filled:
-            reasoning.setdefault("reasoning_content", BLANK)
+            reasoning.setdefault("reasoning_content", REASONING_PLACEHOLDER)
         content: str | None = opening + text
         fields: dict[str, Any] = {"role": "assistant", "content": content or None}
         if calls:
@@ -94,12 +96,12 @@ class ChatMessages:
 
     def _call(self, use: ToolUse, is_first: bool) -> dict[str, Any]:
         # A model may have made the name up; it is held to the same form as the id.
-        function = {"name": legal_id(use.name), "arguments": use.arguments or "{}"}
-        call: dict[str, Any] = {"id": legal_id(use.call_id), "type": "function", "function": function}
+        function = {"name": sanitize_id(use.name), "arguments": use.arguments or "{}"}
+        call: dict[str, Any] = {"id": sanitize_id(use.call_id), "type": "function", "function": function}
         if not self._plain and use.extra is not None and use.extra.came_from(self._provider, self._model):
             call["extra_content"] = msgspec.Raw(use.extra.content.encode())
         elif self._filled and is_first and _GEMINI.search(self._model):
-            call["extra_content"] = _UNSIGNED
+            call["extra_content"] = _SKIP_SIGNATURE_CHECK
         return call
 
 
@@ -108,13 +110,13 @@ def _reasoning_fields(part: Thinking) -> dict[str, Any]:
     if part.details is not None:
         return {"reasoning_details": msgspec.Raw(part.details.encode())}
     text = part.text
-    if len(text) > LONGEST_REASONING:
-        half = LONGEST_REASONING // 2
+    if len(text) > MAX_REASONING_CHARACTERS:
+        half = MAX_REASONING_CHARACTERS // 2
         text = f"{text[:half]}\n[…]\n{text[-half:]}"
     field = part.field or ""
     if field.isidentifier():
         return {field: text}
-    return {"": f"{field}\n{text}\n{closing_tag(field)}\n\n"}
+    return {"": f"{field}\n{text}\n{find_closing_tag(field)}\n\n"}
 
 
 def merge_user_messages(messages: list[bytes]) -> list[bytes]:
@@ -122,8 +124,8 @@ def merge_user_messages(messages: list[bytes]) -> list[bytes]:
     of some models refuse two in a row."""
     merged: list[bytes] = []
     for message in messages:
-        if merged and message.startswith(_USER) and merged[-1].startswith(_USER):
-            merged[-1] = merged[-1][:-2] + b"\\n\\n" + message[len(_USER) :]
+        if merged and message.startswith(_USER_MESSAGE_START) and merged[-1].startswith(_USER_MESSAGE_START):
+            merged[-1] = merged[-1][:-2] + b"\\n\\n" + message[len(_USER_MESSAGE_START) :]
         elif message:
             merged.append(message)
     return merged

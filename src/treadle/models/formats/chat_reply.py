@@ -6,8 +6,8 @@ from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.models import CallDialect
 from treadle.domain.runs import Usage
-from treadle.models.finish import STOPS, Ending
-from treadle.models.formats.call_dialects import read_calls, start_of_calls
+from treadle.models.finish import STOP_REASONS, Ending
+from treadle.models.formats.call_dialects import find_calls_start, read_calls
 from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import (
     THOUGHT_TYPES,
@@ -15,15 +15,15 @@ from treadle.models.formats.chat_chunks import (
     ChunkDelta,
     ContentPart,
     Fragment,
-    decode,
-    numbered,
-    read,
-    usage_in,
+    decode_chunk,
+    number_calls,
+    read_chunk,
+    read_usage,
 )
 from treadle.models.formats.reasoning_details import ReasoningDetails
 from treadle.models.formats.thought_tags import ThoughtTags
-from treadle.models.http.error_facts import reported_error
-from treadle.models.http.wire import UNREADABLE, Unusable, check_end, fields_of, tokens
+from treadle.models.http.error_facts import find_reported_error
+from treadle.models.http.wire import UNREADABLE, UnusableReply, as_fields, check_end, estimate_tokens
 from treadle.ports.model import Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _DONE = b"[DONE]"
@@ -62,17 +62,17 @@ class ChatReply:
                 self.done = True
                 return None
             try:
-                chunk = decode(payload)
+                chunk = decode_chunk(payload)
             except UNREADABLE:
                 if self._is_odd_end(payload):
                     return None
-                chunk = read(payload)
+                chunk = read_chunk(payload)
             if chunk.error:
                 return chunk.error
             if chunk.usage is not None:
-                self._usage = usage_in(chunk.usage) or self._usage
+                self._usage = read_usage(chunk.usage) or self._usage
             if not chunk.choices:
-                if error := reported_error(payload):
+                if error := find_reported_error(payload):
                     return error
                 continue
             choice = chunk.choices[0]
@@ -80,7 +80,7 @@ class ChatReply:
                 choice = self._first(chunk.choices)
             if choice.error:
                 return choice.error
-            delta = choice.delta or numbered(choice.message)
+            delta = choice.delta or number_calls(choice.message)
             if delta is not None:
                 content = delta.content
                 if (
@@ -122,7 +122,7 @@ class ChatReply:
     def _take_others(self) -> None:
         """Read the only choice of a server that counts them otherwise."""
         for choice in self._others:
-            delta = choice.delta or numbered(choice.message)
+            delta = choice.delta or number_calls(choice.message)
             if delta is not None:
                 self._take_delta(delta)
             if choice.finish_reason or choice.native_finish_reason:
@@ -145,7 +145,7 @@ class ChatReply:
         self._take_more(delta)
 
     def _take_content(self, delta: ChunkDelta, content: str | list[ContentPart | str]) -> None:
-        if delta.extra_content and fields_of(fields_of(delta.extra_content).get("google")).get("thought"):
+        if delta.extra_content and as_fields(as_fields(delta.extra_content).get("google")).get("thought"):
             self._think("", content if isinstance(content, str) else "")
         elif isinstance(content, str):
             self._tags.feed(content)
@@ -212,7 +212,7 @@ class ChatReply:
     def _show_before_calls(self, dialect: CallDialect, show: Show) -> None:
         """Show the text up to where calls may begin: the rest is told when it is whole."""
         text = "".join(self._text)
-        end = start_of_calls(text, dialect)
+        end = find_calls_start(text, dialect)
         if end > self._characters_shown:
             show(TextDelta(text[self._characters_shown : end]))
             self._characters_shown = end
@@ -226,7 +226,7 @@ class ChatReply:
         if self._others and ending.end is None and not self._text and not len(self._calls):
             self._take_others()
         if ending.end is None:
-            raise Unusable("it ended without saying why, so it is probably cut off")
+            raise UnusableReply("it ended without saying why, so it is probably cut off")
         check_end(ending, has_calls=len(self._calls) > 0)
         self._tags.end()
         may_run = ending.runs_calls and not self._refused
@@ -255,12 +255,12 @@ class ChatReply:
         if self._usage is not None:
             return self._usage
         received = sum(map(len, self._text)) + sum(map(len, self._reasoning)) + self._calls.characters
-        return Usage(tokens(sent_bytes), tokens(received), estimated=True)
+        return Usage(estimate_tokens(sent_bytes), estimate_tokens(received), estimated=True)
 
     @property
     def stop(self) -> StopReason:
         """Why the reply ended, as far as it is known."""
-        return "refusal" if self._refused else STOPS.get(self.ending.end or "unknown", "other")
+        return "refusal" if self._refused else STOP_REASONS.get(self.ending.end or "unknown", "other")
 
     def _stop(self, calls: list[ToolUse]) -> StopReason:
         if self.stop == "end_turn" and calls:

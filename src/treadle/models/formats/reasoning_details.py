@@ -5,13 +5,13 @@ An item comes in pieces over many chunks, and goes back whole."""
 from itertools import pairwise
 from typing import Any, cast
 
-from treadle.models.http.wire import encode, fields_of
+from treadle.models.http.wire import as_fields, encode
 
-LONGEST = 1024 * 1024
+MAX_CHARACTERS = 1024 * 1024
 """Characters of all items of one reply. More than that is not kept."""
-_TEXTS = ("text", "summary", "data")
+_TEXT_FIELDS = ("text", "summary", "data")
 """The fields that come in pieces; of any other field the latest value counts."""
-_TELLING = 16
+_MIN_REPEATED_CHARACTERS = 16
 """Characters of a first piece that do not begin the second one by accident."""
 
 
@@ -26,14 +26,14 @@ class _Item:
 
     def add(self, fields: dict[str, Any]) -> None:
         for name, value in fields.items():
-            if name in _TEXTS and isinstance(value, str):
+            if name in _TEXT_FIELDS and isinstance(value, str):
                 self.fields.setdefault(name, "")
                 self.pieces.setdefault(name, []).append(value)
             elif value is not None or name not in self.fields:
                 self.fields[name] = value
 
     def whole(self) -> dict[str, Any]:
-        return self.fields | {name: joined(pieces) for name, pieces in self.pieces.items()}
+        return self.fields | {name: join_pieces(pieces) for name, pieces in self.pieces.items()}
 
 
 class ReasoningDetails:
@@ -47,13 +47,13 @@ class ReasoningDetails:
         """Take in what one chunk brings. Return the words in it that a reader can see."""
         words: list[str] = []
         for detail in cast("list[Any]", details) if isinstance(details, list) else ():
-            fields = fields_of(detail)
+            fields = as_fields(detail)
             if not fields:
                 continue
             key = self._key(fields)
             self._latest = key
             self._items.setdefault(key, _Item()).add(fields)
-            words += _words(fields)
+            words += _visible_text(fields)
         return "".join(words)
 
     def _key(self, fields: dict[str, Any]) -> tuple[Any, ...]:
@@ -71,24 +71,24 @@ class ReasoningDetails:
     @property
     def text(self) -> str:
         """All words that a reader can see."""
-        return "".join([word for item in self._items.values() for word in _words(item.whole())])
+        return "".join([word for item in self._items.values() for word in _visible_text(item.whole())])
 
     def whole(self) -> str | None:
         """Return the JSON text of all items; None if there are none, or more than is kept."""
         if not self._items:
             return None
         text = encode([item.whole() for item in self._items.values()]).decode()
-        return text if len(text) <= LONGEST else None
+        return text if len(text) <= MAX_CHARACTERS else None
 
 
-def _words(fields: dict[str, Any]) -> list[str]:
+def _visible_text(fields: dict[str, Any]) -> list[str]:
     words = fields.get("text") or fields.get("summary")
     return [words] if isinstance(words, str) else []
 
 
-def joined(pieces: list[str]) -> str:
+def join_pieces(pieces: list[str]) -> str:
     """Return a text that came in pieces. Some servers send all of it again with every piece."""
-    is_told = len(pieces) > 2 or (len(pieces) == 2 and len(pieces[0]) >= _TELLING)
+    is_told = len(pieces) > 2 or (len(pieces) == 2 and len(pieces[0]) >= _MIN_REPEATED_CHARACTERS)
     if is_told and all(earlier and later.startswith(earlier) for earlier, later in pairwise(pieces)):
         return pieces[-1]
     return "".join(pieces)

@@ -11,11 +11,11 @@ from typing import Any
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
 from treadle.models.formats.responses_reply import ResponsesReply
 from treadle.models.http.client import WireFormat
-from treadle.models.http.wire import encode, legal_id
+from treadle.models.http.wire import encode, sanitize_id
 from treadle.ports.model import ModelRequest, Preamble
 
 WIRE_FORMAT = "responses"
-_SEALED = b'"include":["reasoning.encrypted_content"],'
+_INCLUDE_SEALED_REASONING = b'"include":["reasoning.encrypted_content"],'
 
 
 def encode_request(request: ModelRequest) -> bytes:
@@ -23,10 +23,10 @@ def encode_request(request: ModelRequest) -> bytes:
     target = "" if request.plain else f"{request.provider}/{request.model}"
     pieces = [b'{"model":', encode(request.model), b","]
     if request.profile.sealed_reasoning and not request.plain:
-        pieces.append(_SEALED)
+        pieces.append(_INCLUDE_SEALED_REASONING)
     pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
-    pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _encoder_for(target))
+    pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
     while first < len(pieces) and not pieces[first]:
         first += 1
     if first < len(pieces):
@@ -75,14 +75,16 @@ def _encode_options(request: ModelRequest) -> bytes:
 
 
 @lru_cache(maxsize=256)
-def _encoder_for(target: str) -> Callable[[Message], bytes]:
+def _make_encoder(target: str) -> Callable[[Message], bytes]:
     """Encodes messages for one model, `provider/model`: reasoning goes back only to where it came from."""
     provider, _, model = target.partition("/")
 
     def encode_message(message: Message) -> bytes:
         """The items of one message, a comma before each."""
         items = (
-            [_told(message)] if message.role == "user" else [_item(part, provider, model) for part in message.parts]
+            [_make_user_item(message)]
+            if message.role == "user"
+            else [_make_item(part, provider, model) for part in message.parts]
         )
         while items and (items[-1] is None or items[-1].get("type") == "reasoning"):
             items.pop()  # reasoning is refused without the item that it led to
@@ -91,7 +93,7 @@ def _encoder_for(target: str) -> Callable[[Message], bytes]:
     return encode_message
 
 
-def _told(message: Message) -> dict[str, Any] | None:
+def _make_user_item(message: Message) -> dict[str, Any] | None:
     """What a user said: plain text where that is all there is."""
     if not any(isinstance(part, Image) for part in message.parts):
         text = "".join([part.text for part in message.sent if isinstance(part, Text)])
@@ -106,7 +108,7 @@ def _told(message: Message) -> dict[str, Any] | None:
     return {"role": "user", "content": content}
 
 
-def _item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
+def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
     """What an assistant or a tool said, each part as an item of its own."""
     match part:
         case Text(text):
@@ -114,12 +116,12 @@ def _item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
         case ToolUse(call_id, name, arguments):
             return {
                 "type": "function_call",
-                "call_id": legal_id(call_id),
-                "name": legal_id(name),  # a model may have made it up; it is held to the same form
+                "call_id": sanitize_id(call_id),
+                "name": sanitize_id(name),  # a model may have made it up; it is held to the same form
                 "arguments": arguments or "{}",
             }
         case ToolResult(call_id, content):
-            return {"type": "function_call_output", "call_id": legal_id(call_id), "output": content}
+            return {"type": "function_call_output", "call_id": sanitize_id(call_id), "output": content}
         case Thinking():
             if part.sealed is None or part.item_id is None or not part.belongs_to(provider, model):
                 return None

@@ -11,34 +11,34 @@ from msgspec import Struct
 
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
-from treadle.models.finish import STOPS, Ending
+from treadle.models.finish import STOP_REASONS, Ending
 from treadle.models.http.wire import (
     NO_ARGUMENTS,
     UNREADABLE,
-    Unusable,
+    UnusableReply,
+    as_fields,
     check_end,
-    count,
+    compact_object,
     encode,
-    fields_of,
-    json_object,
-    reader,
-    tokens,
+    estimate_tokens,
+    make_reader,
+    read_count,
 )
 from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _DONE = b"[DONE]"
-_REFUSED = "response.refusal.delta"
-_KIND_OF = {
+_REFUSAL_DELTA = "response.refusal.delta"
+_KIND_OF_DELTA = {
     "response.output_text.delta": "message",
-    _REFUSED: "message",
+    _REFUSAL_DELTA: "message",
     "response.function_call_arguments.delta": "function_call",
     "response.reasoning_summary_text.delta": "reasoning",
     "response.reasoning_text.delta": "reasoning",
 }
 """The events that carry a piece of an item, and what kind of item it is."""
-_KINDS = ("message", "function_call", "reasoning")
-_KNOWN = (
-    *_KIND_OF,
+_ITEM_KINDS = ("message", "function_call", "reasoning")
+_KNOWN_EVENTS = (
+    *_KIND_OF_DELTA,
     "response.output_item.added",
     "response.output_item.done",
     "response.reasoning_summary_part.added",
@@ -50,7 +50,7 @@ _KNOWN = (
     "",
 )
 _PARAGRAPH = "\n\n"
-_FAILED = frozenset(("failed", "cancelled", "canceled", "error"))
+_FAILED_STATUSES = frozenset(("failed", "cancelled", "canceled", "error"))
 
 
 class _Content(Struct, gc=False):
@@ -109,14 +109,14 @@ class ResponsesEvent(Struct, gc=False):
     """`response`: no event, but the whole reply, from servers that do not stream."""
 
 
-class _Named(Struct, gc=False):
+class _EventName(Struct, gc=False):
     type: Any = ""
 
 
 _decode = msgspec.json.Decoder(ResponsesEvent).decode
-_read = reader(ResponsesEvent)
-_read_name = reader(_Named)
-_read_response = reader(_Response)
+_read = make_reader(ResponsesEvent)
+_read_name = make_reader(_EventName)
+_read_response = make_reader(_Response)
 
 
 def _read_unusual(payload: bytes) -> ResponsesEvent:
@@ -125,23 +125,23 @@ def _read_unusual(payload: bytes) -> ResponsesEvent:
         return ResponsesEvent()
     try:
         return _read(payload)
-    except Unusable:
-        if _read_name(payload).type in _KNOWN:
+    except UnusableReply:
+        if _read_name(payload).type in _KNOWN_EVENTS:
             raise
         return ResponsesEvent()
 
 
-def _item(value: Any) -> _Item | None:
+def _read_item(value: Any) -> _Item | None:
     """An item of a kind that is known; None for what a later version of the format may have."""
-    if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") not in _KINDS:
+    if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") not in _ITEM_KINDS:
         return None
     try:
         return msgspec.convert(value, _Item)
     except msgspec.ValidationError as error:
-        raise Unusable(f"an item of it cannot be read ({error})") from error
+        raise UnusableReply(f"an item of it cannot be read ({error})") from error
 
 
-class _Open:
+class _OpenItem:
     """An item as far as it has come."""
 
     __slots__ = (
@@ -207,10 +207,10 @@ class ResponsesReply:
     def __init__(self, request: ModelRequest) -> None:
         self._provider = request.provider
         self._model = request.model
-        self._items: list[_Open] = []
-        self._at: dict[int | None, _Open] = {}
+        self._items: list[_OpenItem] = []
+        self._at: dict[int | None, _OpenItem] = {}
         """The latest item of each number; without a number, the latest of all."""
-        self._fresh: dict[_Open, None] = {}
+        self._fresh: dict[_OpenItem, None] = {}
         self._calls = 0
         self._usage: Any = None
         self._ending = Ending()
@@ -223,7 +223,7 @@ class ResponsesReply:
                 event = _decode(payload)
             except UNREADABLE:
                 event = _read_unusual(payload)
-            kind = _KIND_OF.get(event.type)
+            kind = _KIND_OF_DELTA.get(event.type)
             if kind is not None:
                 if event.delta:
                     self._add(kind, event, event.delta)
@@ -237,7 +237,7 @@ class ResponsesReply:
         open_ = self._at.get(event.output_index)
         if open_ is None or open_.kind != kind or open_.whole:
             open_ = self._begin(kind, event.output_index)
-        if event.type == _REFUSED:
+        if event.type == _REFUSAL_DELTA:
             open_.refused = True
         open_.pieces.append(piece)
         self._fresh[open_] = None
@@ -246,10 +246,10 @@ class ResponsesReply:
         """Take what most events are not; return an error that it reports. What nobody knows yet says nothing."""
         match event.type:
             case "response.output_item.added":
-                if (item := _item(event.item)) is not None:
+                if (item := _read_item(event.item)) is not None:
                     self._open(event.output_index, item)
             case "response.output_item.done":
-                if (item := _item(event.item)) is not None:
+                if (item := _read_item(event.item)) is not None:
                     self._close(event.output_index, item)
             case "response.reasoning_summary_part.added":
                 open_ = self._at.get(event.output_index)
@@ -268,9 +268,9 @@ class ResponsesReply:
 
     # ── Items ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin(self, kind: str, index: int | None) -> _Open:
+    def _begin(self, kind: str, index: int | None) -> _OpenItem:
         order = max((open_.order for open_ in self._items), default=-1) + 1 if index is None else index
-        open_ = self._at[index] = self._at[None] = _Open(kind, order, self._calls)
+        open_ = self._at[index] = self._at[None] = _OpenItem(kind, order, self._calls)
         self._calls += kind == "function_call"
         self._items.append(open_)
         self._fresh[open_] = None
@@ -289,10 +289,10 @@ class ResponsesReply:
         if at is not None and at.whole and at.is_again(item):
             return
         open_ = at if at is not None and not at.whole and at.is_of(item) else None
-        open_ = open_ or _first((open_ for open_ in self._items if not open_.whole), item)
+        open_ = open_ or _find_match((open_ for open_ in self._items if not open_.whole), item)
         self._finish(open_ or self._begin(item.type, index), item)
 
-    def _finish(self, open_: _Open, item: _Item) -> None:
+    def _finish(self, open_: _OpenItem, item: _Item) -> None:
         open_.finish(item)
         if len(open_.pieces) > open_.shown:
             self._fresh[open_] = None
@@ -301,7 +301,7 @@ class ResponsesReply:
         """The reply is whole, or has failed: then the error is returned."""
         self._usage = response.usage or self._usage
         said = {status.lower(), (response.status or "").lower()}
-        if response.error or said & _FAILED:
+        if response.error or said & _FAILED_STATUSES:
             return response.error or "the reply failed, and it does not say why"
         reason = response.incomplete_details.reason if response.incomplete_details is not None else None
         if reason or "incomplete" in said:  # whatever the reason is called, it is not whole
@@ -315,9 +315,11 @@ class ResponsesReply:
     def _compare(self, output: Iterable[Any]) -> None:
         """Take from the items as they are told at the end what has not come before."""
         before = sorted(self._items, key=lambda open_: open_.order)
-        told: list[_Open] = []
-        for item in filter(None, map(_item, output)):
-            open_ = _first((open_ for open_ in before if open_ not in told), item) or self._begin(item.type, None)
+        told: list[_OpenItem] = []
+        for item in filter(None, map(_read_item, output)):
+            open_ = _find_match((open_ for open_ in before if open_ not in told), item) or self._begin(
+                item.type, None
+            )
             if not open_.whole or (item.encrypted_content and not open_.sealed):
                 self._finish(open_, item)
             told.append(open_)
@@ -343,7 +345,7 @@ class ResponsesReply:
     def completed(self, sent_bytes: int) -> Completed:
         """The whole reply. Raises Unusable if it is not whole."""
         if not self.done:
-            raise Unusable("it ended without its last event, so it is probably cut off")
+            raise UnusableReply("it ended without its last event, so it is probably cut off")
         if any(open_.refused for open_ in self._items):
             self._ending.add("refusal")
         if any(open_.cut for open_ in self._items):
@@ -351,7 +353,7 @@ class ResponsesReply:
         check_end(self._ending, has_calls=self._calls > 0)
         items = sorted(self._items, key=lambda open_: open_.order)
         parts = [part for open_ in items if (part := self._part(open_)) is not None]
-        stop = STOPS.get(self._ending.end or "unknown", "other")
+        stop = STOP_REASONS.get(self._ending.end or "unknown", "other")
         if stop == "end_turn" and any(isinstance(part, ToolUse) for part in parts):
             stop = "tool_use"
         return Completed(tuple(parts), stop, self.usage(sent_bytes), dropped_calls=self._dropped())
@@ -362,7 +364,7 @@ class ResponsesReply:
             return ()
         return tuple([open_.name for open_ in self._items if open_.kind == "function_call"])
 
-    def _part(self, open_: _Open) -> Part | None:
+    def _part(self, open_: _OpenItem) -> Part | None:
         text = "".join(open_.pieces)
         if open_.kind == "function_call":
             return self._call(open_, text.strip())
@@ -372,29 +374,29 @@ class ResponsesReply:
             return None
         return Thinking(text, self._provider, self._model, sealed=open_.sealed, item_id=open_.id)
 
-    def _call(self, open_: _Open, text: str) -> ToolUse | None:
+    def _call(self, open_: _OpenItem, text: str) -> ToolUse | None:
         """A call with its arguments. If there are none, that is an empty object: unless they may be cut off."""
         if not self._ending.runs_calls:
             return None
-        arguments = "{}" if text in NO_ARGUMENTS and open_.whole else json_object(text)
+        arguments = "{}" if text in NO_ARGUMENTS and open_.whole else compact_object(text)
         if open_.name and arguments is not None:
             return ToolUse(open_.call_id or open_.id or "", open_.name, arguments)
         what = "has no name" if not open_.name else "has arguments that are not a JSON object"
-        raise Unusable(
+        raise UnusableReply(
             f"call {open_.place + 1} of it ({open_.name or 'unnamed'}) {what}, so it is probably cut off"
         )
 
     def usage(self, sent_bytes: int) -> Usage:
         """What the provider counted, or else our estimate."""
-        said = fields_of(self._usage)
-        sent, counted = count(said.get("input_tokens")), count(said.get("output_tokens"))
+        said = as_fields(self._usage)
+        sent, counted = read_count(said.get("input_tokens")), read_count(said.get("output_tokens"))
         if not (sent or counted):
             received = sum(len(piece) for open_ in self._items for piece in open_.pieces)
-            return Usage(tokens(sent_bytes), tokens(received), estimated=True)
-        details = fields_of(said.get("input_tokens_details"))
-        read, written = count(details.get("cached_tokens")), count(details.get("cache_write_tokens"))
+            return Usage(estimate_tokens(sent_bytes), estimate_tokens(received), estimated=True)
+        details = as_fields(said.get("input_tokens_details"))
+        read, written = read_count(details.get("cached_tokens")), read_count(details.get("cache_write_tokens"))
         return Usage(sent or 0, counted or 0, read or 0, written or 0)
 
 
-def _first(candidates: Iterable[_Open], item: _Item) -> _Open | None:
+def _find_match(candidates: Iterable[_OpenItem], item: _Item) -> _OpenItem | None:
     return next((open_ for open_ in candidates if open_.is_of(item)), None)

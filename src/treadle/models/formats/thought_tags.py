@@ -16,22 +16,22 @@ _CLOSING: Final = {
     "[think]": "[/think]",
     "◁think▷": "◁/think▷",
 }
-_LONE: Final = "</think>"
+_LONE_CLOSING: Final = "</think>"
 """The one closing tag that comes without its opening one: templates open that block."""
-_IN_TEXT: Final = (*(tag for tag in _CLOSING if tag.startswith("<")), _LONE)
+_TAGS_IN_TEXT: Final = (*(tag for tag in _CLOSING if tag.startswith("<")), _LONE_CLOSING)
 _OPENING: Final = re.compile("<think>", re.IGNORECASE)
 _FENCED = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 _SENTENCE_END = re.compile(r"[.!?…。\uff01\uff1f][)\]\"'”\u2019]*[ \t]*$")
 _MENTIONED_AFTER = " \t\"'`“\u2018«([{<>/,;:|=-"
 """What stands before a tag that a sentence mentions."""
-_MOST_DOUBT = 4096
+_MAX_UNDECIDED_CHARACTERS = 4096
 """Characters behind a tag in the middle of a reply for which its closing tag is waited for."""
-_MOST_LOOKS = 64
+_MAX_TAGS = 64
 """Tags that are looked at in one reply. One that has more is about tags."""
 
 
-def closing_tag(opening: str) -> str:
-    return _CLOSING.get(opening, _LONE)
+def find_closing_tag(opening: str) -> str:
+    return _CLOSING.get(opening, _LONE_CLOSING)
 
 
 class ThoughtTags:
@@ -81,7 +81,7 @@ class ThoughtTags:
             return
         elif self._state == "thought":
             self._thoughts.append(held)
-        elif held.lower() == _LONE and self._ends_a_block("", "\n"):
+        elif held.lower() == _LONE_CLOSING and self._ends_a_block("", "\n"):
             self._retract()
         elif not (self._state == "start" and self.tag is not None):  # the blanks behind a thought belong to it
             self._text.append(held)
@@ -105,24 +105,24 @@ class ThoughtTags:
         self._state, self._inside, self.tag = "thought", tag, self.tag or tag
 
     def _think(self, rest: str) -> str:
-        closing = closing_tag(self._inside)
+        closing = find_closing_tag(self._inside)
         end = rest.lower().find(closing)
         if end >= 0:
             self._thoughts.append(rest[:end])
             self._state = "start"
             return rest[end + len(closing) :]
-        keep = _partial(rest, closing)
+        keep = _partial_tag_length(rest, closing)
         self._thoughts.append(rest[: len(rest) - keep])
         self._held = rest[len(rest) - keep :]
         return ""
 
     def _pass_text(self, rest: str) -> str:
         """Let text pass up to a tag that means something."""
-        place = rest.find("<") if self._looks < _MOST_LOOKS else -1
+        place = rest.find("<") if self._looks < _MAX_TAGS else -1
         while place >= 0:
             tail = rest[place : place + 16].lower()
-            tag = next((tag for tag in _IN_TEXT if tail.startswith(tag)), None)
-            if tag == _LONE:
+            tag = next((tag for tag in _TAGS_IN_TEXT if tail.startswith(tag)), None)
+            if tag == _LONE_CLOSING:
                 after = rest[place + len(tag) :]
                 if not after and self.tag is None:
                     break  # what follows will tell
@@ -134,7 +134,7 @@ class ThoughtTags:
                 self._text.append(rest[:place])
                 self._state, self._inside = "doubt", tag
                 return rest[place + len(tag) :]
-            elif tag is None and any(each.startswith(rest[place:].lower()) for each in _IN_TEXT):
+            elif tag is None and any(each.startswith(rest[place:].lower()) for each in _TAGS_IN_TEXT):
                 break  # the rest of the tag may still come
             place = rest.find("<", place + 1)
         self._text.append(rest if place < 0 else rest[:place])
@@ -144,11 +144,11 @@ class ThoughtTags:
     def _doubt(self, rest: str) -> str:
         """Decide about a tag at the beginning of a line. It opens a thought if its line ends behind it, or if it is
         closed soon."""
-        closing = closing_tag(self._inside)
+        closing = find_closing_tag(self._inside)
         if rest.lstrip(" \t")[:1] in ("\n", "\r") or closing in rest.lower():
             self._open(self._inside)
             return rest
-        if len(rest) < _MOST_DOUBT:
+        if len(rest) < _MAX_UNDECIDED_CHARACTERS:
             self._held = rest
             return ""
         self._text.append(self._inside)
@@ -187,7 +187,7 @@ class ThoughtTags:
         return line[-1] not in _MENTIONED_AFTER or _SENTENCE_END.search(line) is not None
 
 
-def _partial(text: str, tag: str) -> int:
+def _partial_tag_length(text: str, tag: str) -> int:
     """Return how many characters at the end of a text may begin the tag."""
     tail = text[1 - len(tag) :].lower()
     return next((len(tail) - place for place in range(len(tail)) if tag.startswith(tail[place:])), 0)

@@ -11,15 +11,22 @@ from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.models.http import failure
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.keys import RATE_REST, ProviderKey
-from treadle.models.http.reasoning_errors import explain_refusal
-from treadle.models.http.sse import Document, EventTooLarge, Payloads
-from treadle.models.http.transport import CallFailed, Connections, Credentials, HttpCall, Post, bearer
-from treadle.models.http.wire import EndedInError, Unusable
+from treadle.models.http.keys import DEFAULT_RATE_REST_SECONDS, ProviderKey
+from treadle.models.http.reasoning_errors import add_reasoning_repair
+from treadle.models.http.sse import DocumentParser, EventTooLarge, PayloadParser
+from treadle.models.http.transport import (
+    CallFailed,
+    Connections,
+    Credentials,
+    HttpCall,
+    PreparedPost,
+    bearer_headers,
+)
+from treadle.models.http.wire import ReplyEndedInError, UnusableReply
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
-_LEAST_REST = 5.0
-_REFUSED_REST = 3600.0
+_MIN_KEY_REST_SECONDS = 5.0
+_REFUSED_KEY_REST_SECONDS = 3600.0
 """Seconds for which a key rests that was refused, or whose account is empty."""
 
 
@@ -55,7 +62,7 @@ class WireFormat(NamedTuple):
     encode: Callable[[ModelRequest], bytes]
     reply: Callable[[ModelRequest], PartialReply]
     headers: Mapping[str, str] = {}
-    credentials: Credentials = bearer
+    credentials: Credentials = bearer_headers
 
 
 class Client:
@@ -64,7 +71,7 @@ class Client:
     def __init__(self, format_: WireFormat, endpoint: Endpoint, connections: Connections) -> None:
         self._format = format_
         self._endpoint = endpoint
-        self._post = Post(endpoint, connections, format_.headers, format_.credentials)
+        self._post = PreparedPost(endpoint, connections, format_.headers, format_.credentials)
         self.server: str | None = None
         """What the server calls itself; None until it has answered."""
 
@@ -76,17 +83,17 @@ class Client:
             await call.open(body)
             if self.server is None:
                 self.server = call.server
-            payloads, ended = Document() if call.is_json else Payloads(), False
+            payloads, ended = DocumentParser() if call.is_json else PayloadParser(), False
             while not (ended or reply.done):
                 piece = await call.read()
                 ended = not piece
                 if error := reply.take(payloads.feed(piece) if piece else payloads.end()):
-                    raise CallFailed(failure.in_stream(call.asked, error))
+                    raise CallFailed(failure.from_stream_error(call.asked, error))
                 reply.show_news(show)
-            whole = _completed(reply, len(body), call)
+            whole = _finish_reply(reply, len(body), call)
             await call.finish()
-        except (CallFailed, Unusable, EventTooLarge) as error:
-            return explain_refusal(self._failed(error, call, key, reply, len(body)), request)
+        except (CallFailed, UnusableReply, EventTooLarge) as error:
+            return add_reasoning_repair(self._failed(error, call, key, reply, len(body)), request)
         else:
             return whole
         finally:
@@ -98,25 +105,28 @@ class Client:
         if isinstance(error, CallFailed):
             failed = self._with_next_key(error.failed, key)
         else:
-            failed = failure.malformed(self._endpoint, f"{error}{call.unexpected_type}")
+            failed = failure.from_malformed_reply(self._endpoint, f"{error}{call.unexpected_type}")
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
     def _with_next_key(self, failed: Failed, key: ProviderKey | None) -> Failed:
         """Where another key may help, let this one rest; if another is ready, the call can be tried at once."""
         if not failed.next_key or key is None:
             return msgspec.structs.replace(failed, next_key=False) if failed.next_key else failed
-        seconds = _REFUSED_REST
+        seconds = _REFUSED_KEY_REST_SECONDS
         if failed.kind == "rate_limited":
-            seconds = min(_REFUSED_REST, max(_LEAST_REST, failed.retry_after or RATE_REST))
+            seconds = min(
+                _REFUSED_KEY_REST_SECONDS,
+                max(_MIN_KEY_REST_SECONDS, failed.retry_after or DEFAULT_RATE_REST_SECONDS),
+            )
         if not self._endpoint.keys.rest(key, seconds):
             return msgspec.structs.replace(failed, next_key=False)
         return msgspec.structs.replace(failed, retryable=True, retry_after=0.0)
 
 
-def _completed(reply: PartialReply, sent_bytes: int, call: HttpCall) -> Completed:
+def _finish_reply(reply: PartialReply, sent_bytes: int, call: HttpCall) -> Completed:
     """Return the whole reply. One that the provider calls failed is a failed attempt like any other error."""
     try:
         return reply.completed(sent_bytes)
-    except EndedInError as error:
+    except ReplyEndedInError as error:
         said = {"message": f"it ended the reply with `{error.word}`", "code": error.word}
-        raise CallFailed(failure.in_stream(call.asked, said)) from error
+        raise CallFailed(failure.from_stream_error(call.asked, said)) from error

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from treadle.domain.providers import Timeouts, find_secrets, remove_credentials
-from treadle.models.http.keys import Keys, ProviderKey
+from treadle.models.http.keys import KeyRing, ProviderKey
 
-_MIN_SECRET = 6  # a shorter value is no secret, and hiding it would only garble the message
+_MIN_SECRET_CHARACTERS = 6  # a shorter value is no secret, and hiding it would only garble the message
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     provider: str
     url: str
     """The full address that requests are posted to."""
-    keys: Keys = Keys()
+    keys: KeyRing = KeyRing()
     key_setting: str = "api_key"
     """Where a key would be taken from, if there were one."""
     headers: Mapping[str, str] = {}
@@ -37,6 +37,6 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         """The text without the keys and the values of extra headers: providers like to quote them."""
         words = [word for value in self.headers.values() for word in (value, value.rpartition(" ")[2])]
         for secret in (*[key.value for key in self.keys], *words, *find_secrets(self.url)):
-            if secret and len(secret) >= _MIN_SECRET:
+            if secret and len(secret) >= _MIN_SECRET_CHARACTERS:
                 text = text.replace(secret, "[hidden]")
         return text

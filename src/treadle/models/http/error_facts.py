@@ -12,9 +12,9 @@ import msgspec
 
 MAX_DEPTH = 8
 MAX_NODES = 400
-MAX_TEXT = 16_000
+MAX_MESSAGE_CHARACTERS = 16_000
 """Characters of one message that are read."""
-MAX_TOTAL = 4 * MAX_TEXT
+MAX_TOTAL_CHARACTERS = 4 * MAX_MESSAGE_CHARACTERS
 MAX_NUMBERS = 32
 
 _MESSAGE_FIELDS = frozenset(
@@ -77,7 +77,7 @@ class ErrorFacts(NamedTuple):
     def numbers(self) -> list[float]:
         """The first numbers of the messages, in order."""
         found = _NUMBER.finditer(_IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
-        return [_value(number[0]) for number in islice(found, MAX_NUMBERS)]
+        return [_parse_number(number[0]) for number in islice(found, MAX_NUMBERS)]
 
     def has_code(self, *codes: str) -> bool:
         return not self.codes.isdisjoint(codes)
@@ -87,10 +87,10 @@ def read_error(body: str) -> ErrorFacts:
     """Return what an error body says. A body that is a page of HTML says nothing."""
     if _HTML.match(body):
         return ErrorFacts()
-    reader = _Reader()
-    reader.read(_decoded(body), 0, is_message=True)
+    reader = _ErrorReader()
+    reader.read(_decode(body), 0, is_message=True)
     return ErrorFacts(
-        "\n".join(dict.fromkeys(reader.texts))[:MAX_TOTAL],
+        "\n".join(dict.fromkeys(reader.texts))[:MAX_TOTAL_CHARACTERS],
         frozenset(reader.codes),
         tuple(dict.fromkeys(reader.parameters)),
         tuple(reader.waits),
@@ -98,7 +98,7 @@ def read_error(body: str) -> ErrorFacts:
     )
 
 
-class _Reader:
+class _ErrorReader:
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.codes: set[str] = set()
@@ -121,19 +121,19 @@ class _Reader:
                 self.read(inner, depth + 1, is_message=is_message)
 
     def _read_text(self, text: str, depth: int, is_message: bool) -> None:
-        text = text[:MAX_TOTAL]
-        start, end = _embedded(text)
-        inner = _decoded(text[start:end]) if end > start else None
+        text = text[:MAX_TOTAL_CHARACTERS]
+        start, end = _find_json(text)
+        inner = _decode(text[start:end]) if end > start else None
         if isinstance(inner, dict | list) and inner:
             around = f"{text[:start]} {text[end:]}".strip()
             if is_message and around:
-                self.texts.append(around[:MAX_TEXT])
+                self.texts.append(around[:MAX_MESSAGE_CHARACTERS])
             if isinstance(inner, dict) or any(isinstance(each, dict) for each in cast("list[Any]", inner)):
                 self.read(inner, depth + 1, is_message=is_message)
             elif is_message:
-                self.texts.append(text[:MAX_TEXT])
+                self.texts.append(text[:MAX_MESSAGE_CHARACTERS])
         elif is_message and text.strip():
-            self.texts.append(text.strip()[:MAX_TEXT])
+            self.texts.append(text.strip()[:MAX_MESSAGE_CHARACTERS])
 
     def _read_field(self, name: str, spelled: str, value: Any, depth: int) -> None:
         if name == "baseresp" and isinstance(value, dict):
@@ -146,7 +146,7 @@ class _Reader:
             self._add_code(str(value))
         if name in _PARAMETER_FIELDS:
             self._add_parameter(value)
-        elif _WAIT_FIELD.fullmatch(name) and (wait := _wait_in(value)) is not None:
+        elif _WAIT_FIELD.fullmatch(name) and (wait := _read_wait(value)) is not None:
             self.waits.append((spelled.lower(), wait))
         elif name == "headers" and isinstance(value, dict):
             found = cast("dict[str, Any]", value).items()
@@ -165,12 +165,12 @@ class _Reader:
             value = ".".join(str(part) for part in cast("list[Any]", value))
         if isinstance(value, str) and value.strip():
             if len(value.split()) > 3:  # a sentence in the wrong field
-                self.texts.append(value[:MAX_TEXT])
+                self.texts.append(value[:MAX_MESSAGE_CHARACTERS])
             else:
                 self.parameters.append(value.strip().lower())
 
 
-def _wait_in(value: Any) -> str | None:
+def _read_wait(value: Any) -> str | None:
     """Return a wait as it is written: a number, a duration, a moment, or `{"seconds": 34, "nanos": 0}`."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
@@ -183,27 +183,27 @@ def _wait_in(value: Any) -> str | None:
     return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
-def _embedded(text: str) -> tuple[int, int]:
+def _find_json(text: str) -> tuple[int, int]:
     """Return where JSON may stand in a text: from its first opening bracket to its last closing one."""
     starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
     return min(starts, default=len(text)), max(text.rfind("}"), text.rfind("]")) + 1
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return text
 
 
-def _value(number: str) -> float:
+def _parse_number(number: str) -> float:
     thousands = number[-1] in "kK"
     digits = re.sub(r"[^\d.-]", "", number)
     value = float(digits) * (1000 if thousands else 1)
     return value if abs(value) < 1e15 else 0.0
 
 
-def reported_error(payload: bytes) -> Any:
+def find_reported_error(payload: bytes) -> Any:
     """Return the error that an event reports which holds nothing of a reply; None if it reports none.
 
     Besides the field `error` there are `{"object": "error", ...}` (vLLM, SGLang), a `base_resp` with a code

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from treadle.domain.events import ModelErrorKind
 from treadle.models.http.error_facts import ErrorFacts
-from treadle.models.http.overflow import Blame, Verdict
+from treadle.models.http.overflow import Blame, OverflowVerdict
 from treadle.models.http.patterns import any_of
-from treadle.models.http.quota_errors import is_exhausted, speaks_of_rates
+from treadle.models.http.quota_errors import is_exhausted, mentions_rate_limit
 
 
 class Example(NamedTuple):
@@ -24,7 +24,7 @@ class ErrorReport(NamedTuple):
     status: int | None
     """The status, or the one that the body stands for."""
     facts: ErrorFacts
-    verdict: Verdict
+    verdict: OverflowVerdict
     words: str
     wait: float | None = None
     """The seconds that the provider asks to wait, where it says so."""
@@ -75,10 +75,10 @@ class Decision(NamedTuple):
             return False
         if told.verdict.blame is not Blame.NOTHING or told.facts.parameters:
             return False
-        return _CLEAR.search(told.words) is None
+        return _OTHER_REASONS.search(told.words) is None
 
 
-_CLEAR = any_of(
+_OTHER_REASONS = any_of(
     r"""
     unsupported  not supported  does(?: not|n.t) (?:support|exist)  required  missing
     must (?:be|have|contain|match|not)
@@ -103,14 +103,14 @@ def blames_reply(told: ErrorReport) -> bool:
     return told.verdict.blame is Blame.REPLY
 
 
-def has_no_money(told: ErrorReport) -> bool:
+def is_out_of_credit(told: ErrorReport) -> bool:
     return is_exhausted(told.status, told.facts, told.wait)
 
 
-def is_too_fast(told: ErrorReport) -> bool:
-    return speaks_of_rates(told.facts)
+def is_rate_limited(told: ErrorReport) -> bool:
+    return mentions_rate_limit(told.facts)
 
 
-def could_not_read_call(told: ErrorReport) -> bool:
+def is_unreadable_call(told: ErrorReport) -> bool:
     """Whether the model wrote a call, or JSON, that its own provider could not read."""
     return told.facts.has_code("tool_use_failed", "output_parse_failed", "json_validate_failed")

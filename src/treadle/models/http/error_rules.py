@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from treadle.models.http.error_facts import MAX_TEXT, read_error
+from treadle.models.http.error_facts import MAX_MESSAGE_CHARACTERS, read_error
 from treadle.models.http.error_rule import (
     Decision,
     ErrorReport,
@@ -11,23 +11,23 @@ from treadle.models.http.error_rule import (
     Example,
     blames_conversation,
     blames_reply,
-    could_not_read_call,
-    has_no_money,
-    is_too_fast,
+    is_out_of_credit,
+    is_rate_limited,
+    is_unreadable_call,
 )
 from treadle.models.http.error_status import effective_status
-from treadle.models.http.overflow import NOTHING, Blame, exceeds_rate_alone, judge
+from treadle.models.http.overflow import NO_OVERFLOW, Blame, exceeds_rate_alone, judge_overflow
 from treadle.models.http.request_size import RequestSize
-from treadle.models.http.retry_after import asked_wait
+from treadle.models.http.retry_after import find_requested_wait
 
 
-def _words(*patterns: str) -> re.Pattern[str]:
+def _any_of(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
 _PAY = "Add credit or raise the spending limit in your account there; trying again will not help."
 _SLOW_DOWN = "Fewer runs at a time, or a higher limit there, avoid it."
-PASSES = "This usually passes."
+USUALLY_PASSES = "This usually passes."
 _SHORTEN = (
     "Send /compact to summarise the conversation or /reset to start an empty one, or use a model with a larger "
     "context window."
@@ -49,7 +49,7 @@ RULES = (
             Example(400, '{"error":{"message":"Parsing failed.","code":"output_parse_failed"}}'),
         ),
         (400, 422, None),
-        accepts=could_not_read_call,
+        accepts=is_unreadable_call,
         retry=True,
         once=True,
         next_model=True,
@@ -100,7 +100,7 @@ RULES = (
             Example(429, '{"error":{"code":"1113","message":"您的账户已欠费"}}'),
             Example(None, '{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}'),
         ),
-        accepts=has_no_money,
+        accepts=is_out_of_credit,
         next_key=True,
         next_model=True,
     ),
@@ -121,7 +121,7 @@ RULES = (
         "A picture or a file in the conversation is too large; send /reset to start an empty conversation.",
         (Example(413, '{"error":{"message":"image exceeds 5 MB maximum"}}'),),
         (413,),
-        _words(r"\b(?:images?|pictures?|files?|pdfs?|audio|videos?|attachments?)\b"),
+        _any_of(r"\b(?:images?|pictures?|files?|pdfs?|audio|videos?|attachments?)\b"),
         next_model=True,
     ),
     ErrorRule(
@@ -170,7 +170,7 @@ RULES = (
             Example(None, '{"error":{"message":"No tool output found for function call call_x."}}'),
         ),
         (400, 404, 422, None),
-        _words(
+        _any_of(
             "tool_use`? ids",
             "each tool_use must",
             "`?signature`? in `?thinking",
@@ -204,7 +204,7 @@ RULES = (
             Example(500, "After the optional system message, conversation roles must alternate user and assistant"),
         ),
         (400, 422, 500, None),
-        _words("roles must alternate", "must alternate between"),
+        _any_of("roles must alternate", "must alternate between"),
         repair=True,
         next_model=True,
     ),
@@ -217,7 +217,7 @@ RULES = (
             Example(None, '{"error":{"code":"model_not_found"}}'),
         ),
         (400, 403, None),
-        _words("model_not_found"),
+        _any_of("model_not_found"),
         next_model=True,
     ),
     ErrorRule(
@@ -260,7 +260,7 @@ RULES = (
     ),
     ErrorRule(
         "timeout",
-        PASSES,
+        USUALLY_PASSES,
         (
             Example(504, '{"type":"error","error":{"type":"timeout_error"}}'),
             Example(408, ""),
@@ -290,7 +290,7 @@ RULES = (
     ),
     ErrorRule(
         "overloaded",
-        PASSES,
+        USUALLY_PASSES,
         (
             Example(529, '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'),
             Example(503, '{"error":"server busy, please try again.  maximum pending requests exceeded"}'),
@@ -302,7 +302,7 @@ RULES = (
     ),
     ErrorRule(
         "server",
-        PASSES,
+        USUALLY_PASSES,
         (
             Example(500, '{"type":"error","error":{"type":"api_error"}}'),
             Example(502, "<html><head><title>502 Bad Gateway</title></head></html>"),
@@ -330,26 +330,26 @@ RULES = (
         _SLOW_DOWN,
         (Example(None, '{"error":{"message":"Rate limit reached for the model"}}'),),
         (None,),
-        accepts=is_too_fast,
+        accepts=is_rate_limited,
         retry=True,
         next_key=True,
         next_model=True,
     ),
     ErrorRule(
         "overloaded",
-        PASSES,
+        USUALLY_PASSES,
         (
             Example(None, '{"error":{"message":"The engine is currently overloaded"}}'),
             Example(None, '{"error":"server busy, please try again.  maximum pending requests exceeded"}'),
         ),
         (None,),
-        _words("overloaded|server busy"),
+        _any_of("overloaded|server busy"),
         retry=True,
         next_model=True,
     ),
     ErrorRule(
         "server",
-        PASSES,
+        USUALLY_PASSES,
         (
             Example(None, '{"error":{"message":"The server had an error while processing your request"}}'),
             Example(None, '{"error":"an unexpected error"}'),
@@ -360,25 +360,25 @@ RULES = (
     ),
 )
 
-_JUDGED = frozenset({None, 400, 403, 406, 409, 412, 413, 422, 424, 429, 500, 502, 503, 520, 529})
+_OVERFLOW_STATUSES = frozenset({None, 400, 403, 406, 409, 412, 413, 422, 424, 429, 500, 502, 503, 520, 529})
 """Statuses of requests that are too large: 403 comes from Together, 500 from llama.cpp, 429 from a rate limit, 424
 from Bedrock, and the others from gateways that answer for a provider."""
 
 
-def decide(
+def classify_error(
     status: int | None, body: str, size: RequestSize | None = None, headers: Mapping[str, str] | None = None
 ) -> Decision:
     """Return the first rule that fits an answer to a request of this size."""
     facts = read_error(body)
     meant = effective_status(status, facts)
-    verdict = judge(meant, facts, size or RequestSize()) if meant in _JUDGED else NOTHING
+    verdict = judge_overflow(meant, facts, size or RequestSize()) if meant in _OVERFLOW_STATUSES else NO_OVERFLOW
     if meant == 429 and verdict.blame is not Blame.NOTHING and not exceeds_rate_alone(facts):
-        verdict = NOTHING
-    words = "\n".join((facts.text, *facts.codes)) or body[:MAX_TEXT]
-    told = ErrorReport(meant, facts, verdict, words, asked_wait(headers or {}, facts))
+        verdict = NO_OVERFLOW
+    words = "\n".join((facts.text, *facts.codes)) or body[:MAX_MESSAGE_CHARACTERS]
+    told = ErrorReport(meant, facts, verdict, words, find_requested_wait(headers or {}, facts))
     return Decision(next(rule for rule in RULES if rule.fits(told)), told)
 
 
-def rule_for(status: int | None, body: str) -> ErrorRule:
+def find_rule(status: int | None, body: str) -> ErrorRule:
     """Return the first rule that fits an answer."""
-    return decide(status, body).rule
+    return classify_error(status, body).rule

@@ -30,8 +30,10 @@ _CODES: dict[int, str] = {
     529: "overloaded_error overloaded",
 }
 """The words that errors give for their type, code or status, by the status that they would have had."""
-_OF_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
-_SURE = frozenset({"badrequesterror", "bad_request_error", "invalid_argument", "validationexception", "400", "422"})
+_STATUS_OF_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
+_BAD_REQUEST_CODES = frozenset(
+    {"badrequesterror", "bad_request_error", "invalid_argument", "validationexception", "400", "422"}
+)
 """Words for a bad request that count whatever the status of a gateway."""
 _BAD_REQUEST = any_of(
     r"""
@@ -40,28 +42,28 @@ _BAD_REQUEST = any_of(
     """
 )
 """Words for a bad request, where no code says what went wrong."""
-_INTERNAL = (500, 502)
-_FAILED_BEHIND = frozenset({424, 520, 530})
+_INTERNAL_STATUSES = (500, 502)
+_GATEWAY_STATUSES = frozenset({424, 520, 530})
 """Statuses of a gateway whose provider failed: the body names the provider's own status, if it names any."""
 
 
 def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
     """Return the status that an error stands for; None where it does not tell."""
     if status is None or status < 300:
-        return _named(facts)
-    if status in (*_INTERNAL, 400, 403, *_FAILED_BEHIND) and is_throttled(facts):
+        return _status_in_body(facts)
+    if status in (*_INTERNAL_STATUSES, 400, 403, *_GATEWAY_STATUSES) and is_throttled(facts):
         return 429
-    if status in _FAILED_BEHIND:
-        return _named(facts, but=status) or status
-    is_bad_request = not facts.codes.isdisjoint(_SURE) or facts.has_code("invalid_request_error")
-    return 400 if status in _INTERNAL and is_bad_request else status
+    if status in _GATEWAY_STATUSES:
+        return _status_in_body(facts, but=status) or status
+    is_bad_request = not facts.codes.isdisjoint(_BAD_REQUEST_CODES) or facts.has_code("invalid_request_error")
+    return 400 if status in _INTERNAL_STATUSES and is_bad_request else status
 
 
-def _named(facts: ErrorFacts, but: int | None = None) -> int | None:
+def _status_in_body(facts: ErrorFacts, but: int | None = None) -> int | None:
     """Return the status that an error names. A word tells more than a number, which may be the gateway's own: `but`
     is not counted."""
     if is_throttled(facts):
         return 429
-    found = [_OF_CODE[code] for code in facts.codes if code in _OF_CODE]
+    found = [_STATUS_OF_CODE[code] for code in facts.codes if code in _STATUS_OF_CODE]
     found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code) and int(code) != but]
     return min(found, default=400 if _BAD_REQUEST.search(facts.words) else None)

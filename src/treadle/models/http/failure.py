@@ -10,12 +10,12 @@ import aiohttp
 import msgspec
 
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.error_rules import PASSES, Decision, decide
+from treadle.models.http.error_rules import USUALLY_PASSES, Decision, classify_error
 from treadle.models.http.keys import ProviderKey
 from treadle.models.http.request_size import RequestSize
 from treadle.ports.model import Failed
 
-MAX_WORDS = 500
+MAX_QUOTED_CHARACTERS = 500
 """How much of what a provider says is passed on."""
 
 
@@ -34,30 +34,30 @@ def from_response(asked: RequestInfo, status: int, headers: Mapping[str, str], b
     said = f"answered {status}"
     if 300 <= status < 400:
         said += f" and points to {_one_line(asked.endpoint, headers.get('Location', 'nowhere'))}"
-    decision = decide(status, text, asked.size, headers)
-    failed = _failed(asked, status, said, text, decision)
+    decision = classify_error(status, text, asked.size, headers)
+    failed = _build_failure(asked, status, said, text, decision)
     should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
     if failed.kind == "billing":
         should_retry = False  # whatever a header says: a spend cap does not pass
     return msgspec.structs.replace(failed, retryable=should_retry, retry_after=decision.told.wait)
 
 
-def in_stream(asked: RequestInfo, error: Any) -> Failed:
+def from_stream_error(asked: RequestInfo, error: Any) -> Failed:
     """The failure that an error inside a stream means, which came after a good status."""
     text = msgspec.json.encode({"error": error}).decode()
-    decision = decide(None, text, asked.size)
-    failed = _failed(asked, decision.told.status, "broke off its reply with an error", text, decision)
+    decision = classify_error(None, text, asked.size)
+    failed = _build_failure(asked, decision.told.status, "broke off its reply with an error", text, decision)
     return msgspec.structs.replace(failed, retry_after=decision.told.wait)
 
 
-def _failed(asked: RequestInfo, status: int | None, said: str, body: str, decision: Decision) -> Failed:
+def _build_failure(asked: RequestInfo, status: int | None, said: str, body: str, decision: Decision) -> Failed:
     rule, endpoint, key = decision.rule, asked.endpoint, asked.key
     if rule.kind == "auth" and key is None:
         next_step = f"No key was sent: set {endpoint.key_setting}."
     else:
         setting = endpoint.setting_of(key)
         next_step = rule.next_step.format(key_setting=setting, model=asked.model, provider=endpoint.provider)
-    words = said_by_provider(endpoint, body)
+    words = quote_provider(endpoint, body)
     what = f"{endpoint.provider} {said} ({endpoint.public_url})"
     return Failed(
         rule.kind,
@@ -77,7 +77,7 @@ def _failed(asked: RequestInfo, status: int | None, said: str, body: str, decisi
 def from_error(endpoint: Endpoint, error: Exception) -> Failed:
     """The failure that an error of the network means, before there was an answer."""
     what, next_step, retryable = explain_error(endpoint, error)
-    return _unreachable(endpoint, what, next_step, retryable=retryable)
+    return _build_unreachable(endpoint, what, next_step, retryable=retryable)
 
 
 def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]:
@@ -93,10 +93,10 @@ def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]
             what = f"no secure connection could be made ({error})"
             next_step = "Check that base_url is right and that it speaks https."
         case aiohttp.ClientConnectorError():
-            what = f"the connection failed ({reason(error.os_error)})"
+            what = f"the connection failed ({describe_os_error(error.os_error)})"
             next_step = "Check that it is running and that base_url is right."
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
-            what, next_step = "the connection was dropped before an answer came", PASSES
+            what, next_step = "the connection was dropped before an answer came", USUALLY_PASSES
         case ValueError():  # also what aiohttp raises for an address that is none
             what = f"no request can be made ({error})"
             next_step, retryable = f"Check the base_url and the headers of provider {endpoint.provider}.", False
@@ -104,25 +104,25 @@ def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]
             what = f"what answers there does not speak HTTP ({error.message})"
             next_step = "Check base_url, its port, and whether it is http or https."
         case _:
-            what, next_step = f"{type(error).__name__}: {error}", PASSES
+            what, next_step = f"{type(error).__name__}: {error}", USUALLY_PASSES
     return _one_line(endpoint, what), next_step, retryable
 
 
-def reason(error: OSError) -> str:
+def describe_os_error(error: OSError) -> str:
     """Return the system's own word for an error: asyncio puts the address in its place."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))
 
 
-def _unreachable(endpoint: Endpoint, what: str, next_step: str, *, retryable: bool) -> Failed:
+def _build_unreachable(endpoint: Endpoint, what: str, next_step: str, *, retryable: bool) -> Failed:
     message = f"{endpoint.provider} cannot be reached at {endpoint.public_url}: {what}. {next_step}"
     return Failed("unreachable", message, retryable, next_model=True)
 
 
-Limit = Literal["first_byte", "between_bytes", "whole_call"]
+TimeoutLimit = Literal["first_byte", "between_bytes", "whole_call"]
 """A field of `Timeouts`."""
 
 
-def timed_out(endpoint: Endpoint, limit: Limit, seconds: float) -> Failed:
+def from_timeout(endpoint: Endpoint, limit: TimeoutLimit, seconds: float) -> Failed:
     waited = {
         "first_byte": f"sent no byte of a reply within {seconds:g} s",
         "between_bytes": f"fell silent for {seconds:g} s in the middle of its reply",
@@ -134,10 +134,12 @@ def timed_out(endpoint: Endpoint, limit: Limit, seconds: float) -> Failed:
     )
 
 
-def malformed(endpoint: Endpoint, what: str) -> Failed:
+def from_malformed_reply(endpoint: Endpoint, what: str) -> Failed:
     """A reply that came, and is not whole or not what the wire format promises."""
     said = _one_line(endpoint, what)
-    message = f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {said}. {PASSES}"
+    message = (
+        f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {said}. {USUALLY_PASSES}"
+    )
     return Failed("malformed", message, True, next_model=True)
 
 
@@ -147,34 +149,34 @@ _HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 _TITLE = re.compile(r"<(title|h1)[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
-def said_by_provider(endpoint: Endpoint, body: str) -> str:
+def quote_provider(endpoint: Endpoint, body: str) -> str:
     """The provider's own words: one line, bounded, without secrets."""
     if _HTML.match(body):
         title = _TITLE.search(body)
         return _one_line(endpoint, f"an HTML page titled `{unescape(title[2])}`" if title else "an HTML page")
     try:
-        words = _message_in(msgspec.json.decode(body))
+        words = _find_message(msgspec.json.decode(body))
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         words = None
     return _one_line(endpoint, words or body) or "it gave no reason"
 
 
-def _message_in(answer: Any) -> str | None:
+def _find_message(answer: Any) -> str | None:
     """The message inside the shapes that providers wrap it in."""
     if isinstance(answer, str):
         return answer
     if isinstance(answer, list):
-        return _message_in(cast("list[Any]", answer)[0]) if answer else None
+        return _find_message(cast("list[Any]", answer)[0]) if answer else None
     if isinstance(answer, dict):
         fields = cast("dict[str, Any]", answer)
         for name in ("error", "message", "detail", "msg"):
-            if found := _message_in(fields.get(name)):
+            if found := _find_message(fields.get(name)):
                 return found
     return None
 
 
 def _one_line(endpoint: Endpoint, text: str) -> str:
     # Secrets go first: a cut could leave the half of one.
-    line = "".join(c if c.isprintable() else " " for c in endpoint.censored(text)[: 4 * MAX_WORDS])
+    line = "".join(c if c.isprintable() else " " for c in endpoint.censored(text)[: 4 * MAX_QUOTED_CHARACTERS])
     line = " ".join(line.split()).rstrip(".")
-    return line if len(line) <= MAX_WORDS else line[: MAX_WORDS - 1] + "…"
+    return line if len(line) <= MAX_QUOTED_CHARACTERS else line[: MAX_QUOTED_CHARACTERS - 1] + "…"

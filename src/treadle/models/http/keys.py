@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-RATE_REST = 60.0
+DEFAULT_RATE_REST_SECONDS = 60.0
 """Seconds for which a key rests that has reached its rate, where the provider does not say how long."""
 
 
@@ -16,7 +16,7 @@ class ProviderKey(Struct, frozen=True):
     """Where it comes from, for people."""
 
 
-class Keys:
+class KeyRing:
     """The first key that does not rest; if all do, the one that will be ready first."""
 
     def __init__(self, keys: Sequence[ProviderKey] = (), clock: Callable[[], float] = time.monotonic) -> None:

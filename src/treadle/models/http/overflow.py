@@ -12,15 +12,15 @@ from treadle.models.http import overflow_words as said
 from treadle.models.http.error_facts import ErrorFacts
 from treadle.models.http.request_size import RequestSize
 
-ENOUGH = 3
+OVERFLOW_POINTS = 3
 """Points at which an error counts as overflow."""
-NEARLY_FULL = 0.75
+NEARLY_FULL_SHARE = 0.75
 """Share of the window above which the input is the problem and not the bound of the reply."""
-LEAST_REPLY = 256
+MIN_REPLY_TOKENS = 256
 """A bound of the reply below this is not worth a retry."""
-MOST = 1e15
+MAX_TOKEN_COUNT = 1e15
 """A larger number is not a count of tokens."""
-_LEAST_LIMIT = 1000
+_MIN_LIMIT = 1000
 """A smaller number is not the limit of a conversation: names, ids and lists have such limits."""
 
 
@@ -33,13 +33,13 @@ class Blame(Enum):
     """The bound of the reply that the request names."""
 
 
-class Verdict(NamedTuple):
+class OverflowVerdict(NamedTuple):
     blame: Blame
     longest_reply: int | None = None
     """A bound of the reply that should be accepted, where the error gives one."""
 
 
-NOTHING = Verdict(Blame.NOTHING)
+NO_OVERFLOW = OverflowVerdict(Blame.NOTHING)
 _BLAMED = re.compile(r"invalid (?:value for |parameter:? )?[`'\"]?([\w.\[\]]+)[`'\"]?:")
 _CHARACTER_LIMIT = re.compile(
     r"(?:at most|up to|max(?:imum)?(?: of| is)?|exceeds?|limit(?:ed)?(?: of| to| is)?|longer than|more than)"
@@ -66,22 +66,22 @@ def exceeds_rate_alone(facts: ErrorFacts) -> bool:
 # ── The verdict ────────────────────────────────────────────────────────────────────────────────────
 
 
-def judge(status: int | None, facts: ErrorFacts, size: RequestSize) -> Verdict:
+def judge_overflow(status: int | None, facts: ErrorFacts, size: RequestSize) -> OverflowVerdict:
     """Return what an error says is too large. The status is one that a bad request may have."""
     words = facts.words
     if exceeds_rate_alone(facts):
         left = _reply_within_rate(words, size)
-        return Verdict(Blame.CONVERSATION) if left is None else Verdict(Blame.REPLY, left)
+        return OverflowVerdict(Blame.CONVERSATION) if left is None else OverflowVerdict(Blame.REPLY, left)
     blamed = " ".join((*facts.parameters, *_BLAMED.findall(words)))
     if (reply := _reply_bound(facts, words, blamed, size)) is not None:
         return reply
     by_code = _has_overflow_code(facts)
     if not by_code and (_is_about_something_else(words, blamed) or said.ELSEWHERE.search(words)):
-        return NOTHING
-    points = ENOUGH if by_code else _points(status, facts, words, size)
-    if points >= ENOUGH:
-        return Verdict(Blame.CONVERSATION)
-    return NOTHING
+        return NO_OVERFLOW
+    points = OVERFLOW_POINTS if by_code else _count_points(status, facts, words, size)
+    if points >= OVERFLOW_POINTS:
+        return OverflowVerdict(Blame.CONVERSATION)
+    return NO_OVERFLOW
 
 
 def _has_overflow_code(facts: ErrorFacts) -> bool:
@@ -107,16 +107,16 @@ def _is_about_something_else(words: str, blamed: str) -> bool:
 def _is_short_string(words: str) -> bool:
     """Whether the limit is one of a few characters, as names, ids and keys have it."""
     found = _CHARACTER_LIMIT.search(words)
-    return found is not None and _number(found[1] or found[2]) < _LEAST_LIMIT
+    return found is not None and _number(found[1] or found[2]) < _MIN_LIMIT
 
 
-def _points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize) -> int:
+def _count_points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize) -> int:
     """Add up the evidence for a conversation that is too long."""
-    numbers = [number for number in facts.numbers if number >= _LEAST_LIMIT]
+    numbers = [number for number in facts.numbers if number >= _MIN_LIMIT]
     excess, bound = said.EXCESS.search(words) is not None, said.BOUND.search(words) is not None
     points = 0
     if said.CONTEXT.search(words) and (excess or bound or len(set(numbers)) > 1):
-        points = ENOUGH
+        points = OVERFLOW_POINTS
     elif said.INPUT.search(words) and said.MEASURE.search(words) and (excess or bound):
         points = 3 if excess and (numbers or not _is_vague(words)) else 2
     elif said.MEASURE.search(words) and (excess or (bound and len(set(numbers)) > 1)):
@@ -125,7 +125,7 @@ def _points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize
         points += 2
     if points and (numbers or _is_range(words)):
         points += 1
-    if _compares_with(numbers, size):
+    if _has_size_and_limit(numbers, size):
         points += 2 if excess or bound else 3
     return points
 
@@ -139,7 +139,7 @@ def _is_range(words: str) -> bool:
     return re.search(r"(?:input|prompt)[ _]?length.{0,20}(?:should|must) be", words) is not None
 
 
-def _compares_with(numbers: list[float], size: RequestSize) -> bool:
+def _has_size_and_limit(numbers: list[float], size: RequestSize) -> bool:
     """Whether one number may be the size of the request and a smaller one its limit."""
     near = [number for number in numbers if size.is_near(number)]
     return any(limit < number for number in near for limit in numbers)
@@ -155,16 +155,16 @@ _EXCLUSIVE = re.compile(r"(\d[\d,]*) ?\(exclusive\)")
 _SUM = re.compile(r"(\d[\d,]*) \+ (\d[\d,]*)\D{1,20}(\d[\d,]*)")
 
 
-def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) -> Verdict | None:
+def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) -> OverflowVerdict | None:
     """Return the verdict where the error is about the bound of the reply; None where it is about something else."""
     if re.search(r"max_\w*tokens.{0,40}(?:got|value|:) *-\d", words):  # what is left of the window is negative
-        return Verdict(Blame.CONVERSATION)
+        return OverflowVerdict(Blame.CONVERSATION)
     words = _BEDROCK_FRAME.sub(" ", words)
     names_reply = said.REPLY.search(words) is not None or said.REPLY_PARAMETER.search(blamed) is not None
     if not names_reply or "budget_tokens" in words:
         return None
     if "not supported" in words or "unsupported parameter" in words:
-        return NOTHING
+        return NO_OVERFLOW
     rest = re.sub(r"max_(?!(?:input|prompt)_)\w*tokens", " ", words)
     about_input = (
         said.INPUT_SHARE.search(rest) is not None and re.search(r"\btokens?\b|\blength\b", rest) is not None
@@ -173,13 +173,13 @@ def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) 
         return _shared_verdict(facts, words, size)
     if not (said.TOO_LARGE.search(words) or re.search(r"less_than|max", " ".join(facts.codes))):
         return None
-    return Verdict(Blame.REPLY, _largest_accepted(facts, size))
+    return OverflowVerdict(Blame.REPLY, _largest_accepted(facts, size))
 
 
 def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
     """Return the largest bound that the error mentions and that is below the one that was sent."""
     beyond = {_number(number): _number(number) - 1 for number in _EXCLUSIVE.findall(facts.words)}
-    numbers = sorted({beyond.get(number, number) for number in facts.numbers if number >= LEAST_REPLY})
+    numbers = sorted({beyond.get(number, number) for number in facts.numbers if number >= MIN_REPLY_TOKENS})
     sent = size.longest_reply
     below = [number for number in numbers if sent is None or number < sent]
     if sent is None and len(below) > 1:
@@ -187,15 +187,15 @@ def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
     return int(below[-1]) if below else None
 
 
-def _shared_verdict(facts: ErrorFacts, words: str, size: RequestSize) -> Verdict | None:
+def _shared_verdict(facts: ErrorFacts, words: str, size: RequestSize) -> OverflowVerdict | None:
     """Return the verdict on an input and a reply that do not fit together."""
     if not (said.EXCESS.search(words) or said.BOUND.search(words) or said.CONTEXT.search(words)):
         return None
-    left = _shared(facts, words, size)
-    return Verdict(Blame.CONVERSATION) if left is None else Verdict(Blame.REPLY, left)
+    left = _reply_that_fits(facts, words, size)
+    return OverflowVerdict(Blame.CONVERSATION) if left is None else OverflowVerdict(Blame.REPLY, left)
 
 
-def _shared(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
+def _reply_that_fits(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
     """Return the bound of the reply with which input and reply fit; None where the input itself is the problem."""
     if said.REPLY.search(words) is None:
         return None
@@ -206,16 +206,16 @@ def _shared(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
     for reply in replies:
         if reply is None:
             continue
-        for limit in sorted({number for number in numbers if number >= _LEAST_LIMIT}):
+        for limit in sorted({number for number in numbers if number >= _MIN_LIMIT}):
             for sent in numbers:
                 if (
-                    sent < NEARLY_FULL * limit
+                    sent < NEARLY_FULL_SHARE * limit
                     and sent + reply > limit
                     and sent != reply
-                    and _belong(numbers, sent, reply, limit)
+                    and _belong_together(numbers, sent, reply, limit)
                 ):
                     left = int(limit - sent - max(64, 0.02 * limit))
-                    return left if left >= LEAST_REPLY else None
+                    return left if left >= MIN_REPLY_TOKENS else None
     return None
 
 
@@ -225,13 +225,13 @@ def _left_of_sum(words: str, first: float, second: float, limit: float) -> int |
     input_first = shares[0] is None or shares[1] is None or shares[0].start() < shares[1].start()
     sent = first if input_first else second
     left = int(limit - sent - max(64, 0.02 * limit))
-    return left if sent < NEARLY_FULL * limit and left >= LEAST_REPLY else None
+    return left if sent < NEARLY_FULL_SHARE * limit and left >= MIN_REPLY_TOKENS else None
 
 
-def _belong(numbers: list[float], sent: float, reply: float, limit: float) -> bool:
+def _belong_together(numbers: list[float], sent: float, reply: float, limit: float) -> bool:
     """Whether three numbers are an input, a reply and their limit: their sum is mentioned, or nothing else is."""
     others = set(numbers) - {sent, reply, limit}
-    return sent + reply in numbers or not {number for number in others if number >= LEAST_REPLY}
+    return sent + reply in numbers or not {number for number in others if number >= MIN_REPLY_TOKENS}
 
 
 def _labelled_replies(words: str) -> list[float | None]:
@@ -241,7 +241,7 @@ def _labelled_replies(words: str) -> list[float | None]:
 
 
 def _number(digits: str) -> float:
-    return min(float(digits.replace(",", "")), MOST)
+    return min(float(digits.replace(",", "")), MAX_TOKEN_COUNT)
 
 
 def _reply_within_rate(words: str, size: RequestSize) -> int | None:
@@ -251,4 +251,4 @@ def _reply_within_rate(words: str, size: RequestSize) -> int | None:
         return None
     limit = _number(found[1])
     left = int(limit - 1.25 * size.tokens - 64)
-    return left if size.tokens < limit / 2 and LEAST_REPLY <= left < size.longest_reply else None
+    return left if size.tokens < limit / 2 and MIN_REPLY_TOKENS <= left < size.longest_reply else None

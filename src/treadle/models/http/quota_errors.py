@@ -53,7 +53,7 @@ _NO_QUOTA = any_of(
     """
 )
 """A quota, which may be one per minute: then a short wait is named."""
-_SHORT_SECONDS = 3600.0
+_MAX_RATE_WAIT_SECONDS = 3600.0
 """A quota that is back after this time is a rate."""
 _THROTTLE_CODES = any_of(
     r"""
@@ -85,11 +85,11 @@ def is_exhausted(status: int | None, facts: ErrorFacts, wait: float | None = Non
         return False  # Google says the same of rates and of quotas, and gives the wait
     if status in (None, 400, 401, 403, 429) and not facts.codes.isdisjoint(_EMPTY_NUMBERS):
         return True
-    if any(_EMPTY_CODES.fullmatch(_plain(code)) for code in facts.codes):
+    if any(_EMPTY_CODES.fullmatch(_normalize_code(code)) for code in facts.codes):
         return True
     if _NO_MONEY.search(facts.words) is not None:
         return True
-    is_rate = wait is not None and 0 < wait <= _SHORT_SECONDS
+    is_rate = wait is not None and 0 < wait <= _MAX_RATE_WAIT_SECONDS
     return not is_rate and _NO_QUOTA.search(facts.words) is not None and not _PER_MINUTE.search(facts.words)
 
 
@@ -97,13 +97,13 @@ def is_throttled(facts: ErrorFacts) -> bool:
     """Whether calls come too fast, as the codes say."""
     if not facts.codes.isdisjoint(_THROTTLE_NUMBERS):
         return True
-    return any(_THROTTLE_CODES.fullmatch(_plain(code)) for code in facts.codes)
+    return any(_THROTTLE_CODES.fullmatch(_normalize_code(code)) for code in facts.codes)
 
 
-def speaks_of_rates(facts: ErrorFacts) -> bool:
+def mentions_rate_limit(facts: ErrorFacts) -> bool:
     """Whether calls come too fast, as the words say."""
     return _THROTTLE.search(facts.words) is not None
 
 
-def _plain(code: str) -> str:
+def _normalize_code(code: str) -> str:
     return re.sub(r"(?:error|exception)$", "", re.sub(r"[^a-z0-9.]+", "_", code)).rstrip("_.") or code

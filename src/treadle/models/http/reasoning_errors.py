@@ -8,19 +8,19 @@ from treadle.domain.messages import Thinking, ToolUse
 from treadle.ports.model import Failed, ModelRequest
 
 _STATUSES = (400, 422, None)
-_NAMED = re.compile(r"reasoning[_ ]?(?:content|details)|thought[_ ]?signature", re.IGNORECASE)
+_REASONING_FIELD = re.compile(r"reasoning[_ ]?(?:content|details)|thought[_ ]?signature", re.IGNORECASE)
 _MISSING = re.compile(
     r"must be (?:passed|provided|included|present|sent|returned)|missing|is required|requires|not provided",
     re.IGNORECASE,
 )
 
 
-def explain_refusal(failed: Failed, request: ModelRequest) -> Failed:
+def add_reasoning_repair(failed: Failed, request: ModelRequest) -> Failed:
     """Return the failure with what to try next: the conversation with a blank in place of reasoning that is
     missing; or without reasoning, where it carries some and the provider does not say what else is wrong."""
     if failed.status not in _STATUSES or failed.kind != "invalid_request":
         return failed
-    if _NAMED.search(failed.message) and _MISSING.search(failed.message):
+    if _REASONING_FIELD.search(failed.message) and _MISSING.search(failed.message):
         return msgspec.structs.replace(failed, repair=True, wants_reasoning=not request.filled)
     if failed.repair or request.plain or not _carries_reasoning(request):
         return failed

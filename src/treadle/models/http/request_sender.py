@@ -14,21 +14,21 @@ from aiohttp.helpers import TimerNoop
 from aiohttp.http_writer import StreamWriter
 from yarl import URL
 
-from treadle.models.http.response_reader import HttpResponse, Other, Receiver
+from treadle.models.http.response_reader import AiohttpResponse, HttpResponse, ResponseReceiver
 
-MOST_AT_ONCE = 1024 * 1024
+MAX_SINGLE_WRITE_BYTES = 1024 * 1024
 """Bytes of a body that are handed over at once: what the network does not take yet is kept twice meanwhile."""
-NO_LIMITS = aiohttp.ClientTimeout(total=None, sock_connect=None)
+NO_AIOHTTP_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None)
 """Whoever calls keeps the time."""
-TRIED = ("3.14.",)
+TESTED_AIOHTTP_VERSIONS = ("3.14.",)
 """Versions of aiohttp whose internals this module was tried with."""
-FACTORY = "_factory"
+FACTORY_ATTRIBUTE = "_factory"
 """Where a connector of aiohttp keeps what makes its protocols; it has no public place for it."""
-UNUSUAL = ("content-length", "transfer-encoding", "content-encoding", "expect", "connection", "cookie")
+UNSUPPORTED_HEADERS = ("content-length", "transfer-encoding", "content-encoding", "expect", "connection", "cookie")
 """Headers that change how a request is sent."""
 
 
-class Poster:
+class DirectSender:
     """Posts whole bodies to one address, with the headers of a session."""
 
     def __init__(self, url: URL, session: aiohttp.ClientSession) -> None:
@@ -46,20 +46,20 @@ class Poster:
 
     async def post(self, body: bytes) -> HttpResponse:
         """The answer, as soon as its head has come."""
-        connection = await self._connector.connect(self._where, [], NO_LIMITS)
+        connection = await self._connector.connect(self._where, [], NO_AIOHTTP_TIMEOUT)
         protocol = connection.protocol
-        assert isinstance(protocol, Receiver)
+        assert isinstance(protocol, ResponseReceiver)
         try:
             if protocol.transport is None or protocol.transport.is_closing():
                 raise aiohttp.ServerDisconnectedError
             begun = protocol.expect(connection)
             protocol.transport.write(b"%b%d\r\n\r\n%b" % (self._head, len(body), body))
-            return await begun or Other(await self._started(connection, protocol))
+            return await begun or AiohttpResponse(await self._started(connection, protocol))
         except BaseException:
             connection.close()
             raise
 
-    async def _started(self, connection: Connection, protocol: Receiver) -> aiohttp.ClientResponse:
+    async def _started(self, connection: Connection, protocol: ResponseReceiver) -> aiohttp.ClientResponse:
         """An answer that has begun, and that aiohttp takes apart."""
         response = self._response(protocol)
         try:
@@ -84,12 +84,15 @@ class Poster:
         )
 
 
-def is_plain(url: URL, session: aiohttp.ClientSession) -> bool:
+def can_send_directly(url: URL, session: aiohttp.ClientSession) -> bool:
     """Whether requests to that address can be posted so. The others are left to aiohttp, with its errors; and all
     of them where its insides may be others than those that were tried."""
-    if not aiohttp.__version__.startswith(TRIED) or not hasattr(session.connector, FACTORY):
+    if not aiohttp.__version__.startswith(TESTED_AIOHTTP_VERSIONS) or not hasattr(
+        session.connector, FACTORY_ATTRIBUTE
+    ):
         return False
     sound = all(
-        (name + value).isprintable() and name.lower() not in UNUSUAL for name, value in session.headers.items()
+        (name + value).isprintable() and name.lower() not in UNSUPPORTED_HEADERS
+        for name, value in session.headers.items()
     )
     return sound and url.scheme in ("http", "https") and bool(url.raw_host) and not url.raw_user

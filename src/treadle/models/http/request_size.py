@@ -4,13 +4,13 @@ import re
 from typing import NamedTuple
 
 from treadle.domain.models import UNKNOWN_WINDOW
-from treadle.models.http.wire import tokens
+from treadle.models.http.wire import estimate_tokens
 
-LEAST_COMPARED = 1000
+MIN_COMPARED_TOKENS = 1000
 """A request of fewer tokens is too small for its size to tell anything."""
-_LONGEST = re.compile(rb'"max_(?:completion_|output_)?tokens":(\d{1,12})')
-_EDGE = 4096
-_FACTOR = 2.0
+_MAX_TOKENS_FIELD = re.compile(rb'"max_(?:completion_|output_)?tokens":(\d{1,12})')
+_EDGE_BYTES = 4096
+_ESTIMATE_FACTOR = 2.0
 """How far a guess from bytes may be off."""
 
 
@@ -26,18 +26,18 @@ class RequestSize(NamedTuple):
     @property
     def tokens(self) -> int:
         """A guess at the tokens of the input."""
-        return tokens(self.sent_bytes)
+        return estimate_tokens(self.sent_bytes)
 
     def is_near(self, number: float) -> bool:
         """Whether a number may be the size of this request, in tokens or in bytes."""
-        if self.tokens < LEAST_COMPARED:
+        if self.tokens < MIN_COMPARED_TOKENS:
             return False
-        in_tokens = self.tokens / _FACTOR <= number <= self.tokens * _FACTOR
+        in_tokens = self.tokens / _ESTIMATE_FACTOR <= number <= self.tokens * _ESTIMATE_FACTOR
         return in_tokens or abs(number - self.sent_bytes) <= 0.05 * self.sent_bytes
 
 
-def size_of(body: bytes, window: int) -> RequestSize:
+def measure_request(body: bytes, window: int) -> RequestSize:
     """Return the size of an encoded request to a model with this context window."""
-    found = _LONGEST.search(body[:_EDGE]) or _LONGEST.search(body[-_EDGE:])
+    found = _MAX_TOKENS_FIELD.search(body[:_EDGE_BYTES]) or _MAX_TOKENS_FIELD.search(body[-_EDGE_BYTES:])
     known = None if window == UNKNOWN_WINDOW else window
     return RequestSize(len(body), int(found[1]) if found else None, known)

@@ -14,17 +14,17 @@ from aiohttp.connector import Connection
 from aiohttp.helpers import TimerNoop
 from httptools import HttpParserError, HttpResponseParser
 
-READ_BUFFER = 256 * 1024
-UNKNOWN_KIND = "application/octet-stream"
-_LOST = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
-_GOOD = b"HTTP/1.1 200 "
+READ_BUFFER_BYTES = 256 * 1024
+UNKNOWN_CONTENT_TYPE = "application/octet-stream"
+_LOST_ERRORS = (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError)
+_OK_STATUS_LINE = b"HTTP/1.1 200 "
 _CHUNKED = re.compile(rb"\r\ntransfer-encoding: chunked(?:\r\n|\Z)")
-_UNUSUAL = re.compile(rb"\r\n(?:content-encoding|content-length|upgrade):")
+_UNSUPPORTED_HEADER = re.compile(rb"\r\n(?:content-encoding|content-length|upgrade):")
 _SERVER = re.compile(rb"\r\nserver:[ \t]*([^\r\n]*)")
-_KIND = re.compile(rb"\r\ncontent-type:[ \t]*([^\r\n;]*)")
+_CONTENT_TYPE = re.compile(rb"\r\ncontent-type:[ \t]*([^\r\n;]*)")
 
 
-class KeptAndLost(aiohttp.ServerDisconnectedError):
+class PooledConnectionLost(aiohttp.ServerDisconnectedError):
     """A connection that was kept from an earlier call has ended before any byte of an answer came."""
 
 
@@ -91,8 +91,8 @@ class ChunkStream:
 
     @property
     def kind(self) -> str:
-        found = _KIND.search(self._head)
-        return found[1].decode("latin-1").strip() if found else UNKNOWN_KIND
+        found = _CONTENT_TYPE.search(self._head)
+        return found[1].decode("latin-1").strip() if found else UNKNOWN_CONTENT_TYPE
 
     @property
     def server(self) -> str:
@@ -124,7 +124,7 @@ class ChunkStream:
             self._can_stay = False
             self.fail(aiohttp.ClientPayloadError(f"the body cannot be parsed: {error}"))
         self._unread += len(data)
-        if self._unread > READ_BUFFER and not self.is_whole:
+        if self._unread > READ_BUFFER_BYTES and not self.is_whole:
             self._pause()
         if self.is_whole or self._error is not None:
             self._let_go(self._can_stay and self._answers == 1)
@@ -189,7 +189,7 @@ class ChunkStream:
             self._reader.set_result(None)
 
 
-class Other:
+class AiohttpResponse:
     """An answer that aiohttp has taken apart."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
@@ -201,7 +201,7 @@ class Other:
 
     @property
     def kind(self) -> str:
-        return self.response.headers.get("Content-Type", UNKNOWN_KIND).lower().partition(";")[0].strip()
+        return self.response.headers.get("Content-Type", UNKNOWN_CONTENT_TYPE).lower().partition(";")[0].strip()
 
     @property
     def server(self) -> str:
@@ -219,7 +219,7 @@ class Other:
         return protocol is not None and protocol.exception() is not None
 
 
-class Receiver(ResponseHandler):
+class ResponseReceiver(ResponseHandler):
     """aiohttp's own, but for four things.
 
     A good answer in chunks that was expected is taken apart here.
@@ -258,9 +258,9 @@ class Receiver(ResponseHandler):
         assert self._expected is not None
         (connection, begun), self._expected = self._expected, None
         self._answered = True
-        stream = self._stream = _stream(data, connection, self._loop)
+        stream = self._stream = _start_stream(data, connection, self._loop)
         if stream is None:
-            super().set_response_params(timer=TimerNoop(), read_until_eof=True, read_bufsize=READ_BUFFER)
+            super().set_response_params(timer=TimerNoop(), read_until_eof=True, read_bufsize=READ_BUFFER_BYTES)
         self._take = super().data_received if stream is None else stream.feed
         self._take(data)
         if not begun.done():
@@ -288,8 +288,8 @@ class Receiver(ResponseHandler):
             self._stream.fail(lost)
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
-        if self._calls > 1 and not self._answered and isinstance(exc, _LOST):
-            super().set_exception(KeptAndLost(), exc)
+        if self._calls > 1 and not self._answered and isinstance(exc, _LOST_ERRORS):
+            super().set_exception(PooledConnectionLost(), exc)
         elif exc_cause is None:
             super().set_exception(exc)
         else:
@@ -305,10 +305,14 @@ class Receiver(ResponseHandler):
             self._loop.call_soon(super().resume_reading, resume_parser)
 
 
-def _stream(data: bytes, connection: Connection, loop: asyncio.AbstractEventLoop) -> ChunkStream | None:
+def _start_stream(data: bytes, connection: Connection, loop: asyncio.AbstractEventLoop) -> ChunkStream | None:
     """The answer that begins so, if it is a good one in chunks that are what they seem."""
     end = data.find(b"\r\n\r\n")
-    if end < 0 or not data.startswith(_GOOD):
+    if end < 0 or not data.startswith(_OK_STATUS_LINE):
         return None
     head = data[:end].lower()
-    return ChunkStream(head, connection, loop) if _CHUNKED.search(head) and not _UNUSUAL.search(head) else None
+    return (
+        ChunkStream(head, connection, loop)
+        if _CHUNKED.search(head) and not _UNSUPPORTED_HEADER.search(head)
+        else None
+    )

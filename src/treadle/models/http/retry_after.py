@@ -10,7 +10,7 @@ from treadle.models.http.error_facts import ErrorFacts
 
 _EPOCH_SECONDS, _EPOCH_MILLISECONDS = 1e9, 1e12
 """A plain number from here on is a moment and not a number of seconds."""
-_FAR = 366 * 86_400.0
+_MAX_WAIT_SECONDS = 366 * 86_400.0
 """Seconds; a wait beyond this is a mistake."""
 
 _UNIT = (
@@ -37,7 +37,7 @@ _AFTER = re.compile(
 _BEFORE = re.compile(
     rf"((?:{_AMOUNT}\s{{0,4}}){{1,6}})(?:后|之后|以后|内)?[^.\n]{{0,8}}?(?:重试|再试|重置|恢复)", re.I
 )
-MOST_WORDS = 8_000
+MAX_SEARCHED_CHARACTERS = 8_000
 """How much of a message is searched for a wait."""
 _DATE = r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\s?UTC|[+-]\d\d:?\d\d)?)"
 _MOMENT = re.compile(rf"{_ASKS}[^.\n]{{0,40}}?{_DATE}", re.I)
@@ -47,79 +47,81 @@ _SECONDS: Mapping[str, float] = {
 }  # fmt: skip
 
 
-def asked_wait(headers: Mapping[str, str], facts: ErrorFacts, now: datetime | None = None) -> float | None:
+def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: datetime | None = None) -> float | None:
     """Return the seconds that a provider asks to wait, None where it does not say.
 
     What it says for this purpose counts first; then the words of the message; then the reset of the limit that is
     exhausted."""
     now = now or datetime.now(UTC)
-    if (wait := _header(headers, now)) is not None:
+    if (wait := _wait_in_headers(headers, now)) is not None:
         return wait
     for name, value in facts.waits:
-        if (wait := _field(name, value, now)) is not None:
+        if (wait := _wait_in_field(name, value, now)) is not None:
             return wait
-    if (wait := _in_words(facts.text, now)) is not None:
+    if (wait := _wait_in_text(facts.text, now)) is not None:
         return wait
-    return _exhausted({**dict(facts.headers), **headers}, now)
+    return _wait_for_resets({**dict(facts.headers), **headers}, now)
 
 
-def _header(headers: Mapping[str, str], now: datetime) -> float | None:
+def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait in the header for it, in which 0 means at once."""
-    milliseconds, stated = _number(headers.get("retry-after-ms")), headers.get("retry-after")
+    milliseconds, stated = _parse_nonnegative(headers.get("retry-after-ms")), headers.get("retry-after")
     if milliseconds is not None:
         return milliseconds / 1000
     if stated is None:
         return None
-    number = _number(stated)
-    if number is None and (spelt := duration(stated)) is not None:
+    number = _parse_nonnegative(stated)
+    if number is None and (spelt := parse_duration(stated)) is not None:
         return spelt
-    seconds = _until(stated, now) if number is None else _moment_or_seconds(number, now)
+    seconds = _seconds_until(stated, now) if number is None else _moment_or_seconds(number, now)
     return None if seconds is None else max(0.0, seconds)
 
 
-def _field(name: str, value: str, now: datetime) -> float | None:
+def _wait_in_field(name: str, value: str, now: datetime) -> float | None:
     """Return the wait in a field of an error: `retryDelay: "34s"`, `retry_after_seconds: 12`, `reset_at: ...`."""
-    if (number := _number(value)) is None:
-        return _sound(duration(value) if duration(value) is not None else _until(value, now))
+    if (number := _parse_nonnegative(value)) is None:
+        return _drop_implausible(
+            parse_duration(value) if parse_duration(value) is not None else _seconds_until(value, now)
+        )
     if re.search(r"(?:ms|millis|milliseconds)$|^(?:ms|milli)", name):
-        return _sound(number / 1000)
+        return _drop_implausible(number / 1000)
     if re.search(r"(?:mins?|minutes)$|^minutes", name):
-        return _sound(number * 60)
-    return _sound(_moment_or_seconds(number, now))
+        return _drop_implausible(number * 60)
+    return _drop_implausible(_moment_or_seconds(number, now))
 
 
-def duration(text: str) -> float | None:
+def parse_duration(text: str) -> float | None:
     """Return the seconds of a duration such as `6m0s`, `1.57s`, `120ms` or `2 minutes`; None if it is none."""
     if _SPAN.sub("", text).strip(" ,") or not text.strip():
         return None
-    return sum(_seconds(number, unit) for number, unit in _SPAN.findall(text))
+    return sum(_to_seconds(number, unit) for number, unit in _SPAN.findall(text))
 
 
-def _seconds(number: str, unit: str) -> float:
+def _to_seconds(number: str, unit: str) -> float:
     unit = unit.lower()
     key = "ms" if unit.startswith("m") and "s" in unit and not unit.startswith("min") else unit[0]
     return float(number) * _SECONDS[key]
 
 
-def _in_words(text: str, now: datetime) -> float | None:
-    text = text[:MOST_WORDS]
+def _wait_in_text(text: str, now: datetime) -> float | None:
+    text = text[:MAX_SEARCHED_CHARACTERS]
     if (plain := _PLAIN.search(text)) is not None:
         spans = _SPAN.findall(plain[1] or f"{plain[2]}s")
-        if (wait := _sound(sum(_seconds(number, unit) for number, unit in spans))) is not None:
+        if (wait := _drop_implausible(sum(_to_seconds(number, unit) for number, unit in spans))) is not None:
             return wait
     found = [match for pattern in (_AFTER, _BEFORE) for match in [pattern.search(text)] if match is not None]
     for match in found:
-        seconds = sum(_seconds(number, unit) for number, unit in _SPAN.findall(match[1]))
-        if (wait := _sound(seconds)) is not None:
+        seconds = sum(_to_seconds(number, unit) for number, unit in _SPAN.findall(match[1]))
+        if (wait := _drop_implausible(seconds)) is not None:
             return wait
     moment = _MOMENT.search(text)
-    return None if moment is None else _sound(_until(moment[1], now))
+    return None if moment is None else _drop_implausible(_seconds_until(moment[1], now))
 
 
 # ── Limits that reset ──────────────────────────────────────────────────────────────────────────────
 
 
-def _exhausted(headers: Mapping[str, str], now: datetime) -> float | None:
+def _wait_for_resets(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the seconds until all exhausted limits are reset. A limit with something left is not waited for."""
     resets, remaining, rejected = dict[str, str](), dict[str, str](), set[str]()
     for name, value in headers.items():
@@ -139,16 +141,16 @@ def _exhausted(headers: Mapping[str, str], now: datetime) -> float | None:
     for dimension, value in resets.items():
         if not _is_exhausted(dimension, remaining, rejected, len(resets)):
             continue
-        number = _number(value)
-        seconds = duration(value) if number is None else _moment_or_seconds(number, now)
-        wait = _sound(_until(value, now) if seconds is None else seconds)
+        number = _parse_nonnegative(value)
+        seconds = parse_duration(value) if number is None else _moment_or_seconds(number, now)
+        wait = _drop_implausible(_seconds_until(value, now) if seconds is None else seconds)
         if wait is not None:
             waits.append(wait)
     return max(waits, default=None)
 
 
 def _is_exhausted(dimension: str, remaining: Mapping[str, str], rejected: set[str], limits: int) -> bool:
-    left = _signed(remaining.get(dimension))
+    left = _parse_float(remaining.get(dimension))
     if left is not None:
         return left <= 0
     return dimension in rejected or (not rejected and limits == 1 and dimension not in remaining)
@@ -163,19 +165,19 @@ def _moment_or_seconds(number: float, now: datetime) -> float:
     return number - now.timestamp() if number >= _EPOCH_SECONDS else number
 
 
-def _sound(seconds: float | None) -> float | None:
+def _drop_implausible(seconds: float | None) -> float | None:
     """Return a wait that can be meant: above 0, and not for years."""
-    if seconds is None or not math.isfinite(seconds) or not 0 < seconds <= _FAR:
+    if seconds is None or not math.isfinite(seconds) or not 0 < seconds <= _MAX_WAIT_SECONDS:
         return None
     return seconds
 
 
-def _number(text: str | None) -> float | None:
-    value = _signed(text)
+def _parse_nonnegative(text: str | None) -> float | None:
+    value = _parse_float(text)
     return value if value is not None and value >= 0 else None
 
 
-def _signed(text: str | None) -> float | None:
+def _parse_float(text: str | None) -> float | None:
     try:
         value = float(text or "")
     except ValueError:
@@ -183,9 +185,9 @@ def _signed(text: str | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _until(text: str, now: datetime) -> float | None:
+def _seconds_until(text: str, now: datetime) -> float | None:
     """Return the seconds until a moment in the form of HTTP or ISO 8601, in UTC where it does not say."""
-    moment = _http_date(text) or _iso_date(text)
+    moment = _parse_http_date(text) or _parse_iso_date(text)
     if moment is None:
         return None
     if moment.tzinfo is None:
@@ -193,14 +195,14 @@ def _until(text: str, now: datetime) -> float | None:
     return (moment - now).total_seconds()
 
 
-def _http_date(text: str) -> datetime | None:
+def _parse_http_date(text: str) -> datetime | None:
     try:
         return parsedate_to_datetime(text)
     except ValueError:
         return None
 
 
-def _iso_date(text: str) -> datetime | None:
+def _parse_iso_date(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(re.sub(r"\s?UTC$", "+00:00", text.strip().replace("Z", "+00:00")))
     except ValueError:

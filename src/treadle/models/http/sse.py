@@ -10,7 +10,7 @@ BOM = b"\xef\xbb\xbf"
 """The mark that some servers put before the first byte."""
 _KEEPALIVE = re.compile(rb"[\s:]*(?:ping|pong|keep[-_ ]?alive|heartbeat|processing)?[\s.]*", re.IGNORECASE)
 """A payload that says nothing but that the connection lives."""
-_SHORTEST = 24
+_MAX_KEEPALIVE_BYTES = 24
 """Bytes below which a payload may be such a one."""
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 
@@ -22,7 +22,7 @@ class EventTooLarge(ValueError):
         super().__init__(f"one event is larger than {MAX_EVENT_BYTES // 1024 // 1024} MB")
 
 
-class Payloads:
+class PayloadParser:
     """The `data` of each event of one stream. A line that is bare JSON counts as an event of its own: that is
     how Ollama reports an error in mid-stream."""
 
@@ -44,7 +44,7 @@ class Payloads:
             payloads = chunk[6:-2].split(b"\n\ndata: ")
             if b"\n" not in b"".join(payloads) and b"\r" not in chunk:
                 self._size = 0
-                return _without_keepalives(payloads)
+                return _drop_keepalives(payloads)
         return self._feed_lines(chunk)
 
     def _begin(self, chunk: bytes) -> bytes:
@@ -81,7 +81,7 @@ class Payloads:
         self._size = len(tail) if payloads else self._size + len(chunk)
         if self._size > MAX_EVENT_BYTES:
             raise EventTooLarge
-        return _without_keepalives(payloads)
+        return _drop_keepalives(payloads)
 
     def end(self) -> list[bytes]:
         """What is left when the stream has ended: some servers leave the last blank line out."""
@@ -94,20 +94,24 @@ class Payloads:
             payloads.append(line)
 
 
-def _without_keepalives(payloads: list[bytes]) -> list[bytes]:
-    if payloads and len(min(payloads, key=len)) < _SHORTEST:
-        return [payload for payload in payloads if len(payload) >= _SHORTEST or not _KEEPALIVE.fullmatch(payload)]
+def _drop_keepalives(payloads: list[bytes]) -> list[bytes]:
+    if payloads and len(min(payloads, key=len)) < _MAX_KEEPALIVE_BYTES:
+        return [
+            payload
+            for payload in payloads
+            if len(payload) >= _MAX_KEEPALIVE_BYTES or not _KEEPALIVE.fullmatch(payload)
+        ]
     return payloads
 
 
-class Document:
+class DocumentParser:
     """A body that is said to be JSON: one payload, over however many lines, when it has ended. Where it begins as
     events do, it is read as events all the same."""
 
     __slots__ = ("_events", "_pieces", "_size")
 
     def __init__(self) -> None:
-        self._events: Payloads | None = None
+        self._events: PayloadParser | None = None
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -118,7 +122,7 @@ class Document:
         if not self._pieces:
             chunk = chunk.removeprefix(BOM).lstrip()  # some servers send blank lines while they have nothing to say
             if chunk and chunk[:1] != b"{":
-                self._events = Payloads()
+                self._events = PayloadParser()
                 return self._events.feed(chunk)
         if chunk:
             self._pieces.append(chunk)

@@ -6,31 +6,33 @@ import json
 from typing import Any, NoReturn
 
 
-def mended(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The same text as proper Unicode: pairs are joined, what is left alone is replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def decode(text: str | bytes) -> Any:
+def decode_json(text: str | bytes) -> Any:
     """JSON that may escape lone surrogates, as plain values without any. Raises ValueError if it is not JSON."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     try:
-        value = json.loads(text, parse_constant=_refuse)
-        return json.loads(mended(json.dumps(value, ensure_ascii=False)))
+        value = json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False)))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
 
 
-def encode(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Plain values that may hold lone surrogates, as JSON that any server accepts."""
-    return mended(json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)).encode()
+    return replace_surrogates(
+        json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_decode_raw)
+    ).encode()
 
 
-def _plain(raw: Any) -> Any:
+def _decode_raw(raw: Any) -> Any:
     """What stands in a value as JSON already."""
     return json.loads(bytes(raw))
 
 
-def _refuse(constant: str) -> NoReturn:
+def _refuse_constant(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")

