@@ -98,9 +98,9 @@ def calls_in(mode: ApiMode, body: bytes) -> list[str]:
     payloads, reply = PayloadParser(), load_format(mode).reply(HELLO)
     try:
         for chunk in (payloads.feed(body), payloads.end()):
-            if not reply.done and reply.take(chunk):
+            if not reply.done and reply.feed(chunk):
                 return []
-        whole = reply.completed(0)
+        whole = reply.finish(0)
     except UnusableReply:
         return []
     return [part.name for part in whole.parts if isinstance(part, ToolUse)]

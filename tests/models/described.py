@@ -68,12 +68,12 @@ class Read:
 
     def _take(self, delta: dict[str, Any], finish: str | None = None) -> None:
         chunk = {"choices": [{"delta": delta, "finish_reason": finish}]}
-        assert self.reply.take([json.dumps(chunk).encode()]) is None
-        self.reply.show_news(self.shown.append)
+        assert self.reply.feed([json.dumps(chunk).encode()]) is None
+        self.reply.show_new(self.shown.append)
 
     @property
     def whole(self) -> Completed:
-        return self.reply.completed(0)
+        return self.reply.finish(0)
 
     @property
     def text(self) -> str:

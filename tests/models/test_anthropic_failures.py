@@ -305,7 +305,7 @@ def test_a_call_with_a_monstrous_name() -> None:
 def test_a_block_that_never_began(index: Any) -> None:
     failure = broken(begins(), *text(0, "x"), more(index, "text_delta", text="y"), STOP)
     assert failure.kind == "malformed"
-    assert f"it goes on with block {index}, which it never began" in failure.message
+    assert f"it continues block {index}, which it never started" in failure.message
 
 
 @pytest.mark.parametrize(

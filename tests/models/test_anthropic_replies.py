@@ -159,9 +159,9 @@ def test_what_is_shown_event_by_event() -> None:
     reply, shown = AnthropicReply(HELLO), list[list[Any]]()
     at_once = [opens(2, "tool_use", id="d", name="now", input={"a": 1}), closes(2)]
     for one in [*text(0, "a", "", "b"), *asks(1, "c", "add", "", "{", "}"), *at_once, *thinking(3, "h"), PING]:
-        reply.take(PayloadParser().feed(one))
+        reply.feed(PayloadParser().feed(one))
         shown.append([])
-        reply.show_news(shown[-1].append)
+        reply.show_new(shown[-1].append)
     assert shown == [
         *([], [TextDelta("a")], [], [TextDelta("b")], []),
         *([CallDelta(0, "add", "")], [], [CallDelta(0, "add", "{")], [CallDelta(0, "add", "}")], []),
@@ -374,9 +374,9 @@ KNOWN = [
 def test_events_that_nobody_knows_may_hold_anything(kind: str, fields: dict[str, Any]) -> None:
     reply = AnthropicReply(HELLO)
     for one in stream(text(0, "x")):
-        reply.take(PayloadParser().feed(event(kind, **fields)))
-        reply.take(PayloadParser().feed(one))
-    assert reply.completed(0) == Completed((Text("x"),), "end_turn", Usage(10, 5))
+        reply.feed(PayloadParser().feed(event(kind, **fields)))
+        reply.feed(PayloadParser().feed(one))
+    assert reply.finish(0) == Completed((Text("x"),), "end_turn", Usage(10, 5))
 
 
 @given(st.lists(st.tuples(st.sampled_from(KNOWN), st.fixed_dictionaries({}, optional=FIELDS)), max_size=6))
@@ -385,9 +385,9 @@ def test_events_that_everybody_knows_may_hold_anything_too(events: list[tuple[st
     reply = AnthropicReply(HELLO)
     try:
         for kind, fields in [*events, ("message_stop", {})]:
-            reply.take(PayloadParser().feed(event(kind, **fields)))
-            reply.show_news(lambda _: None)
-        parts = reply.completed(0).parts
+            reply.feed(PayloadParser().feed(event(kind, **fields)))
+            reply.show_new(lambda _: None)
+        parts = reply.finish(0).parts
     except UnusableReply:
         reply.usage(0)
     else:
@@ -465,11 +465,11 @@ def test_what_a_piece_costs_does_not_grow_with_the_pieces_before() -> None:
             b'{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"xxxxx"}}'
         )
         reply = AnthropicReply(HELLO)
-        reply.take([b'{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"a"}}'])
+        reply.feed([b'{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"a"}}'])
         started = time.thread_time()
         for _ in range(count):
-            reply.take([piece])
-            reply.show_news(lambda _: None)
+            reply.feed([piece])
+            reply.show_new(lambda _: None)
         return time.thread_time() - started
 
     short, long = (min(seconds(count) for _ in range(5)) for count in (5_000, 20_000))

@@ -108,10 +108,10 @@ def test_it_never_counts_what_is_not_in_the_window(calls: list[tuple[float, bool
 
 def test_those_who_call_the_same_model_share_one() -> None:
     breakers = Breakers()
-    first = breakers.of("mine", "https://host/v1", "m")
-    assert breakers.of("mine", "https://host/v1", "m") is first
-    assert breakers.of("mine", "https://other/v1", "m") is not first
-    assert breakers.of("mine", "https://host/v1", "n") is not first
+    first = breakers.get("mine", "https://host/v1", "m")
+    assert breakers.get("mine", "https://host/v1", "m") is first
+    assert breakers.get("mine", "https://other/v1", "m") is not first
+    assert breakers.get("mine", "https://host/v1", "n") is not first
     for _ in range(MIN_CALLS):
         first.record(failed=True, now=0.0)
     [state, *_] = breakers.states()

@@ -57,8 +57,8 @@ def test_fragments_make_the_calls_they_were_cut_from(sent: tuple[list[ToolUse], 
 
     for start in range(0, len(fragments), per_chunk):
         chunk = {"choices": [{"delta": {"tool_calls": fragments[start : start + per_chunk]}}]}
-        reply.take([json.dumps(chunk).encode()])
-        reply.show_news(show)
-    reply.take([b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}'])
-    assert reply.completed(0).parts == tuple(calls)
+        reply.feed([json.dumps(chunk).encode()])
+        reply.show_new(show)
+    reply.feed([b'{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}'])
+    assert reply.finish(0).parts == tuple(calls)
     assert shown == [call.arguments for call in calls]

@@ -197,8 +197,8 @@ WORDS = (
 )
 def test_no_error_breaks_the_judge(message: str, status: int | None, size: RequestSize) -> None:
     for body in (message, json.dumps(message), json.dumps({"error": {"message": message, "code": message}})):
-        told = classify_error(status, body, size).told
-        find_requested_wait({"retry-after": message, "x-ratelimit-reset": message}, told.facts)
+        report = classify_error(status, body, size).report
+        find_requested_wait({"retry-after": message, "x-ratelimit-reset": message}, report.facts)
 
 
 @pytest.mark.parametrize(
@@ -220,6 +220,6 @@ def test_no_error_breaks_the_judge(message: str, status: int | None, size: Reque
 )
 def test_no_body_takes_long_to_judge(body: str) -> None:
     def judge_whole() -> None:
-        find_requested_wait({}, classify_error(400, body, LARGE).told.facts)
+        find_requested_wait({}, classify_error(400, body, LARGE).report.facts)
 
     assert cpu_seconds(judge_whole, times=2) < 60 * processor_seconds()

@@ -81,7 +81,7 @@ class Talk:
     async def _one(self, call: HttpCall, body: bytes) -> None:
         try:
             await call.open(body)
-            self.answers.append(type(call._answer))  # pyright: ignore[reportPrivateUsage] -- whose it is, is hidden
+            self.answers.append(type(call._response))  # pyright: ignore[reportPrivateUsage] -- whose it is, is hidden
             read = bytearray()
             while piece := await call.read():
                 read += piece

@@ -52,7 +52,7 @@ def test_names(model: str, provider: str | None, default: str | None, expected: 
         ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: anthropic, local, ollama"),
         ("", None, "No model is set"),
         ("gpt-x", "olive", "no provider is called `olive`; Known providers"),
-        ("openai/", None, "write openai/ and the id of one of its models"),
+        ("openai/", None, "Write openai/ followed by the id of one of its models"),
     ],
 )
 def test_names_that_stand_for_nothing(model: str, provider: str | None, words: str) -> None:
@@ -133,7 +133,7 @@ def test_a_missing_key_names_its_setting() -> None:
 
 
 def test_a_key_that_cannot_be_one() -> None:
-    with pytest.raises(MissingKey, match="OPENAI_API_KEY holds characters that no key has") as raised:
+    with pytest.raises(MissingKey, match="OPENAI_API_KEY contains characters that a key cannot have") as raised:
         ModelRegistry({"OPENAI_API_KEY": "sk-a\nb"}).resolve("openai/gpt-x", None)
     assert "sk-a" not in str(raised.value)
 
@@ -157,7 +157,7 @@ def test_a_ready_model() -> None:
 
 @pytest.mark.parametrize("name", ["", "a/b"])
 def test_a_name_that_no_model_could_begin_with(name: str) -> None:
-    with pytest.raises(UsageError, match="give it a name without a slash"):
+    with pytest.raises(UsageError, match="Choose a name without a slash"):
         ModelRegistry({}).add(name, ProviderConfig("https://host/v1"))
 
 

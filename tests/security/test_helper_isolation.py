@@ -84,10 +84,10 @@ def assert_isolated(pid: int) -> None:
 @pytest.mark.usefixtures("traces")
 def test_the_server_of_a_local_model_is_isolated() -> None:
     async def story() -> None:
-        server = await LocalServer.begin(Path("/nowhere/model.gguf"), 512)
+        server = await LocalServer.start(Path("/nowhere/model.gguf"), 512)
         try:
             assert_isolated(server.pid)
-            assert not await server.loaded()  # there is no such file, or no llama.cpp
+            assert not await server.wait_until_loaded()  # there is no such file, or no llama.cpp
         finally:
             await server.kill()
 

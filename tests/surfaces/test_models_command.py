@@ -141,7 +141,7 @@ def test_what_is_wrong_is_one_line_that_names_the_provider_and_the_next_step(
         (("show", "nowhere/m"), "no provider is called `nowhere`"),
         (("test", "sonnet"), "set the variable ANTHROPIC_API_KEY"),
         (("test", "local/smollm2"), "treadle models pull smollm2"),
-        (("pull", "huge"), "There are no weights called `huge`"),
+        (("pull", "huge"), "No weights are called `huge`"),
         (("test", "m", "--base-url", "nonsense"), "base_url must be an http or https URL"),
     ],
 )

@@ -95,7 +95,7 @@ async def counter(weights: Path) -> AsyncGenerator[Counter]:
     """The embedded model, served for as long as it is needed."""
     servers = LocalServers(lambda _: None)
     try:
-        server = await servers.of(weights, CONTEXT_WINDOW)
+        server = await servers.get(weights, CONTEXT_WINDOW)
         async with aiohttp.ClientSession() as http:
             yield Counter(http, server.url)
     finally:

@@ -71,14 +71,14 @@ def list_aliases(models: ModelRegistry) -> Sequence[ListedAlias]:
 
 
 def _is_ready(models: ModelRegistry, name: str, probe: Probe | None) -> bool | None:
-    if models.missing(name) is not None:
+    if models.find_missing_key(name) is not None:
         return False
     return None if probe is None else probe.verdict == "answers"
 
 
 def _describe(models: ModelRegistry, name: str, probe: Probe | None) -> str:
     if (problem := models.key_problem(name)) is not None:
-        return problem if models.is_key_configured(name) else f"no key: set {models.missing(name)}"
+        return problem if models.is_key_configured(name) else f"no key: set {models.find_missing_key(name)}"
     return f"{describe_key(name, models)}, not tried" if probe is None else probe.words
 
 

@@ -20,7 +20,9 @@ def ignore_progress(pending: Sequence[str]) -> None:
 def list_callable_providers(models: ModelRegistry) -> list[str]:
     """Return the names of the providers that have an address and no missing key."""
     return [
-        name for name, config in models.providers.items() if config is not None and models.missing(name) is None
+        name
+        for name, config in models.providers.items()
+        if config is not None and models.find_missing_key(name) is None
     ]
 
 
@@ -59,7 +61,7 @@ def describe_provider(name: str, models: ModelRegistry, probe: Probe | None, *, 
     if (problem := models.key_problem(name)) is not None:
         if models.is_key_configured(name):
             return setting(about, f"{where}: the key cannot be used: {problem}", "Correct the key.", "wrong")
-        return setting(about, f"{where}: no key is set", f"To use it, set {models.missing(name)}.", "note")
+        return setting(about, f"{where}: no key is set", f"To use it, set {models.find_missing_key(name)}.", "note")
     key = describe_key(name, models)
     if probe is None:
         return setting(about, f"{where}: {key}, not tried", "", "set")

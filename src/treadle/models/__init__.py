@@ -1,1 +1,1 @@
-"""Models behind their wire formats, one format per file, and the registry that finds them."""
+"""Model clients, one wire format per file, and the registry that resolves a model name to a client."""

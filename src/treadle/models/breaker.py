@@ -1,4 +1,4 @@
-"""Circuit breakers: a model that fails most of the time is left alone for a while, then tried with one call."""
+"""Circuit breakers: after too many failures a model gets no calls for a while, then one probe call."""
 
 from collections import deque
 from typing import Literal
@@ -11,29 +11,29 @@ WINDOW_SECONDS = 60.0
 MIN_CALLS = 10
 """A breaker does not open on fewer calls than this."""
 OPEN_AT_FAILURE_SHARE = 0.5
-"""The share of failures at which it opens."""
+"""The share of failed calls at which a breaker opens."""
 OPEN_SECONDS = 30.0
 MAX_OPEN_SECONDS = 300.0
-"""Each probe that fails doubles the rest, up to this."""
+"""Each failed probe doubles the time that a breaker stays open, up to this limit."""
 PROBE_TIMEOUT_SECONDS = 900.0
-"""After so long a probe is taken for lost."""
+"""A probe that reports no result within this time counts as lost."""
 PROBE_WAIT_SECONDS = 1.0
-"""How long others wait while a probe is under way."""
+"""How long other calls wait while a probe is in progress."""
 
 Phase = Literal["closed", "open", "half_open"]
 
 
 class BreakerState(Struct, frozen=True):
-    """A breaker as people and metrics see it."""
+    """The state of a breaker as shown to users and in metrics."""
 
     provider: str
     model: str
     phase: Phase
     calls: int
-    """In the window."""
+    """Calls in the current window."""
     failures: int
     opened: int
-    """How often it has opened."""
+    """How many times the breaker has opened."""
 
 
 class CircuitBreaker:
@@ -44,10 +44,10 @@ class CircuitBreaker:
         self._calls: deque[tuple[float, bool]] = deque()
         self._failures = 0
         self._open_until: float | None = None
-        self._rest = OPEN_SECONDS
+        self._open_seconds = OPEN_SECONDS
         self._probing = False
         self._prober: str = ""
-        self._probe_lapses = 0.0
+        self._probe_expires_at = 0.0
 
     @property
     def phase(self) -> Phase:
@@ -64,7 +64,7 @@ class CircuitBreaker:
         return self._failures
 
     def is_open(self, now: float) -> bool:
-        """Whether a call now would have to wait."""
+        """Return whether a call made now would have to wait."""
         return self._open_until is not None and (now < self._open_until or self._probing)
 
     def wait(self, now: float, who: str = "") -> float | None:
@@ -72,20 +72,20 @@ class CircuitBreaker:
             return None
         if now < self._open_until:
             return self._open_until - now
-        if self._probing and who != self._prober and now < self._probe_lapses:
+        if self._probing and who != self._prober and now < self._probe_expires_at:
             return PROBE_WAIT_SECONDS
         self._probing, self._prober = True, who
-        self._probe_lapses = now + PROBE_TIMEOUT_SECONDS
+        self._probe_expires_at = now + PROBE_TIMEOUT_SECONDS
         return None
 
     def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
-        self._forget(now)
+        self._drop_old_calls(now)
         self._calls.append((now, failed))
         self._failures += failed
         if self._open_until is not None:
-            return self._probed(failed, now, who)
+            return self._record_probe(failed, now, who)
         if failed and len(self._calls) >= MIN_CALLS and self._failures >= OPEN_AT_FAILURE_SHARE * len(self._calls):
-            self._rest = OPEN_SECONDS
+            self._open_seconds = OPEN_SECONDS
             return self._open(now)
         return None
 
@@ -93,13 +93,13 @@ class CircuitBreaker:
         if who == self._prober:
             self._probing = False
 
-    def _probed(self, failed: bool, now: float, who: str) -> BreakerChange | None:
+    def _record_probe(self, failed: bool, now: float, who: str) -> BreakerChange | None:
         if not self._probing or who != self._prober:
-            return None  # a call that was sent before it opened
+            return None  # a call that was sent before the breaker opened
         self._probing = False
         if failed:
-            self._rest = min(MAX_OPEN_SECONDS, 2 * self._rest)
-            self._open_until = now + self._rest
+            self._open_seconds = min(MAX_OPEN_SECONDS, 2 * self._open_seconds)
+            self._open_until = now + self._open_seconds
             return None
         self._open_until = None
         self._calls.clear()
@@ -108,32 +108,32 @@ class CircuitBreaker:
 
     def _open(self, now: float) -> BreakerChange:
         self.opened += 1
-        self._open_until = now + self._rest
+        self._open_until = now + self._open_seconds
         self._probing = False
         return "opened"
 
-    def _forget(self, now: float) -> None:
+    def _drop_old_calls(self, now: float) -> None:
         while self._calls and self._calls[0][0] < now - WINDOW_SECONDS:
             _, failed = self._calls.popleft()
             self._failures -= failed
 
 
 class Breakers:
-    """The breakers of one process: whoever calls the same model at the same address shares one."""
+    """The breakers of one process. All callers of one model at one address share a breaker."""
 
     def __init__(self) -> None:
-        self._all: dict[tuple[str, str, str], CircuitBreaker] = {}
+        self._breakers: dict[tuple[str, str, str], CircuitBreaker] = {}
 
-    def of(self, provider: str, address: str, model: str) -> CircuitBreaker:
-        found = self._all.get((provider, address, model))
-        if found is None:
-            found = self._all[provider, address, model] = CircuitBreaker()
-        return found
+    def get(self, provider: str, address: str, model: str) -> CircuitBreaker:
+        breaker = self._breakers.get((provider, address, model))
+        if breaker is None:
+            breaker = self._breakers[provider, address, model] = CircuitBreaker()
+        return breaker
 
     def states(self) -> list[BreakerState]:
         return [
             BreakerState(provider, model, breaker.phase, breaker.calls, breaker.failures, breaker.opened)
-            for (provider, _, model), breaker in self._all.items()
+            for (provider, _, model), breaker in self._breakers.items()
         ]
 
 

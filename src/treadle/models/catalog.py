@@ -1,4 +1,4 @@
-"""What is known about models: short names, context windows, abilities, prices. A home may know better."""
+"""Known facts about models: short names, context windows, capabilities, prices. Configuration overrides them."""
 
 import re
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from treadle.domain.models import ModelFacts, Profile, ReasoningBack
 from treadle.domain.providers import ProviderConfig
 
 _BUDGET_THINKING_MODELS = re.compile(r"claude-(?:[23]|4-|(?:opus|sonnet|haiku)-4(?:-[015])?(?:$|[-@]\d{8}))")
-"""Models that think by a budget of tokens; later ones are told how hard to try."""
+"""Models whose thinking is limited by a token budget. Later models take an effort level."""
 _OPENAI_REASONING_MODELS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!.*chat)|codex)")
-"""Models of OpenAI that reason, and give their reasoning in a sealed form."""
+"""OpenAI models that reason and return their reasoning encrypted."""
 _REASONING_RETURNED_MODELS = re.compile(r"(?:^|[/.])(?:kimi|glm|minimax|moonshot)", re.IGNORECASE)
-"""Models whose providers want all of their reasoning back: Moonshot, Z.ai, MiniMax. DeepSeek wants that of turns
-with calls, which is what unknown models get."""
+"""Models whose providers require all of their reasoning to be sent back: Moonshot, Z.ai, MiniMax. DeepSeek
+requires the reasoning of turns with tool calls, which is the default for unknown models."""
 _HOSTS_REFUSING_REASONING = re.compile(r"(?:^|\.)(?:openai\.com|azure\.com|mistral\.ai|cerebras\.ai)$")
-"""Hosts that refuse reasoning in a request of the `chat_completions` format."""
+"""Hosts that refuse reasoning in a `chat_completions` request."""
 _ALTERNATING_ROLE_MODELS = re.compile(
     r"gemma-?[12](?!\d)|mixtral|mistral-?7b|mistral:|llama-?2(?!\d)|codellama", re.IGNORECASE
 )
-"""Models whose chat templates refuse two messages of the user in a row."""
+"""Models whose chat templates refuse two user messages in a row."""
 _LOOPBACK_HOST = re.compile(r"localhost|127\.[\d.]+|::1")
 
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -36,17 +36,18 @@ ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "smollm2": ("local/smollm2",),
     }
 )
-"""Short names, each with the models it stands for: the first whose provider has a key and answers."""
+"""Short names, each with its candidate models. The first whose provider has a key and answers is used."""
 
 
 WindowSource = Literal["config", "catalog", "local", "server", "assumed"]
-"""Where a context window comes from: `models` in config.yaml; the built-in catalog; what a model on this machine is
-started with; what its server says; or nowhere, so that it is an assumption."""
+"""Where a context window comes from. `config`: `models` in config.yaml. `catalog`: the built-in catalog. `local`:
+the size with which a model on this machine is started. `server`: reported by the server. `assumed`: unknown, so
+the default is assumed."""
 LOCAL_PROVIDER = "local"
 
 
 class Catalog:
-    """Looks models up, each once."""
+    """Looks up each model once and caches its profile."""
 
     def __init__(
         self, aliases: Mapping[str, tuple[str, ...]] | None = None, models: Mapping[str, ModelFacts] | None = None
@@ -54,51 +55,52 @@ class Catalog:
         self.aliases: dict[str, tuple[str, ...]] = {**ALIASES, **(aliases or {})}
         self._models = dict(models or {})
         self._profiles: dict[tuple[str, str], Profile] = {}
-        self._told: set[tuple[str, str]] = set()
-        """Models whose server has told their context window."""
+        self._reported: set[tuple[str, str]] = set()
+        """Models whose server has reported their context window."""
 
     def names(self, model: str) -> tuple[str, ...]:
         """Return the models that a short name stands for, or the name itself."""
         return self.aliases.get(model, (model,))
 
     def profile(
-        self, provider: str, model: str, config: ProviderConfig | None, basis: Profile | None = None
+        self, provider: str, model: str, config: ProviderConfig | None, default: Profile | None = None
     ) -> Profile:
-        """The facts about a model. Without a `config`, for a client that came along, they are the `basis`."""
-        found = self._profiles.get((provider, model))
-        if found is None:
-            known = (basis or Profile()) if config is None else _build_profile(provider, model, config)
-            found = self._profiles[provider, model] = self._corrected(f"{provider}/{model}", known)
-        return found
+        """Return the facts about a model. Without a `config`, for a client passed in by a caller, start from
+        `default`."""
+        profile = self._profiles.get((provider, model))
+        if profile is None:
+            base = (default or Profile()) if config is None else _build_profile(provider, model, config)
+            profile = self._profiles[provider, model] = self._apply_overrides(f"{provider}/{model}", base)
+        return profile
 
     def window_source(self, provider: str, model: str, config: ProviderConfig | None) -> WindowSource:
         """Return where the context window in the profile of a model comes from."""
-        said = self._models.get(f"{provider}/{model}")
-        if said is not None and said.context_window is not None:
+        override = self._models.get(f"{provider}/{model}")
+        if override is not None and override.context_window is not None:
             return "config"
-        if (provider, model) in self._told:
+        if (provider, model) in self._reported:
             return "server"
         if config is None:
             return "local" if provider == LOCAL_PROVIDER else "assumed"
         return "catalog" if _find_catalog_window(provider, model, config) else "assumed"
 
     def learn_window(self, provider: str, model: str, tokens: int) -> None:
-        """Take the context window that the server of a model states."""
+        """Record the context window that the server of a model reports."""
         profile = self._profiles.get((provider, model), Profile())
         self._profiles[provider, model] = msgspec.structs.replace(profile, context_window=tokens)
-        self._told.add((provider, model))
+        self._reported.add((provider, model))
 
     def forget(self, provider: str) -> None:
-        """Another provider goes by this name now."""
-        self._told = {key for key in self._told if key[0] != provider}
+        """Drop the cached facts of a provider whose configuration was replaced."""
+        self._reported = {key for key in self._reported if key[0] != provider}
         self._profiles = {key: found for key, found in self._profiles.items() if key[0] != provider}
 
-    def _corrected(self, name: str, profile: Profile) -> Profile:
-        """The profile with what the home says of the model."""
-        said = self._models.get(name)
-        if said is None:
+    def _apply_overrides(self, name: str, profile: Profile) -> Profile:
+        """Return the profile with the values that config.yaml sets for the model."""
+        override = self._models.get(name)
+        if override is None:
             return profile
-        stated = {name: value for name, value in msgspec.structs.asdict(said).items() if value is not None}
+        stated = {name: value for name, value in msgspec.structs.asdict(override).items() if value is not None}
         return msgspec.structs.replace(profile, **stated)
 
 
@@ -111,32 +113,32 @@ def _find_catalog_window(provider: str, model: str, config: ProviderConfig) -> i
 
 
 def is_loopback(config: ProviderConfig) -> bool:
-    """Whether a provider is configured on this machine."""
+    """Return whether a provider's address is on this machine."""
     return _LOOPBACK_HOST.fullmatch(urlsplit(config.base_url).hostname or "") is not None
 
 
 def _build_profile(provider: str, model: str, config: ProviderConfig) -> Profile:
-    ways = _conversation_profile(model, config)
+    profile = _conversation_profile(model, config)
     if config.local:
-        return msgspec.structs.replace(ways, local=True)
+        return msgspec.structs.replace(profile, local=True)
     if is_loopback(config):
-        return ways  # its price is not public
+        return profile  # its price is not public
     from treadle.models.prices import find_public_facts
 
-    found = find_public_facts(provider, config.base_url, model)
+    facts = find_public_facts(provider, config.base_url, model)
     profile = msgspec.structs.replace(
-        ways,
-        prices=found.prices,
+        profile,
+        prices=facts.prices,
         thinking="budget" if _BUDGET_THINKING_MODELS.search(model) else "adaptive",
         sealed_reasoning=_OPENAI_REASONING_MODELS.match(model) is not None,
     )
-    if found.context_window is not None:
-        profile = msgspec.structs.replace(profile, context_window=found.context_window)
+    if facts.context_window is not None:
+        profile = msgspec.structs.replace(profile, context_window=facts.context_window)
     return profile
 
 
 def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
-    """Return what a model and its provider do with a conversation, by their names."""
+    """Return how a model and its provider handle a conversation, judged by their names."""
     back: ReasoningBack = "tool_loop"
     if _HOSTS_REFUSING_REASONING.search(urlsplit(config.base_url).hostname or ""):
         back = "never"

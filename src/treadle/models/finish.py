@@ -1,7 +1,7 @@
-"""How a reply ended: the one table of finish words, for all wire formats.
+"""How a reply ended: one table of finish words for all wire formats.
 
 Providers spell the same word in many ways (`tool_calls`, `TOOL_CALLS`, `tool-calls`, `FinishReason.TOOL_CALLS`).
-So a word is compared by its letters and digits alone, and one that is not in the table by what it contains."""
+Words are therefore compared by their letters and digits only, and unknown words by the substrings they contain."""
 
 import re
 from typing import Final, Literal
@@ -9,8 +9,8 @@ from typing import Final, Literal
 from treadle.domain.events import StopReason
 
 ReplyEnd = Literal["ended", "tools", "unknown", "cut", "filtered", "malformed", "failed"]
-"""`cut`: at a limit, before the model was done. `filtered`: refused or withheld. `malformed`: the provider could
-not read the call that the model wrote. `failed`: the provider broke off."""
+"""`cut`: stopped at a limit before the model was done. `filtered`: refused or withheld. `malformed`: the provider
+could not parse the call that the model wrote. `failed`: the provider aborted the reply."""
 
 _SEVERITY: Final[dict[ReplyEnd, int]] = {
     "ended": 0,
@@ -30,7 +30,7 @@ STOP_REASONS: Final[dict[ReplyEnd, StopReason]] = {
 }
 """The stop reason of a reply that can be used."""
 ENDS_THAT_RUN_CALLS: Final = ("ended", "tools")
-"""The ends after which the calls of a reply run. Some servers say `stop` whatever they sent."""
+"""The ends after which the calls of a reply run. Some servers say `stop` even for replies with calls."""
 
 _WORDS: Final[dict[ReplyEnd, str]] = {
     "ended": """stop stopped stop_sequence stop_token end end_turn end_of_turn end_of_text eos eos_token complete
@@ -65,7 +65,7 @@ _SUBSTRINGS: Final[tuple[tuple[ReplyEnd, str], ...]] = (
     ("tools", "tool function"),
     ("ended", "stop eos complete finish done success endturn endof"),
 )
-"""What unlisted words contain. The most cautious reading comes first."""
+"""Substrings of unlisted words. The most cautious interpretation comes first."""
 
 
 def _normalize_word(word: str) -> str:
@@ -78,37 +78,37 @@ _TABLE: Final[dict[str, ReplyEnd]] = {
 
 
 def classify_finish_word(word: str) -> ReplyEnd:
-    """Return how a reply ended, by the provider's word for it."""
+    """Return how a reply ended, given the provider's finish word."""
     squashed = _normalize_word(word.rpartition(".")[2] or word).removeprefix("finishreason")
     found = _TABLE.get(squashed)
     if found is not None:
         return found
     if squashed.startswith(("eos", "stoptoken", "endtoken", "stopsequence")):
         return "ended"
-    for end, signs in _SUBSTRINGS:
-        if any(sign in squashed for sign in signs.split()):
+    for end, substrings in _SUBSTRINGS:
+        if any(substring in squashed for substring in substrings.split()):
             return end
     return "unknown"
 
 
 class Ending:
-    """How one reply ended, by all the words that came for it. Of words that contradict each other the most cautious
-    one counts: `length` and then `stop` is a reply that was cut."""
+    """How one reply ended, combined from all finish words received for it. When words contradict each other, the
+    most cautious one counts: `length` followed by `stop` is a reply that was cut."""
 
     __slots__ = ("end", "word")
 
     def __init__(self) -> None:
         self.end: ReplyEnd | None = None
         self.word: str | None = None
-        """The word that counts."""
+        """The finish word that `end` comes from."""
 
     def add(self, word: str, end: ReplyEnd | None = None) -> None:
-        """Take in one more word. `end` says what it means where the table is not asked."""
+        """Add a finish word. `end` gives its meaning instead of the table."""
         end = end or classify_finish_word(word)
         if self.end is None or _SEVERITY[end] > _SEVERITY[self.end]:
             self.end, self.word = end, word
 
     @property
     def runs_calls(self) -> bool:
-        """Whether the calls of the reply may run."""
+        """Return whether the calls of the reply may run."""
         return self.end in ENDS_THAT_RUN_CALLS

@@ -1,4 +1,4 @@
-"""The providers that are known out of the box."""
+"""The built-in providers."""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit
@@ -9,7 +9,7 @@ _OLLAMA_PORT = 11434
 
 
 def build_presets(environment: Mapping[str, str]) -> dict[str, ProviderConfig]:
-    """Their configuration by name; the environment says where Ollama listens."""
+    """Return the configuration of each built-in provider by name. The environment sets the address of Ollama."""
     return {
         "anthropic": ProviderConfig(
             "https://api.anthropic.com/v1", api_key_env="ANTHROPIC_API_KEY", needs_key=True
@@ -23,12 +23,12 @@ def build_presets(environment: Mapping[str, str]) -> dict[str, ProviderConfig]:
 
 
 def _ollama_url(host: str) -> str:
-    """The address that OLLAMA_HOST stands for, which may lack its scheme, its host or its port."""
+    """Return the URL for the value of OLLAMA_HOST, which may lack a scheme, a host or a port."""
     host = host.strip().rstrip("/")
     has_scheme = "://" in host
     url = urlsplit(host if has_scheme else f"http://{host}")
     name = url.hostname or "127.0.0.1"
-    if name == "0.0.0.0":  # where a server listens on every address; nothing to connect to
+    if name == "0.0.0.0":  # a listen address, not one to connect to
         name = "127.0.0.1"
     if ":" in name:
         name = f"[{name}]"

@@ -1,6 +1,6 @@
-"""Prices and context windows of the models that the world knows, from genai-prices. Works offline.
+"""Prices and context windows of public models, from genai-prices. Works offline.
 
-The package is large; it is loaded when the first model is looked up, and each model is looked up once."""
+The package is large: it is imported at the first lookup, and each model is looked up once."""
 
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -16,14 +16,14 @@ _RATE_FIELDS = {
 
 
 class PublicFacts(NamedTuple):
-    """What is known of a model; None where it is not."""
+    """The known facts about a model. None: unknown."""
 
     context_window: int | None = None
     prices: Prices | None = None
 
 
 def find_public_facts(provider: str, url: str, model: str) -> PublicFacts:
-    """What is known of a model, by the name of its provider or else by its address."""
+    """Return the known facts about a model, looked up by provider name, then by URL."""
     from genai_prices.data_snapshot import get_snapshot
 
     snapshot: Any = get_snapshot()
@@ -49,7 +49,7 @@ def _build_prices(found: Any) -> Prices | None:
 
 
 def _rate_at(rate: Any, tokens: int) -> Any:
-    """Dollars for a million tokens in a request whose prompt is just longer than this."""
+    """Return dollars per million tokens for a request whose prompt is just longer than `tokens`."""
     if rate is None:
         return None
     price = getattr(rate, "base", rate)

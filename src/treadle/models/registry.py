@@ -1,4 +1,4 @@
-"""Which model a name stands for, and the client that speaks to it."""
+"""Resolves model names to providers, and creates and caches the client of each provider."""
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 
 WINDOW_RETRY_SECONDS = 60.0
-"""How long a server that does not say how large a context window is stays unasked."""
+"""How long to wait before asking a server again that did not report a context window."""
 
 
 class _ReadyProvider(NamedTuple):
-    """A provider whose client is at hand."""
+    """A provider whose client has been created."""
 
     api_mode: str
     client: Model
@@ -42,8 +42,8 @@ class _ReadyProvider(NamedTuple):
 
 
 class ModelRegistry:
-    """The providers of one process. Their clients are made when they are first asked for and share their
-    connections; a name that is added again replaces the one before."""
+    """The providers of one process. Clients are created on first use and share their connections. Adding a name
+    again replaces the earlier provider."""
 
     def __init__(
         self,
@@ -67,12 +67,12 @@ class ModelRegistry:
         self._ready: dict[str, _ReadyProvider] = {LOCAL: _ReadyProvider("chat_completions", self.local)}
         self._own_breakers = Breakers()
         self._settled: set[tuple[str, str]] = set()
-        """Models whose server has said which context window they are loaded with."""
-        self._ask_again: dict[tuple[str, str], float] = {}
+        """Models whose server has reported the window with which they are loaded."""
+        self._window_retry_at: dict[tuple[str, str], float] = {}
         self._connections: Connections | None = None
 
     def add(self, name: str, config: ProviderConfig) -> None:
-        """Make a provider known under a name. One that is built in keeps the settings that are not given."""
+        """Register a provider under a name. A built-in provider keeps the settings that `config` leaves out."""
         _check_name(name)
         preset = self._presets.get(name)
         self._configs[name] = config if preset is None else _fill_from_preset(config, preset)
@@ -80,7 +80,7 @@ class ModelRegistry:
         self.catalog.forget(name)
 
     def add_model(self, name: str, model: Model, api_mode: str = "custom") -> None:
-        """Make a ready client known as a provider: it answers for every model id."""
+        """Register an existing client as a provider. It serves every model id."""
         _check_name(name)
         self._configs.pop(name, None)
         self._ready[name] = _ReadyProvider(api_mode, model)
@@ -88,11 +88,11 @@ class ModelRegistry:
 
     @property
     def providers(self) -> Mapping[str, ProviderConfig | None]:
-        """Every provider by its name; None: a client that was brought along."""
+        """Return every provider by name. None: a client that was registered with `add_model`."""
         return {name: self._configs.get(name) for name in sorted({*self._configs, *self._ready})}
 
-    def missing(self, name: str) -> str | None:
-        """The setting that a provider lacks before it can be asked; None when nothing."""
+    def find_missing_key(self, name: str) -> str | None:
+        """Return the setting that a provider lacks before it can be called, or None."""
         config = self._configs.get(name)
         if config is None:
             return None
@@ -103,7 +103,7 @@ class ModelRegistry:
         return None
 
     def key_problem(self, name: str) -> str | None:
-        """Return why a provider cannot be called with the keys that are configured; None if it can."""
+        """Return why a provider cannot be called with the configured keys, or None if it can."""
         config = self._configs.get(name)
         try:
             if config is not None:
@@ -113,7 +113,7 @@ class ModelRegistry:
         return None
 
     def is_key_configured(self, name: str) -> bool:
-        """Whether any key is given for a provider, usable or not."""
+        """Return whether any key is configured for a provider, valid or not."""
         config = self._configs.get(name)
         if config is None:
             return False
@@ -121,12 +121,12 @@ class ModelRegistry:
         return bool(config.api_key or config.api_keys or self._secret(variable) or self._environment.get(variable))
 
     def key_settings(self, name: str) -> Sequence[str]:
-        """Return where the keys come from that are sent to a provider. Raises MissingKey."""
+        """Return where the keys sent to a provider come from. Raise MissingKey if a required key is missing."""
         config = self._configs.get(name)
         return [] if config is None else [key.setting for key in self._keys(name, config)[0]]
 
     async def probe(self, name: str, timeout_seconds: float) -> "Probe":
-        """Ask a provider for the listing of its models, which is free. Raises UsageError where a key is missing."""
+        """Request the model listing of a provider, which is free. Raise UsageError if a key is missing."""
         from treadle.models.formats import load_format
         from treadle.models.probe import probe_provider
 
@@ -136,19 +136,19 @@ class ModelRegistry:
         )
 
     def window_source(self, found: Resolved) -> WindowSource:
-        """Return where the context window of a model that was resolved comes from."""
+        """Return where the context window of a resolved model comes from."""
         return self.catalog.window_source(found.provider, found.model, self._configs.get(found.provider))
 
     def breakers(self) -> list[BreakerState]:
-        """The breakers of all models that were called from this process."""
+        """Return the breakers of all models called from this process."""
         return [*SHARED_BREAKERS.states(), *self._own_breakers.states()]
 
     def address(self, name: str) -> tuple[str, str | None, Mapping[str, str]]:
-        """Where a provider answers, with which key and which headers: for calls that are not to its models. Raises
-        UsageError."""
+        """Return the base URL, key and headers of a provider, for requests other than model calls. Raise
+        UsageError if the provider is unknown or lacks a key."""
         config = self._configs.get(name)
         if config is None:
-            raise UnknownModel(self._unknown_provider(name, set(self._configs)))
+            raise UnknownModel(self._describe_unknown_provider(name, set(self._configs)))
         keys, _ = self._keys(name, config)
         return config.base_url, keys[0].value if keys else None, config.headers
 
@@ -159,43 +159,45 @@ class ModelRegistry:
                 "No model is set. Set `model` of the agent, "
                 "or `defaults: {model: provider/model-id}` in config.yaml."
             )
-        names = self._preferred(self.catalog.names(model))
-        if provider and names != (model,):  # of those that an alias stands for, the ones of this provider
+        names = self._sort_by_default(self.catalog.names(model))
+        if provider and names != (model,):  # keep only the alias's models of this provider
             of_provider = tuple(name for name in names if name.startswith(f"{provider}/"))
             names, provider = (of_provider, None) if of_provider else ((model,), provider)
-        found, why_not = list[Resolved](), list[UsageError]()
+        found, errors = list[Resolved](), list[UsageError]()
         for name in names:
             try:
                 found.append(self._resolve(name, provider))
             except UsageError as error:
-                why_not.append(error)
+                errors.append(error)
             else:
-                if not self._is_left_alone(found[-1]):
-                    return self._explained(found[-1], found[:-1], model, names != (model,))
+                if not self._is_breaker_open(found[-1]):
+                    return self._add_reasons(found[-1], found[:-1], model, names != (model,))
         if not found:
-            raise why_not[0]
-        return found[0]  # all are left alone: whoever calls will wait for this one
+            raise errors[0]
+        return found[0]  # every breaker is open: the caller waits for the first model
 
-    def _preferred(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """The models that a short name stands for, those of the default provider first."""
+    def _sort_by_default(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the candidate models of an alias with those of the default provider first."""
         prefix = f"{self._default}/"
         return tuple(sorted(names, key=lambda name: not name.startswith(prefix))) if self._default else names
 
-    def _is_left_alone(self, model: Resolved) -> bool:
+    def _is_breaker_open(self, model: Resolved) -> bool:
         breaker = model.breaker
         return isinstance(breaker, CircuitBreaker) and breaker.is_open(self._clock())
 
-    def _explained(self, chosen: Resolved, passed_over: list[Resolved], model: str, is_alias: bool) -> Resolved:
+    def _add_reasons(self, chosen: Resolved, skipped: list[Resolved], model: str, is_alias: bool) -> Resolved:
         reasons = [chosen.reason]
         if is_alias:
             reasons.append(f"`{model}` stands for it")
-        reasons += [f"{other.provider}/{other.model} is left alone" for other in passed_over]
+        reasons += [f"{other.provider}/{other.model} is left alone" for other in skipped]
         return msgspec.structs.replace(chosen, reason="; ".join(reasons)) if len(reasons) > 1 else chosen
 
     def _resolve(self, model: str, provider: str | None) -> Resolved:
-        name, model_id, reason = self._split(model, provider)
+        name, model_id, reason = self._split_name(model, provider)
         if not model_id:
-            raise UnknownModel(f"`{model}` names no model; write {name}/ and the id of one of its models")
+            raise UnknownModel(
+                f"`{model}` does not name a model. Write {name}/ followed by the id of one of its models"
+            )
         ready = self._ready.get(name)
         if ready is None:
             ready = self._ready[name] = self._connect(name)
@@ -205,14 +207,15 @@ class ModelRegistry:
         breakers, address = (self._own_breakers, "") if config is None else (SHARED_BREAKERS, config.base_url)
         basis = LOCAL_PROFILE if ready.client is self.local else None
         profile = self.catalog.profile(name, model_id, config, basis)
-        breaker = breakers.of(name, address, model_id)
-        ask = self._window_asker(name, model_id, ready)
-        return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile, ask)
+        breaker = breakers.get(name, address, model_id)
+        fetch = self._make_window_fetcher(name, model_id, ready)
+        return Resolved(name, model_id, ready.api_mode, reason, ready.client, breaker, profile, fetch)
 
-    def _window_asker(
+    def _make_window_fetcher(
         self, name: str, model: str, ready: _ReadyProvider
     ) -> Callable[[], Awaitable[int | None]] | None:
-        """Return how the server can be asked for the window of a model; None if it need not or cannot be."""
+        """Return a function that asks the server for the window of a model, or None if it need not or cannot be
+        asked."""
         config = ready.config
         if config is None or (name, model) in self._settled:
             return None
@@ -221,20 +224,20 @@ class ModelRegistry:
             or self.catalog.window_source(name, model, config) == "config"
         ):
             return None
-        return partial(self._ask_window, name, model)
+        return partial(self._fetch_window, name, model)
 
-    async def _ask_window(self, name: str, model: str) -> int | None:
-        """Ask the server of a model for its context window, and keep what it says once it is settled. A server that
-        does not say is asked again only after a while."""
+    async def _fetch_window(self, name: str, model: str) -> int | None:
+        """Ask the server of a model for its context window, and store the answer. A server that does not report
+        one is asked again only after WINDOW_RETRY_SECONDS."""
         now = self._clock()
-        if now < self._ask_again.get((name, model), now):
+        if now < self._window_retry_at.get((name, model), now):
             return None
         base_url, key, headers = self.address(name)
         window = await fetch_window(
             base_url, model, {**({"Authorization": f"Bearer {key}"} if key else {}), **headers}
         )
         if window is None:
-            self._ask_again[name, model] = now + WINDOW_RETRY_SECONDS
+            self._window_retry_at[name, model] = now + WINDOW_RETRY_SECONDS
             return None
         self.catalog.learn_window(name, model, window.tokens)
         if window.in_force:
@@ -246,28 +249,28 @@ class ModelRegistry:
         if self._connections is not None:
             await self._connections.close()
 
-    def _split(self, model: str, provider: str | None) -> tuple[str, str, str]:
-        """The provider, the id by which it knows the model, and how the provider was found."""
+    def _split_name(self, model: str, provider: str | None) -> tuple[str, str, str]:
+        """Return the provider, the model id at that provider, and how the provider was chosen."""
         known = {*self._configs, *self._ready}
         if provider:
             if provider not in known:
-                raise UnknownModel(self._unknown_provider(provider, known))
+                raise UnknownModel(self._describe_unknown_provider(provider, known))
             return provider, model, "the provider was given"
         head, slash, rest = model.partition("/")
         if slash and head in known:
             return head, rest, "the model names its provider"
         if self._default:
             if self._default not in known:
-                raise UnknownModel(self._unknown_provider(self._default, known))
+                raise UnknownModel(self._describe_unknown_provider(self._default, known))
             return self._default, model, "the default provider"
         if slash:
-            raise UnknownModel(self._unknown_provider(head, known))
+            raise UnknownModel(self._describe_unknown_provider(head, known))
         raise UnknownModel(
             f"`{model}` does not say which provider it is from; write provider/{model or 'model-id'}, "
             f"or set provider; known providers: {', '.join(sorted(known))}"
         )
 
-    def _unknown_provider(self, name: str, known: set[str]) -> str:
+    def _describe_unknown_provider(self, name: str, known: set[str]) -> str:
         near = find_closest(name, known)
         meant = f"; did you mean `{near}`?" if near else ";"
         return (
@@ -276,7 +279,7 @@ class ModelRegistry:
         )
 
     def _connect(self, name: str) -> _ReadyProvider:
-        # Imported when the first call is made: the HTTP client is half of what starting a command costs.
+        # Imported at the first call: the HTTP client is half of the start-up time of a command.
         from treadle.models.formats import load_format
         from treadle.models.http.client import Client
         from treadle.models.http.transport import Connections
@@ -299,18 +302,20 @@ class ModelRegistry:
         )
 
     def _keys(self, name: str, config: ProviderConfig) -> tuple[list[ProviderKey], str]:
-        """The keys, and the setting or variable that they come from or would come from."""
+        """Return the keys, and the setting or variable that they come from or would come from."""
         variable = config.api_key_env
         if config.api_key or not variable:
-            given, setting = self._filled(config.api_key, name), f"api_key of provider {name}"
-        elif kept := self._secret(variable):
-            given, setting = kept, f"the secret {variable}"
+            given, setting = self._fill_secret_ref(config.api_key, name), f"api_key of provider {name}"
+        elif secret := self._secret(variable):
+            given, setting = secret, f"the secret {variable}"
         else:
             given, setting = self._environment.get(variable), f"the variable {variable}"
         keys = [ProviderKey(given.strip(), setting)] if given and given.strip() else []
         keys += [
-            ProviderKey((self._filled(more, name) or "").strip(), f"api_keys[{place}] of provider {name}")
-            for place, more in enumerate(config.api_keys)
+            ProviderKey(
+                (self._fill_secret_ref(key_text, name) or "").strip(), f"api_keys[{place}] of provider {name}"
+            )
+            for place, key_text in enumerate(config.api_keys)
         ]
         if not keys and config.needs_key:
             also = f", or `treadle vault set {variable}`, or api_key" if variable else ""
@@ -320,11 +325,11 @@ class ModelRegistry:
             )
         for key in keys:
             if not (key.value and key.value.isascii() and key.value.isprintable()):
-                raise MissingKey(f"{key.setting} holds characters that no key has; copy the key again")
+                raise MissingKey(f"{key.setting} contains characters that a key cannot have. Copy the key again")
         return keys, setting
 
-    def _filled(self, key: str | None, provider: str) -> str | None:
-        """The key itself, where a handle stands for it."""
+    def _fill_secret_ref(self, key: str | None, provider: str) -> str | None:
+        """Return the key with a secret reference replaced by the secret."""
         names = find_secret_names(key or "")
         if key is None or not names:
             return key
@@ -338,8 +343,8 @@ class ModelRegistry:
 
 
 def _fill_from_preset(config: ProviderConfig, preset: ProviderConfig) -> ProviderConfig:
-    """Return the configuration of a built-in provider with what it leaves out: key variable, API mode, timeouts. At
-    another address a missing key is not an error: a proxy may add its own."""
+    """Return the configuration of a built-in provider with its defaults filled in: key variable, API mode,
+    timeouts. At another address a missing key is not an error, because a proxy may add its own."""
     has_key = config.api_key is not None or bool(config.api_keys)
     return msgspec.structs.replace(
         config,
@@ -352,11 +357,11 @@ def _fill_from_preset(config: ProviderConfig, preset: ProviderConfig) -> Provide
 
 
 def _append_path(base_url: str, path: str) -> str:
-    """The address of a path below a base URL; a query stays behind it."""
+    """Return the URL of a path below a base URL, keeping its query."""
     url = urlsplit(base_url)
     return url._replace(path=url.path.rstrip("/") + path).geturl()
 
 
 def _check_name(name: str) -> None:
     if not name or "/" in name:
-        raise UsageError(f"a provider cannot be called `{name}`; give it a name without a slash")
+        raise UsageError(f"`{name}` is not a valid provider name. Choose a name without a slash")

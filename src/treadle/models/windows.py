@@ -1,7 +1,7 @@
-"""The context window that a server on this machine or network was started with, as the server says.
+"""Asks a server on this machine or network for the context window with which a model is loaded.
 
-A model is often served with less than it was trained for: Ollama takes 4,096 tokens by default, and llama.cpp what
-its command line says. Only requests that change nothing are made, each with a time limit."""
+Models are often served with a smaller window than they were trained for: Ollama's default is 4,096 tokens, and
+llama.cpp uses the value from its command line. All requests are read-only and have a time limit."""
 
 import asyncio
 import re
@@ -18,21 +18,22 @@ from treadle.domain.providers import ProviderConfig
 REQUEST_TIMEOUT_SECONDS = 2.0
 OLLAMA_PORT, LLAMA_CPP_PORT = 11434, 8080
 LLAMA_CPP_SERVER = "llama.cpp"
-"""What llama.cpp calls itself in the header `Server`."""
+"""The value of the `Server` header of llama.cpp."""
 MAX_RESPONSE_BYTES = 8 * 2**20
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 
 
 class Window(Struct, frozen=True):
-    """A context window that a server names."""
+    """A context window reported by a server."""
 
     tokens: int
     in_force: bool
-    """The model is loaded with it. False: it is what the model was made for, and may be loaded with less."""
+    """True: the model is loaded with it. False: it is the model's maximum, and the model may be loaded with
+    less."""
 
 
 def can_report_window(config: ProviderConfig, server: str = "") -> bool:
-    """Whether the server of a provider can be asked: Ollama, llama.cpp, or another on the user's own machine."""
+    """Return whether the server of a provider can report a window: Ollama, llama.cpp, or another local server."""
     if config.mode == "anthropic_messages" and not config.local:
         return False
     if config.local or server.startswith(LLAMA_CPP_SERVER):
@@ -50,7 +51,8 @@ def _is_nearby(host: str) -> bool:
 
 
 async def fetch_window(base_url: str, model: str, headers: Mapping[str, str]) -> Window | None:
-    """Return the context window of a model as its server states it; None where it does not, or does not answer."""
+    """Return the context window of a model as reported by its server, or None if the server does not report
+    one."""
     import aiohttp
 
     root = base_url.rstrip("/").removesuffix("/v1")
@@ -59,8 +61,8 @@ async def fetch_window(base_url: str, model: str, headers: Mapping[str, str]) ->
         headers=headers, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
 
-        async def ask(method: str, path: str, body: Any = None) -> dict[str, Any]:
-            """Return the JSON object of a good answer; an empty one for anything else."""
+        async def request(method: str, path: str, body: Any = None) -> dict[str, Any]:
+            """Return the JSON object of a 200 response, or an empty dict."""
             try:
                 async with session.request(method, root + path, json=body, allow_redirects=False) as response:
                     found = msgspec.json.decode(await response.content.read(MAX_RESPONSE_BYTES))
@@ -69,15 +71,17 @@ async def fetch_window(base_url: str, model: str, headers: Mapping[str, str]) ->
             except (aiohttp.ClientError, OSError, TimeoutError, ValueError, RecursionError):
                 return {}
 
-        props, running = await asyncio.gather(ask("GET", f"/props?model={quote(model)}"), ask("GET", "/api/ps"))
+        props, running = await asyncio.gather(
+            request("GET", f"/props?model={quote(model)}"), request("GET", "/api/ps")
+        )
         if (tokens := _read_llama_cpp_window(props)) is not None:
             return Window(tokens, in_force=True)
         if "models" not in running:
             return None
         if (tokens := _read_loaded_window(running, model)) is not None:
             return Window(tokens, in_force=True)
-        shown = await ask("POST", "/api/show", {"model": model})
-        return _read_ollama_window(shown)
+        details = await request("POST", "/api/show", {"model": model})
+        return _read_ollama_window(details)
 
 
 def _read_llama_cpp_window(props: Mapping[str, Any]) -> int | None:
@@ -89,17 +93,17 @@ def _read_llama_cpp_window(props: Mapping[str, Any]) -> int | None:
 def _read_loaded_window(running: Mapping[str, Any], model: str) -> int | None:
     """Return the window of a model that Ollama has loaded."""
     listed = running.get("models")
-    for each in cast("list[Any]", listed) if isinstance(listed, list) else ():
-        if isinstance(each, dict):
-            loaded = cast("dict[str, Any]", each)
+    for entry in cast("list[Any]", listed) if isinstance(listed, list) else ():
+        if isinstance(entry, dict):
+            loaded = cast("dict[str, Any]", entry)
             if {loaded.get("name"), loaded.get("model")} & {model, f"{model}:latest"}:
                 return _positive_int(loaded.get("context_length"))
     return None
 
 
-def _read_ollama_window(shown: Mapping[str, Any]) -> Window | None:
-    """Return what Ollama will load a model with, or else what the model was made for."""
-    parameters, facts = shown.get("parameters"), shown.get("model_info")
+def _read_ollama_window(details: Mapping[str, Any]) -> Window | None:
+    """Return the window with which Ollama will load a model, or else the maximum of the model."""
+    parameters, facts = details.get("parameters"), details.get("model_info")
     if isinstance(parameters, str) and (found := _NUM_CTX.search(parameters)) is not None:
         return Window(int(found[1]), in_force=True)
     for name, value in cast("dict[str, Any]", facts).items() if isinstance(facts, dict) else ():

@@ -1,1 +1,1 @@
-"""Calls that a model describes in its text, because it cannot make them in its wire format."""
+"""Tool calls written in the text of a reply, for models that cannot make native tool calls."""

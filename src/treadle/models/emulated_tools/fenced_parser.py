@@ -1,6 +1,8 @@
-"""Replies of models that write their calls as fenced JSON. Exactly that is read as a call: a block that begins and
-ends a line, is marked `json` or not at all, and is one JSON object of a tool's name and its arguments. All else is
-text: also a call in a block that is marked otherwise or stands in another block, and one without a fence."""
+"""Parses replies of models that write their calls as fenced JSON.
+
+A call is a fenced block that starts and ends a line, is marked `json` or has no mark, and contains one JSON object
+with the name of a tool and its arguments. Everything else is text, including a call in a block with another mark,
+in a nested block, or without a fence."""
 
 import re
 from collections.abc import Container
@@ -18,37 +20,37 @@ _NAME_KEYS = ("tool", "name")
 
 
 class FencedParser:
-    """Implements `Reading` for fenced JSON. A line is held back only where it begins with a fence, or stands in a
+    """Implements `ReplyParser` for fenced JSON. A line is held back only if it starts with a fence or is part of a
     block that may be a call."""
 
     def __init__(self, allowed: Container[str]) -> None:
         self.text: list[str] = []
         self.calls: list[ToolUse] = []
         self._allowed = allowed
-        self._said: StopReason = "other"
+        self._wire_stop: StopReason = "other"
         self._line: list[str] = []
-        """The line so far, unless it flows."""
+        """The current line, unless it is passed through as text."""
         self._mode: Literal["open", "flows", "held"] = "open"
-        """Of the line: not yet known; text, shown as it comes; held back until it is whole."""
+        """State of the line. open: undecided. flows: text, shown as it arrives. held: held back until complete."""
         self._block: list[str] = []
         """The lines of a block that may be a call."""
         self._begun = False
-        """The object in that block has begun."""
+        """The JSON object in that block has started."""
         self._inside = 0
-        """How many backticks close the block of something else that we are in; 0: we are in none."""
+        """How many backticks close the other code block that the line is in; 0: none."""
         self._blanks: list[str] = []
-        """Blanks that are text if words follow, or if there is no call."""
+        """Whitespace that is text if words follow, or if there is no call."""
 
     def feed(self, piece: str) -> None:
         *lines, rest = piece.split("\n")
         for line in lines:
-            self._add(f"{line}\n")
+            self._add_to_line(f"{line}\n")
             self._end_line()
         if rest:
-            self._add(rest)
+            self._add_to_line(rest)
 
-    def end(self, said: StopReason) -> None:
-        self._said = said
+    def end(self, stop: StopReason) -> None:
+        self._wire_stop = stop
         self._end_line()
         self._release()
         if not self.calls:
@@ -56,12 +58,12 @@ class FencedParser:
             self._blanks.clear()
 
     def stop(self) -> StopReason:
-        return "tool_use" if self.calls and self._said == "end_turn" else self._said
+        return "tool_use" if self.calls and self._wire_stop == "end_turn" else self._wire_stop
 
-    def _add(self, piece: str) -> None:
-        """More of a line."""
+    def _add_to_line(self, piece: str) -> None:
+        """Append to the current line."""
         if self._mode == "flows":
-            self._say(piece)
+            self._emit(piece)
             return
         self._line.append(piece)
         if self._mode == "open":
@@ -71,41 +73,41 @@ class FencedParser:
             elif not _MAY_BE_FENCED.fullmatch(start):
                 self._mode = "flows"
                 self._line.clear()
-                self._say(start)
+                self._emit(start)
 
     def _end_line(self) -> None:
         line, mode = "".join(self._line), self._mode
         self._line.clear()
         if mode == "open":
-            self._say(line)
+            self._emit(line)
         elif mode == "held" and self._block:
-            self._go_on(line)
+            self._add_block_line(line)
         elif mode == "held" and line:
-            self._take_fence(line)
+            self._handle_fence(line)
         self._mode = "held" if self._block else "open"
 
-    def _take_fence(self, line: str) -> None:
-        """A line that begins with a fence, and is not in a block that may be a call."""
+    def _handle_fence(self, line: str) -> None:
+        """Handle a line that starts with a fence and is not in a block that may be a call."""
         found = _FENCED_LINE.match(line)
-        assert found is not None, "it is why the line was held"
+        assert found is not None, "the line was held because it matched"
         ticks, rest = len(found.group(1)), found.group(2).strip()
         if self._inside:
             if not rest and ticks >= self._inside:
                 self._inside = 0
-            self._say(line)
+            self._emit(line)
         elif "`" in rest:  # opened and closed in one line
             self._block.append(line)
-            if not self._take_block():
+            if not self._try_call():
                 self._release()
         elif ticks == len(_FENCE) and (start := _strip_fence_mark(rest))[:1] in ("", "{"):
             self._block.append(line)
             self._begun = bool(start)
         else:
             self._inside = ticks
-            self._say(line)
+            self._emit(line)
 
-    def _go_on(self, line: str) -> None:
-        """A line of a block that may be a call."""
+    def _add_block_line(self, line: str) -> None:
+        """Append a line to a block that may be a call."""
         self._block.append(line)
         words = line.strip()
         may_be = self._begun or not words or words.startswith("{")
@@ -113,12 +115,12 @@ class FencedParser:
         closed = words.endswith(_FENCE)
         if may_be and not closed:
             return
-        if not (closed and self._take_block()):
+        if not (closed and self._try_call()):
             self._release()
             self._inside = 0 if closed and not words.strip("`") else len(_FENCE)
 
-    def _take_block(self) -> bool:
-        """Whether the block is a call: then it has become one."""
+    def _try_call(self) -> bool:
+        """Parse the block as a call. Return whether it is one."""
         block = "".join(self._block).strip()
         call = parse_call(_strip_fence_mark(block[len(_FENCE) : -len(_FENCE)]), _NAME_KEYS, self._allowed)
         if call is None:
@@ -128,15 +130,15 @@ class FencedParser:
         return True
 
     def _release(self) -> None:
-        """The block is text after all."""
-        self._say("".join(self._block))
+        """Emit the block as text."""
+        self._emit("".join(self._block))
         self._block.clear()
 
-    def _say(self, text: str) -> None:
+    def _emit(self, text: str) -> None:
         words = text.rstrip()
         blanks = text[len(words) :]
         if words:
-            if self.calls and not self.text:  # blank lines between a call and the first words are nobody's
+            if self.calls and not self.text:  # drop blank lines between a call and the first words
                 self._blanks.clear()
                 words = words.lstrip("\r\n")
             self.text += (*self._blanks, words)
@@ -146,6 +148,6 @@ class FencedParser:
 
 
 def _strip_fence_mark(text: str) -> str:
-    """What follows the mark of a fence."""
+    """Return the text after the mark of a fence."""
     found = _FENCE_MARK.match(text)
     return text[found.end() :] if found else text

@@ -1,5 +1,5 @@
-"""A reply in the `chat_completions` format whose text holds the calls. How it is read differs by style; what comes
-around it, reasoning, usage, errors and the end, is that of any other reply."""
+"""A `chat_completions` reply whose text contains the tool calls. Only the parsing of the text depends on the
+style. Reasoning, usage, errors and the end are handled as in any other reply."""
 
 from collections.abc import Container
 from typing import Any, Protocol
@@ -10,66 +10,66 @@ from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.formats.chat_reply import ChatReply
-from treadle.models.http.wire import UnusableReply, check_end, compact_object
+from treadle.models.http.wire import UnusableReply, check_end, normalize_object
 from treadle.ports.model import CallDelta, Completed, Delta, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class ReplyParser(Protocol):
-    """What the text of a reply means."""
+    """Separates the text of a reply from the calls in it."""
 
     text: list[str]
-    """What is for the reader, in pieces. It only ever grows."""
+    """The text for the user, in pieces. It only grows."""
     calls: list[ToolUse]
-    """Those that are whole."""
+    """The complete calls."""
 
     def feed(self, piece: str) -> None:
-        """Read on."""
+        """Parse one more piece."""
         ...
 
-    def end(self, said: StopReason) -> None:
-        """No more will come, for the reason that the wire format says: read what had to wait for that."""
+    def end(self, stop: StopReason) -> None:
+        """Parse what was held back. No more text follows; `stop` is the stop reason from the wire format."""
         ...
 
     def stop(self) -> StopReason:
-        """Why the reply ended. Raises Unusable if that is not how one may end."""
+        """Return why the reply ended. Raise UnusableReply if a reply may not end like this."""
         ...
 
 
 class EmulatedReply:
-    """What has come of one reply so far."""
+    """The part of a reply received so far."""
 
-    def __init__(self, request: ModelRequest, reading: ReplyParser) -> None:
+    def __init__(self, request: ModelRequest, parser: ReplyParser) -> None:
         self.done = False
         self._chat = ChatReply(request)
-        self._reading = reading
-        self._unread = True
+        self._parser = parser
+        self._has_unparsed_end = True
         self._reasoning: list[str] = []
         self._text_shown = 0
         self._calls_shown = 0
 
-    def take(self, payloads: list[bytes]) -> Any:
-        """Add chunks, up to one that reports an error: that is returned."""
-        error = self._chat.take(payloads)
-        self._chat.show_news(self._read)
-        if self._unread and self._chat.ending.end is not None:
-            self._unread = False
+    def feed(self, payloads: list[bytes]) -> Any:
+        """Add chunks. Stop at a chunk that reports an error, and return that error."""
+        error = self._chat.feed(payloads)
+        self._chat.show_new(self._parse_delta)
+        if self._has_unparsed_end and self._chat.ending.end is not None:
+            self._has_unparsed_end = False
             stop = self._chat.stop
-            self._reading.end("end_turn" if stop == "tool_use" else stop)
+            self._parser.end("end_turn" if stop == "tool_use" else stop)
         self.done = self._chat.done
         return error
 
-    def _read(self, delta: Delta) -> None:
+    def _parse_delta(self, delta: Delta) -> None:
         if isinstance(delta, TextDelta):
-            self._unread = True
-            self._reading.feed(delta.text)
+            self._has_unparsed_end = True
+            self._parser.feed(delta.text)
         elif isinstance(delta, ReasoningDelta):
             self._reasoning.append(delta.text)
 
-    def show_news(self, show: Show) -> None:
-        """Show what has come since the last time: of the text what is for the reader, and calls that are whole."""
-        text, calls = self._reading.text, self._reading.calls
+    def show_new(self, show: Show) -> None:
+        """Show what arrived since the last call: text for the user, and complete calls."""
+        text, calls = self._parser.text, self._parser.calls
         if self._reasoning:
             show(ReasoningDelta("".join(self._reasoning)))
             self._reasoning.clear()
@@ -80,17 +80,17 @@ class EmulatedReply:
             show(CallDelta(place, calls[place].name, calls[place].arguments))
         self._calls_shown = len(calls)
 
-    def completed(self, sent_bytes: int) -> Completed:
-        """The whole reply. Raises Unusable if it is not whole, or not what was asked for."""
-        whole, calls = self._chat.completed(sent_bytes), self._reading.calls
+    def finish(self, sent_bytes: int) -> Completed:
+        """Return the complete reply. Raise UnusableReply if it is incomplete or not what was requested."""
+        whole, calls = self._chat.finish(sent_bytes), self._parser.calls
         if whole.dropped_calls or any(isinstance(part, ToolUse) for part in whole.parts):
             raise UnusableReply(
                 "it calls a tool natively, which was not asked for; set `tools: native` for this model"
             )
         check_end(self._chat.ending, has_calls=bool(calls))
-        stop = self._reading.stop()
+        stop = self._parser.stop()
         parts: list[Part] = [part for part in whole.parts if isinstance(part, Thinking)]
-        if text := "".join(self._reading.text):
+        if text := "".join(self._parser.text):
             parts.append(Text(text))
         dropped: tuple[str, ...] = ()
         if stop == "tool_use":
@@ -100,14 +100,16 @@ class EmulatedReply:
         return Completed(tuple(parts), stop, whole.usage, whole.raw_stop if stop == "other" else None, dropped)
 
     def usage(self, sent_bytes: int) -> Usage:
-        """What the provider counted, or else our estimate."""
+        """Return the usage reported by the provider, or else an estimate."""
         return self._chat.usage(sent_bytes)
 
 
 def parse_call(text: str, keys: Container[str], allowed: Container[str]) -> ToolUse | None:
-    """The call that a text is: one JSON object that has one of `keys`, with the name of an allowed tool, and
-    `arguments`, an object. None if it is anything else. Its id is left to the engine."""
-    found = compact_object(text)
+    """Return the call that a text consists of, or None.
+
+    A call is one JSON object with exactly two keys: one of `keys`, holding the name of an allowed tool, and
+    `arguments`, an object. The engine assigns its id."""
+    found = normalize_object(text)
     if found is None:
         return None
     fields = _decode_fields(found)

@@ -1,7 +1,8 @@
-"""The JSON Schema that a reply is held to: a call of one of the tools, or an answer.
+"""The JSON Schema that constrains a reply: a call of one of the tools, or an answer.
 
-It holds the shape of the arguments. What servers cannot make a grammar of is left out, or they would refuse the
-whole request for it; the engine checks arguments against the tool's own schema in any case."""
+It covers the structure of the arguments. Keywords that servers cannot turn into a grammar are left out, because
+servers would refuse the whole request. The engine validates arguments against the tool's own schema in any
+case."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -13,12 +14,12 @@ _KEPT_KEYWORDS = frozenset(
 )
 _COUNT_KEYWORDS = frozenset(("minItems", "maxItems", "minLength", "maxLength"))
 _MAX_COUNT = 100
-"""Grammars spell repetitions out, and servers refuse those that grow too large."""
+"""Grammars expand repetitions, and servers refuse grammars that grow too large."""
 _CHOICE_KEYWORDS = ("anyOf", "oneOf", "allOf")
 
 
 def build_reply_schema(tools: Iterable[ToolSpec]) -> dict[str, Any]:
-    """The schema of a reply that may call these tools."""
+    """Return the schema of a reply that may call these tools."""
     answer = _closed_object({"answer": {"type": "string"}})
     defined: dict[str, Any] = {}
     calls = [
@@ -30,7 +31,7 @@ def build_reply_schema(tools: Iterable[ToolSpec]) -> dict[str, Any]:
 
 
 def find_definitions(tool: ToolSpec) -> dict[str, Any]:
-    """What the schema of a tool defines, by the reference to it."""
+    """Return the definitions in the schema of a tool, by their reference."""
     return {
         f"#/{section}/{name}": schema
         for section in ("$defs", "definitions")
@@ -39,7 +40,7 @@ def find_definitions(tool: ToolSpec) -> dict[str, Any]:
 
 
 def as_object(schema: Any) -> dict[str, Any]:
-    """A schema; {} for one that is just true or false."""
+    """Return a schema, or {} for a boolean schema."""
     return cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
 
 
@@ -53,35 +54,36 @@ def _closed_object(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _arguments_schema(tool: ToolSpec, defined: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a tool. What its schema defines joins `defined`, under names that no other tool has."""
-    found = find_definitions(tool)
-    names = {reference: f"{tool.name}.{number}" for number, reference in enumerate(found)}
-    for reference, schema in found.items():
+    """Return the schema of a tool's arguments. Its definitions are added to `defined` under names that are unique
+    to the tool."""
+    definitions = find_definitions(tool)
+    names = {reference: f"{tool.name}.{number}" for number, reference in enumerate(definitions)}
+    for reference, schema in definitions.items():
         defined[names[reference]] = _simplify_schema(schema, names)
-    shape = _simplify_schema(tool.schema, names)
-    if "$ref" in shape or any(choice in shape for choice in _CHOICE_KEYWORDS):
-        return shape
+    simplified = _simplify_schema(tool.schema, names)
+    if "$ref" in simplified or any(choice in simplified for choice in _CHOICE_KEYWORDS):
+        return simplified
     closed: dict[str, Any] = {"properties": {}, "additionalProperties": False}
-    return closed | shape | {"type": "object"}
+    return closed | simplified | {"type": "object"}
 
 
 def _simplify_schema(schema: Any, names: dict[str, str]) -> dict[str, Any]:
-    """What a grammar can hold a value to; {} where that is nothing."""
+    """Return the part of a schema that a grammar can enforce; {} if none."""
     schema = as_object(schema)
     if "$ref" in schema:
         name = names.get(schema["$ref"])
         return {} if name is None else {"$ref": f"#/$defs/{name}"}
-    shape: dict[str, Any] = {}
+    simplified: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _KEPT_KEYWORDS or (key in _COUNT_KEYWORDS and value <= _MAX_COUNT):
-            shape[key] = value
+            simplified[key] = value
         elif key == "properties":
-            shape[key] = {name: _simplify_schema(each, names) for name, each in as_object(value).items()}
+            simplified[key] = {name: _simplify_schema(each, names) for name, each in as_object(value).items()}
         elif key == "additionalProperties":
-            shape[key] = _simplify_schema(value, names) if isinstance(value, dict) else value
+            simplified[key] = _simplify_schema(value, names) if isinstance(value, dict) else value
         elif key == "items" and isinstance(value, dict):
-            shape[key] = _simplify_schema(value, names)
+            simplified[key] = _simplify_schema(value, names)
         elif key == "prefixItems" or (key in _CHOICE_KEYWORDS and "properties" not in schema):
-            # Choices beside properties say which of these go together: no grammar can.
-            shape[key] = [_simplify_schema(each, names) for each in value]
-    return shape
+            # Choices next to properties say which properties go together. A grammar cannot express that.
+            simplified[key] = [_simplify_schema(each, names) for each in value]
+    return simplified

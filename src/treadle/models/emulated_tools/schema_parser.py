@@ -1,6 +1,7 @@
-"""Replies that are held to a JSON schema: `{"tool": NAME, "arguments": {...}}` or `{"answer": TEXT}`.
+"""Parses replies that are constrained by a JSON schema: `{"tool": NAME, "arguments": {...}}` or `{"answer":
+TEXT}`.
 
-The JSON is never shown. An answer is decoded as it comes; everything else is read when it is whole."""
+The JSON is never shown. An answer is decoded as it arrives; everything else is parsed when it is complete."""
 
 import json
 import re
@@ -15,25 +16,26 @@ from treadle.models.http.wire import UnusableReply
 _BLANKS = " \t\r\n"
 _ANSWER_HEAD = '{"answer":"'
 _BLANK_POSITIONS = (0, 1, 9, 10)
-"""Places in the head where JSON allows blanks."""
+"""Positions in the head where JSON allows whitespace."""
 _DECODABLE = re.compile(r'(?:[^"\\]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+')
 _PARTIAL_ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?")
 _MAX_QUOTED_CHARACTERS = 60
 
 
 class JsonStringDecoder:
-    """The inside of a JSON string, decoded as it comes. Raw line ends are taken for themselves: models that no
-    grammar holds do write them."""
+    """Decodes the inside of a JSON string as it arrives. Raw line breaks are accepted, because models without a
+    grammar do write them."""
 
     def __init__(self) -> None:
         self.closed = False
-        self._waiting = ""  # an escape that is not whole
-        self._high = ""  # the first half of a character
+        self._waiting = ""  # an incomplete escape
+        self._high = ""  # a high surrogate whose low surrogate is missing
 
     def feed(self, piece: str) -> tuple[str, str]:
-        """What can be shown now, and what follows the closing quote. Raises Unusable if it is no JSON string."""
+        """Return what can be shown now, and what follows the closing quote. Raise UnusableReply if it is not a
+        JSON string."""
         if not (self._waiting or self._high or '"' in piece or "\\" in piece):
-            return piece, ""  # nearly always
+            return piece, ""  # the common case
         piece = self._waiting + piece
         found = _DECODABLE.match(piece)
         end = found.end() if found else 0
@@ -49,17 +51,17 @@ class JsonStringDecoder:
 
 
 class SchemaParser:
-    """Implements `Reading` for replies that are held to a schema."""
+    """Implements `ReplyParser` for replies that are constrained by a schema."""
 
     def __init__(self, allowed: Container[str]) -> None:
         self.text: list[str] = []
         self.calls: list[ToolUse] = []
         self._allowed = allowed
-        self._said: StopReason = "other"
+        self._wire_stop: StopReason = "other"
         self._raw: list[str] = []
-        """All that came before the text of an answer."""
+        """Everything before the text of an answer."""
         self._matched: int | None = 0
-        """How much of the head of an answer has come; None: it is something else."""
+        """How many characters of the head of an answer have arrived; None: the reply is not an answer."""
         self._answer = JsonStringDecoder()
         self._tail: list[str] = []
         """What follows the text of an answer."""
@@ -78,47 +80,47 @@ class SchemaParser:
                 self._tail.append(rest)
 
     def _after_head(self, piece: str) -> str:
-        """What follows the head of an answer; nothing as long as that is not whole."""
-        for place, character in enumerate(piece):
+        """Return what follows the head of an answer, or "" while the head is incomplete."""
+        for position, character in enumerate(piece):
             if self._matched is None:
                 break
             if character == _ANSWER_HEAD[self._matched]:
                 self._matched += 1
                 if self._matched == len(_ANSWER_HEAD):
-                    return piece[place + 1 :]
+                    return piece[position + 1 :]
             elif not (character in _BLANKS and self._matched in _BLANK_POSITIONS):
                 self._matched = None
         return ""
 
-    def end(self, said: StopReason) -> None:
-        self._said = said
+    def end(self, stop: StopReason) -> None:
+        self._wire_stop = stop
         if self._matched == len(_ANSWER_HEAD):
             return
         raw = "".join(self._raw)
         call = parse_call(raw, ("tool",), self._allowed)
         self.calls = [call] if call else []
-        if said == "refusal" and not raw.lstrip().startswith("{"):
-            self.text = [raw]  # these words are the provider's, and no schema holds them
+        if stop == "refusal" and not raw.lstrip().startswith("{"):
+            self.text = [raw]  # a refusal by the provider, which ignores the schema
 
     def stop(self) -> StopReason:
-        if self._said == "refusal":
+        if self._wire_stop == "refusal":
             return "refusal"
         if self.calls:
-            return "tool_use" if self._said == "end_turn" else self._said
+            return "tool_use" if self._wire_stop == "end_turn" else self._wire_stop
         if self._matched != len(_ANSWER_HEAD):
-            raise UnusableReply(self._what_it_is())
+            raise UnusableReply(self._describe_reply())
         tail = "".join(self._tail).strip(_BLANKS)
         if tail == "}" and self._answer.closed:
             return "end_turn"
         if tail:
             raise UnusableReply(f"its answer is followed by {tail[:_MAX_QUOTED_CHARACTERS]!r}")
-        if self._said == "max_tokens":
+        if self._wire_stop == "max_tokens":
             return "max_tokens"
         raise UnusableReply("its answer is cut off")
 
-    def _what_it_is(self) -> str:
+    def _describe_reply(self) -> str:
         raw = "".join(self._raw).strip()
-        if self._said == "max_tokens":
+        if self._wire_stop == "max_tokens":
             return "it reached the limit of tokens before it was whole; raise max_tokens"
         shown = repr(raw if len(raw) <= _MAX_QUOTED_CHARACTERS else f"{raw[:_MAX_QUOTED_CHARACTERS]}…")
         return f"it is neither a call of an allowed tool nor an answer, as its schema demands, but {shown}"

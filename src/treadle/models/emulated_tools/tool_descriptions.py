@@ -1,5 +1,5 @@
-"""Tools in words, for models that know no other way to be told of them. Small models must understand it too: the
-wording was tried on one of 135M parameters."""
+"""Describes tools in the system message, for models without native tool calls. Small models must understand it
+too: the wording was tested with a model of 135M parameters."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from treadle.models.emulated_tools.reply_schema import as_object, find_definitio
 from treadle.models.http.wire import encode
 
 _MAX_DEPTH = 3
-"""How far values inside values are described."""
+"""How many levels of nested values are described."""
 
 _HOW_TO_REPLY: dict[ToolStyle, str] = {
     "schema": (
@@ -26,13 +26,13 @@ _HOW_TO_REPLY: dict[ToolStyle, str] = {
 
 
 def write_instructions(persona: str, tools: Iterable[ToolSpec], style: ToolStyle) -> str:
-    """The system message: the persona, the tools, and how to reply."""
+    """Return the system message: the persona, the tools, and how to reply."""
     described = "You can use these tools:\n" + "\n".join(map(_describe_tool, tools))
     return "\n\n".join(section for section in (persona, described, _HOW_TO_REPLY[style]) if section)
 
 
 def _describe_tool(tool: ToolSpec) -> str:
-    """`- name(parameter: type, ...): what it does`, and a line for each parameter that has a description."""
+    """Return `- name(parameter: type, ...): description`, and a line for each parameter that has a description."""
     fields = _describe_fields(tool.schema, find_definitions(tool), _MAX_DEPTH)
     lines = [f"- {tool.name}({fields}): {_one_line(tool.description)}"]
     for name, schema in as_object(tool.schema.get("properties")).items():
@@ -54,7 +54,7 @@ def _describe_fields(schema: Mapping[str, Any], defined: Mapping[str, Any], dept
 
 
 def _describe_type(schema: Any, defined: Mapping[str, Any], depth: int) -> str:
-    """A type as TypeScript writes it, of which models have read a lot."""
+    """Return a type in TypeScript notation, which models know well."""
     schema = as_object(schema)
     if "$ref" in schema:
         schema, depth = as_object(defined.get(schema["$ref"])), depth - 1

@@ -1,8 +1,9 @@
-"""Tool calls for models that cannot make them natively, in the `chat_completions` format: the tools are described
-in the system message, and calls and results are words. The profile says how a model replies: `schema`, held to a
-JSON schema of all that it may say, or `fenced`, in text with its calls as fenced JSON.
+"""Tool calls in the `chat_completions` format for models without native tool calls. The system message describes
+the tools; calls and results are text. The profile selects how a model replies: `schema`, constrained by a JSON
+schema of every possible reply, or `fenced`, as text with calls in fenced JSON.
 
-As everywhere, what grows stands before what may differ, and each message is encoded once."""
+As in every format, the part of a request that grows comes before the part that may differ, and each message is
+encoded once."""
 
 from typing import Any
 
@@ -21,12 +22,12 @@ from treadle.ports.model import Conversation, ModelRequest, Preamble, ToolChoice
 
 _NO_IMAGE = "\n[An image was here; it cannot be shown.]\n"
 _AFTER_A_RESULT = "If nothing is missing, use this result to answer."
-"""Without it, small models ask for the same thing again."""
+"""Without this sentence, small models repeat the same request."""
 _AFTER_RESULTS = "If nothing is missing, use these results to answer."
 
 
 def encode_request(request: ModelRequest) -> bytes:
-    """The body of a request, from bytes that are kept wherever the request has them."""
+    """Return the body of a request. Cached bytes are reused where the request has them."""
     style = request.profile.tools
     key = f"chat_completions/{style}"
     pieces = [b'{"model":', encode(request.model), b","]
@@ -39,11 +40,11 @@ def encode_request(request: ModelRequest) -> bytes:
 
 
 def new_reply(request: ModelRequest) -> EmulatedReply:
-    """What will come of the request. Only tools that it offers can be called."""
+    """Return an empty reply to a request. Only tools that the request offers can be called."""
     offered = frozenset(tool.name for tool in request.preamble.tools)
     allowed = offered if request.tool_choice == "auto" else frozenset[str]()
-    reading = FencedParser(allowed) if request.profile.tools == "fenced" else SchemaParser(allowed)
-    return EmulatedReply(request, reading)
+    parser = FencedParser(allowed) if request.profile.tools == "fenced" else SchemaParser(allowed)
+    return EmulatedReply(request, parser)
 
 
 def _encode_preamble(preamble: Preamble, style: ToolStyle) -> bytes:
@@ -52,7 +53,7 @@ def _encode_preamble(preamble: Preamble, style: ToolStyle) -> bytes:
 
 
 def _encode_options(request: ModelRequest) -> bytes:
-    """What may differ from one request of a run to the next."""
+    """Return the options that may differ between the requests of a run."""
     settings = request.settings
     options = {
         "max_tokens": settings.max_tokens,
@@ -76,49 +77,52 @@ def _encode_format(preamble: Preamble, choice: ToolChoice) -> bytes:
 
 
 class _MessageEncoder:
-    """Encodes the messages of a conversation, which follow one another: a result is told with the name of its tool,
-    and that stands in the call before it."""
+    """Encodes the messages of a conversation in order. A result is written with the name of its tool, which is in
+    the call before it."""
 
     def __init__(self, conversation: Conversation, style: ToolStyle) -> None:
         self._conversation = conversation
         self._style: ToolStyle = style
         self._names: dict[str, str] = {}
-        """Of the tools that were called, by the id of the call."""
+        """Tool names by call id."""
 
     def encode(self, message: Message) -> bytes:
-        """The wire message, a comma before it; nothing for one that has nothing to say."""
+        """Return the wire message with a leading comma, or b"" for a message without content."""
         match message.role:
             case "user":
                 return _encode_message("user", "".join(map(_part_text, message.sent)))
             case "assistant":
-                said = self._said(message)
-                return _encode_message("assistant", said) if said else b""
+                text = self._write_reply(message)
+                return _encode_message("assistant", text) if text else b""
             case "tool":
                 results = [part for part in message.parts if isinstance(part, ToolResult)]
-                return _encode_message("user", self._results(results)) if results else b""
+                return _encode_message("user", self._write_results(results)) if results else b""
 
-    def _said(self, message: Message) -> str:
-        """What the model said, in the form in which it is to reply; reasoning has no place in it."""
-        said: list[str] = []
+    def _write_reply(self, message: Message) -> str:
+        """Return what the model said, in the form in which it must reply. Reasoning is left out."""
+        lines: list[str] = []
         if message.text:
-            said.append(message.text if self._style == "fenced" else _encode_text({"answer": message.text}))
+            lines.append(message.text if self._style == "fenced" else _encode_text({"answer": message.text}))
         for call in message.calls:
             self._names[call.call_id] = call.name
-            written = _encode_text({"tool": call.name, "arguments": as_arguments(call.arguments)})
-            said.append(f"```json\n{written}\n```" if self._style == "fenced" else written)
-        return "\n".join(said)
+            call_text = _encode_text({"tool": call.name, "arguments": as_arguments(call.arguments)})
+            lines.append(f"```json\n{call_text}\n```" if self._style == "fenced" else call_text)
+        return "\n".join(lines)
 
-    def _results(self, results: list[ToolResult]) -> str:
+    def _write_results(self, results: list[ToolResult]) -> str:
         lines: list[str] = []
         for result in results:
             what = "Error" if result.is_error else "Result"
-            lines.append(f"{what} of {self._name(result.call_id)}: {extract_text(result.content) or 'nothing'}")
-        if not all(result.is_error for result in results):  # an error says itself what to do next
+            lines.append(
+                f"{what} of {self._find_tool_name(result.call_id)}: {extract_text(result.content) or 'nothing'}"
+            )
+        if not all(result.is_error for result in results):  # an error message says what to do next
             lines.append(_AFTER_A_RESULT if len(results) == 1 else _AFTER_RESULTS)
         return "\n".join(lines)
 
-    def _name(self, call_id: str) -> str:
-        """The tool that was called. The call may have been encoded long ago; then it is among the latest."""
+    def _find_tool_name(self, call_id: str) -> str:
+        """Return the name of the tool that was called. The call may have been encoded in an earlier request; then
+        search the latest messages."""
         if call_id not in self._names:
             for message in reversed(self._conversation.messages):
                 if found := {call.call_id: call.name for call in message.calls}:
@@ -143,5 +147,5 @@ def _encode_message(role: str, content: str) -> bytes:
 
 
 def _encode_text(value: dict[str, Any]) -> str:
-    """On one line, with the blanks that the system message shows too."""
+    """Return JSON on one line, spaced like the example in the system message."""
     return msgspec.json.format(encode(value), indent=0).decode()

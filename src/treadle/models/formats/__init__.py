@@ -1,4 +1,4 @@
-"""The wire formats by their names, each loaded when it is first spoken."""
+"""The wire formats by name. Each is imported on first use."""
 
 from typing import TYPE_CHECKING
 

@@ -1,9 +1,9 @@
 """The `anthropic_messages` wire format. Streaming only.
 
-Each message is encoded once ever for each model that it is sent to. The cache marks stand in two places that never
-move: behind the instructions, and, by a word at the end of the request, behind the last turn. So each request of a
-run begins with the bytes of the one before. A turn of very many blocks is followed by a request with one more mark;
-marks are no part of what the model reads."""
+Each message is encoded once for each model that it is sent to. Cache marks are in two fixed places: after the
+instructions, and, through an option at the end of the request, after the last turn. Each request of a run
+therefore starts with the bytes of the previous one. After a turn with very many blocks, the next request carries
+one more mark; the model does not see marks."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -18,12 +18,12 @@ from treadle.ports.model import ModelRequest, Preamble
 WIRE_FORMAT = "anthropic_messages"
 VERSION = "2023-06-01"
 DEFAULT_MAX_TOKENS = 8192
-"""Tokens, where neither the agent nor the catalog says: this format must be told a limit."""
+"""Used if neither the agent nor the catalog sets a limit: this format requires one."""
 _DEFAULT_MAX_TOKENS_WITH_REASONING = 32_768
 _THINKING_BUDGETS = {"low": 2048, "medium": 8192, "high": 24_576}
 _MIN_THINKING_BUDGET = 1024
 _CACHE_LOOKBACK_BLOCKS = 18
-"""Blocks before a mark among which what the cache keeps is found, with one or two to spare."""
+"""How many blocks before a mark the cache searches for a cached prefix, minus one or two for safety."""
 _CACHE_MARK = {"type": "ephemeral"}
 _ENCODED_CACHE_MARK = b',"cache_control":%b' % encode(_CACHE_MARK)
 _REASONING_TYPES = ("thinking", "redacted_thinking")
@@ -31,7 +31,7 @@ _EMPTY_ERROR = "It failed and did not say why."
 
 
 def encode_request(request: ModelRequest) -> bytes:
-    """The body of a request, from bytes that are kept wherever the request has them."""
+    """Return the body of a request. Cached bytes are reused where the request has them."""
     target = "" if request.plain else f"{request.provider}/{request.model}"
     pieces = [b'{"model":', encode(request.model), b","]
     pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
@@ -39,16 +39,16 @@ def encode_request(request: ModelRequest) -> bytes:
     pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
     if (place := _find_extra_mark(request.conversation.messages)) is not None:
         pieces[first + place] = _add_cache_mark(pieces[first + place])
-    if request.aside:  # which is gone the next time: the mark belongs behind the last turn, and not behind it
+    if request.aside:  # it is not in the next request, so the mark goes after the last turn and not after it
         pieces[-1] = _add_cache_mark(pieces[-1])
         pieces.append(b',{"role":"user","content":[%b]}' % encode({"type": "text", "text": request.aside}))
     _drop_first_comma(pieces, first)
     pieces += (b"],", encode(_build_options(request))[1:-1], b"}")
-    return b"".join(pieces)  # the one copy of the conversation
+    return b"".join(pieces)  # the only copy of the conversation
 
 
 def _encode_preamble(preamble: Preamble) -> bytes:
-    """All that stands before the first turn: constant options, tools, instructions, and the mark behind them."""
+    """Encode everything before the first turn: constant options, tools, instructions, and the mark after them."""
     head = b'"stream":true,'
     tools: list[dict[str, Any]] = [
         {"name": tool.name, "description": tool.description, "input_schema": tool.schema} for tool in preamble.tools
@@ -63,7 +63,7 @@ def _encode_preamble(preamble: Preamble) -> bytes:
 
 
 def _drop_first_comma(pieces: list[bytes], first: int) -> None:
-    """Each turn comes with a comma before it; before the first that is not empty nothing stands."""
+    """Remove the leading comma of the first turn that is not empty."""
     for place in range(first, len(pieces)):
         if pieces[place]:
             pieces[place] = pieces[place][1:]
@@ -74,7 +74,7 @@ def _drop_first_comma(pieces: list[bytes], first: int) -> None:
 
 
 def _build_options(request: ModelRequest) -> dict[str, Any]:
-    """What may differ from one request of a run to the next, and the mark behind the last turn."""
+    """Return the options that may differ between the requests of a run, and the mark after the last turn."""
     settings, longest = request.settings, request.settings.max_tokens or request.profile.max_output
     options: dict[str, Any] = {} if request.aside else {"cache_control": _CACHE_MARK}
     if settings.reasoning is not None:
@@ -83,21 +83,23 @@ def _build_options(request: ModelRequest) -> dict[str, Any]:
             options["output_config"] = {"effort": settings.reasoning}
         if thinking := _thinking_option(request, min(_THINKING_BUDGETS[settings.reasoning], longest // 2)):
             options["thinking"] = thinking
-    if settings.temperature is not None and "thinking" not in options:  # it takes one or the other
+    if settings.temperature is not None and "thinking" not in options:  # the API accepts only one of the two
         options["temperature"] = settings.temperature
     if request.tool_choice == "none" and request.preamble.tools:
-        # The tools are sent even if none may be called: without them the prefix would be another one.
+        # The tools are sent even if none may be called: without them the prefix would change.
         options["tool_choice"] = {"type": "none"}
     return {"max_tokens": longest or DEFAULT_MAX_TOKENS, **options}
 
 
 def _thinking_option(request: ModelRequest, budget: int) -> dict[str, Any] | None:
-    """How thinking is asked for; None where it cannot be. With a budget it cannot be in the middle of a turn that
-    began without it, or that another model began; and a turn goes on as long as calls are answered."""
+    """Return the option that requests thinking, or None if it cannot be requested.
+
+    With a budget it cannot be requested in the middle of a turn that began without thinking or with another model.
+    A turn continues while tool calls are answered."""
     if request.plain:
         return None
     if request.profile.thinking == "adaptive":
-        return {"type": "adaptive", "display": "summarized"}  # else some models keep it to themselves
+        return {"type": "adaptive", "display": "summarized"}  # otherwise some models do not return it
     if (first := _find_turn_start(request.conversation.messages)) is not None:
         opening = next(iter(first.parts), None)
         if not (isinstance(opening, Thinking) and opening.belongs_to(request.provider, request.model)):
@@ -106,8 +108,8 @@ def _thinking_option(request: ModelRequest, budget: int) -> dict[str, Any] | Non
 
 
 def _find_turn_start(messages: Sequence[Message]) -> Message | None:
-    """The assistant's first message of the turn that the next reply goes on with; None if the reply begins a turn.
-    What a user says together with the results of calls ends no turn."""
+    """Return the assistant's first message of the turn that the next reply continues, or None if the reply starts
+    a turn. User text sent together with tool results does not end a turn."""
     first: Message | None = None
     for place in range(len(messages) - 1, -1, -1):
         role = messages[place].role
@@ -122,19 +124,19 @@ def _find_turn_start(messages: Sequence[Message]) -> Message | None:
 
 
 def _find_extra_mark(messages: Sequence[Message]) -> int | None:
-    """Where the request before ended, if so many blocks have come since that the mark behind the last turn does not
-    look back so far: without one of its own, nothing of the conversation would be found in the cache."""
+    """Return where the previous request ended, if it is too far back for the mark after the last turn, else None.
+    Without a mark there, the cache would find nothing of the conversation."""
     blocks = 0
     for place in range(len(messages) - 1, 0, -1):
         blocks += len(messages[place].parts)
         if messages[place].role == "assistant":
-            far = blocks > _CACHE_LOOKBACK_BLOCKS and messages[place - 1].role != "assistant"
-            return place - 1 if far else None
+            is_far = blocks > _CACHE_LOOKBACK_BLOCKS and messages[place - 1].role != "assistant"
+            return place - 1 if is_far else None
     return None
 
 
 def _add_cache_mark(turn: bytes) -> bytes:
-    """A turn with a mark in its last block."""
+    """Return a turn with a mark in its last block."""
     return turn[:-3] + _ENCODED_CACHE_MARK + turn[-3:] if turn else turn
 
 
@@ -143,13 +145,14 @@ def _add_cache_mark(turn: bytes) -> bytes:
 
 @lru_cache(maxsize=256)
 def _make_encoder(target: str) -> Callable[[Message], bytes]:
-    """Encodes messages for one model, `provider/model`: reasoning goes back only to where it came from."""
+    """Return an encoder of messages for one model, `provider/model`. Reasoning is sent back only to its own
+    model."""
     provider, _, model = target.partition("/")
 
     def encode_message(message: Message) -> bytes:
         blocks = [block for part in message.sent if (block := _make_block(part, provider, model)) is not None]
         while blocks and blocks[-1]["type"] in _REASONING_TYPES:
-            blocks.pop()  # reasoning that led to nothing is not taken back
+            blocks.pop()  # the API refuses reasoning that nothing follows
         role = b"assistant" if message.role == "assistant" else b"user"
         return b',{"role":"%b","content":[%b]}' % (role, b",".join(map(encode, blocks))) if blocks else b""
 
@@ -161,12 +164,12 @@ def _make_block(part: Part, provider: str, model: str) -> dict[str, Any] | None:
         case Text(text):
             return {"type": "text", "text": text} if _is_not_blank(text) else None
         case ToolUse(call_id, name, arguments):
-            # Models call tools that do not exist, by names that none may have.
-            asked = {"id": sanitize_id(call_id), "name": sanitize_id(name), "input": as_arguments(arguments)}
-            return {"type": "tool_use", **asked}
+            # Models call tools that do not exist, with names that are not allowed.
+            fields = {"id": sanitize_id(call_id), "name": sanitize_id(name), "input": as_arguments(arguments)}
+            return {"type": "tool_use", **fields}
         case ToolResult(call_id, content, is_error):
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": sanitize_id(call_id)}
-            if is_error:  # the one kind of result that must not be empty
+            if is_error:  # the only kind of result that must not be empty
                 return result | {"content": content if _is_not_blank(content) else _EMPTY_ERROR, "is_error": True}
             return result | {"content": content} if _is_not_blank(content) else result
         case Thinking():

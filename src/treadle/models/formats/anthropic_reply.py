@@ -1,4 +1,4 @@
-"""A reply in the `anthropic_messages` format, put together from its events: blocks, usage, end."""
+"""Assembles a reply in the `anthropic_messages` format from its events: blocks, usage, end."""
 
 from typing import Any, cast
 
@@ -15,23 +15,23 @@ from treadle.models.http.wire import (
     UnusableReply,
     as_fields,
     check_end,
-    compact_object,
     encode,
     estimate_tokens,
     make_reader,
+    normalize_object,
     read_count,
 )
 from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
 _DELTA_OF_BLOCK = {"text": "text_delta", "thinking": "thinking_delta", "tool_use": "input_json_delta"}
-"""The kinds of block that come in pieces, and the kind of delta that brings them."""
+"""The block types that arrive in pieces, and the delta type of each."""
 _KNOWN_KINDS = {
     "content_block_start": {*_DELTA_OF_BLOCK, "redacted_thinking"},
     "content_block_delta": {*_DELTA_OF_BLOCK.values(), "signature_delta"},
 }
-"""The kinds of block and of delta that count."""
+"""The known types of blocks and deltas."""
 _EVENTS_READ_WHOLE = {*_KNOWN_KINDS, "message_start", "message_delta", "message", "error"}
-"""The events that must be read whole."""
+"""The events that must be decoded completely."""
 
 
 _USAGE_FIELDS = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
@@ -42,7 +42,7 @@ class _StopDetails(Struct, gc=False):
 
 
 class _Delta(Struct, gc=False):
-    """More of a block, or how the message ends."""
+    """A piece of a block, or the end of the message."""
 
     type: str = ""
     text: str | None = None
@@ -76,14 +76,14 @@ class AnthropicEvent(Struct, gc=False):
     delta: _Delta | None = None
     usage: Any = None
     error: Any = None
-    # Of a whole message, from servers that do not stream:
+    # Of a complete message, from servers that do not stream:
     content: list[_Block] | None = None
     stop_reason: str | None = None
     stop_details: _StopDetails | None = None
 
 
 class _EventSketch(Struct, gc=False):
-    """As much of an event as shows whether it is one that counts."""
+    """The fields of an event that show whether it is a known one."""
 
     type: str = ""
     index: Any = None
@@ -97,7 +97,7 @@ _read_sketch = make_reader(_EventSketch)
 
 
 def _read_unusual(payload: bytes) -> AnthropicEvent:
-    """An event with lone surrogates; or one of a later version of the format, of which only its place is kept."""
+    """Return an event with lone surrogates, or a placeholder for an event of a later version of the format."""
     try:
         return _read(payload)
     except UnusableReply:
@@ -112,22 +112,22 @@ def _read_unusual(payload: bytes) -> AnthropicEvent:
 
 
 class _OpenBlock:
-    """A block as far as it has come."""
+    """The part of a block received so far."""
 
-    __slots__ = ("begun_with", "ended", "kind", "pieces", "place", "shown", "signature", "taken")
+    __slots__ = ("delta_type", "ended", "kind", "pieces", "place", "shown", "signature", "start")
 
     def __init__(self, block: _Block, place: int) -> None:
-        self.begun_with = block
+        self.start = block
         self.kind = block.type
-        self.taken = _DELTA_OF_BLOCK.get(block.type)
-        """The kind of delta that it takes."""
+        self.delta_type = _DELTA_OF_BLOCK.get(block.type)
+        """The delta type that adds to the block."""
         self.place = place
-        """Among the calls of this reply."""
+        """Position among the calls of this reply."""
         self.signature = block.signature
         begun = block.text or block.thinking
-        self.pieces: list[str] = [begun] if begun and self.taken else []
+        self.pieces: list[str] = [begun] if begun and self.delta_type else []
         self.shown = 0
-        """How many pieces."""
+        """How many pieces have been shown."""
         self.ended = False
 
     @property
@@ -136,24 +136,24 @@ class _OpenBlock:
 
 
 class AnthropicReply:
-    """What has come of one reply so far."""
+    """The part of a reply received so far."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._provider = request.provider
         self._model = request.model
         self.done = False
         self._blocks: list[_OpenBlock] = []
-        self._at: dict[int | None, _OpenBlock] = {}
-        """The blocks by the index that the provider gives them; the latest, where it gives one twice."""
-        self._fresh: dict[_OpenBlock, None] = {}
+        self._by_index: dict[int | None, _OpenBlock] = {}
+        """The blocks by the provider's index. If it uses an index twice, the latest block."""
+        self._unshown: dict[_OpenBlock, None] = {}
         self._calls = 0
         self._usage: dict[str, int] = {}
-        self._counted = False
-        """The provider has said how much it sent: what it says at the beginning is not yet it."""
+        self._has_final_usage = False
+        """The provider has reported the final output tokens. The count at the start is preliminary."""
         self._ending = Ending()
 
-    def take(self, payloads: list[bytes]) -> Any:
-        """Add events, up to one that reports an error: that is returned."""
+    def feed(self, payloads: list[bytes]) -> Any:
+        """Add events. Stop at an event that reports an error, and return that error."""
         for payload in payloads:
             try:
                 event = _decode(payload)
@@ -164,41 +164,41 @@ class AnthropicReply:
             elif event.error or event.type == "error":
                 return event.error or event.message or "it did not say which"
             else:
-                self._take_other(event)
+                self._handle_other(event)
                 if self.done:
                     return None
         return None
 
     def _add(self, event: AnthropicEvent) -> None:
-        block, delta = self._at.get(event.index), event.delta
+        block, delta = self._by_index.get(event.index), event.delta
         if block is None:
-            raise UnusableReply(f"it goes on with block {event.index}, which it never began")
+            raise UnusableReply(f"it continues block {event.index}, which it never started")
         if delta is None:
             return
-        if delta.type == block.taken:
+        if delta.type == block.delta_type:
             if piece := delta.text or delta.partial_json or delta.thinking:
                 block.pieces.append(piece)
-                self._fresh[block] = None
+                self._unshown[block] = None
         elif delta.type == "signature_delta":
             block.signature = delta.signature
 
-    def _take_other(self, event: AnthropicEvent) -> None:
-        """Take what most events are not. What nobody knows yet says nothing."""
+    def _handle_other(self, event: AnthropicEvent) -> None:
+        """Handle an event that is not a delta. Unknown events are ignored."""
         match event.type:
             case "content_block_start":
                 self._begin(event.index, event.content_block or _Block())
             case "content_block_stop":
-                if (begun := self._at.get(event.index)) is not None:
+                if (begun := self._by_index.get(event.index)) is not None:
                     self._finish(begun)
             case "message_start":
                 if isinstance(event.message, _Message):
-                    self._count(event.message.usage)
+                    self._add_usage(event.message.usage)
             case "message_delta":
                 delta = event.delta or _Delta()
                 self._end(delta.stop_reason, delta.stop_details, event.usage)
             case "message_stop":
                 self.done = True
-            case "message":  # the whole reply, from servers that do not stream
+            case "message":  # the complete reply, from servers that do not stream
                 for index, block in enumerate(event.content or ()):
                     self._finish(self._begin(index, block))
                 self._end(event.stop_reason, event.stop_details, event.usage)
@@ -207,18 +207,18 @@ class AnthropicReply:
                 pass
 
     def _begin(self, index: int | None, block: _Block) -> _OpenBlock:
-        begun = self._at[index] = _OpenBlock(block, self._calls)
+        begun = self._by_index[index] = _OpenBlock(block, self._calls)
         self._calls += begun.kind == "tool_use"
         self._blocks.append(begun)
-        self._fresh[begun] = None
+        self._unshown[begun] = None
         return begun
 
     def _finish(self, block: _OpenBlock) -> None:
         block.ended = True
-        given = block.begun_with.input
-        if block.kind == "tool_use" and given and not block.pieces:  # the arguments at once, and not in pieces
+        given = block.start.input
+        if block.kind == "tool_use" and given and not block.pieces:  # the arguments arrived at once, not in pieces
             block.pieces.append(encode(given).decode())
-            self._fresh[block] = None
+            self._unshown[block] = None
 
     def _end(self, stop_reason: str | None, details: _StopDetails | None, usage: Any) -> None:
         if stop_reason:
@@ -229,35 +229,37 @@ class AnthropicReply:
             and details is not None
             and details.explanation
         ):
-            spoke = any(block.kind == "text" and block.pieces for block in self._blocks)
-            self._begin(None, _Block("text", "\n\n" + details.explanation if spoke else details.explanation))
-        self._count(usage)
-        self._counted = self._counted or read_count(as_fields(usage).get("output_tokens")) is not None
+            has_text = any(block.kind == "text" and block.pieces for block in self._blocks)
+            self._begin(None, _Block("text", "\n\n" + details.explanation if has_text else details.explanation))
+        self._add_usage(usage)
+        self._has_final_usage = (
+            self._has_final_usage or read_count(as_fields(usage).get("output_tokens")) is not None
+        )
 
-    def _count(self, said: Any) -> None:
-        """Counts add nothing up: the latest that is said of each is the whole of it."""
+    def _add_usage(self, said: Any) -> None:
+        """Store the reported counts. Counts are totals: the latest value replaces earlier ones."""
         fields = as_fields(said)
         for name in _USAGE_FIELDS if fields else ():
             if value := read_count(fields.get(name)):
                 self._usage[name] = value
 
-    def show_news(self, show: Show) -> None:
-        """Show what has come since the last time. What came together is shown together."""
-        if not self._fresh:
+    def show_new(self, show: Show) -> None:
+        """Show what arrived since the last call. Pieces that arrived together are shown together."""
+        if not self._unshown:
             return
-        for block in self._fresh:
+        for block in self._unshown:
             text = "".join(block.pieces[block.shown :])
             block.shown = len(block.pieces)
             if block.kind == "tool_use":
-                show(CallDelta(block.place, block.begun_with.name or "", text))
+                show(CallDelta(block.place, block.start.name or "", text))
             elif text:
                 show(TextDelta(text) if block.kind == "text" else ReasoningDelta(text))
-        self._fresh.clear()
+        self._unshown.clear()
 
-    # ── The whole of it ────────────────────────────────────────────────────────────────────────────
+    # ── The complete reply ─────────────────────────────────────────────────────────────────────────
 
-    def completed(self, sent_bytes: int) -> Completed:
-        """The whole reply. Raises Unusable if it is not whole."""
+    def finish(self, sent_bytes: int) -> Completed:
+        """Return the complete reply. Raise UnusableReply if it is incomplete."""
         if not self.done:
             raise UnusableReply("it ended without its last event, so it is probably cut off")
         ending = self._ending
@@ -270,22 +272,23 @@ class AnthropicReply:
         return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, self._dropped())
 
     def _dropped(self) -> tuple[str, ...]:
-        """The names of the calls that are left out because the reply was cut or filtered."""
+        """Return the names of the calls left out because the reply was cut or filtered."""
         if self._ending.runs_calls:
             return ()
-        return tuple([block.begun_with.name or "" for block in self._blocks if block.kind == "tool_use"])
+        return tuple([block.start.name or "" for block in self._blocks if block.kind == "tool_use"])
 
     def usage(self, sent_bytes: int) -> Usage:
-        """What the provider counted, or else our estimate. It counts what it read from its cache apart."""
+        """Return the usage reported by the provider, or else an estimate. The provider counts cached input
+        separately."""
         said = self._usage
         read, written = said.get("cache_read_input_tokens", 0), said.get("cache_creation_input_tokens", 0)
         sent, received = said.get("input_tokens", 0) + read + written, said.get("output_tokens", 0)
-        if sent and self._counted:
+        if sent and self._has_final_usage:
             return Usage(sent, received, read, written)
-        heard = sum(len(piece) for block in self._blocks for piece in block.pieces)
+        received_characters = sum(len(piece) for block in self._blocks for piece in block.pieces)
         return Usage(
             sent or estimate_tokens(sent_bytes),
-            max(received, estimate_tokens(heard)),
+            max(received, estimate_tokens(received_characters)),
             read,
             written,
             estimated=True,
@@ -307,20 +310,20 @@ class AnthropicReply:
                 thinking = Thinking(block.text, self._provider, self._model, block.signature or None)
                 return thinking if thinking.text or thinking.signature else None
             case "redacted_thinking":
-                sealed = block.begun_with.data
+                sealed = block.start.data
                 return Thinking("", self._provider, self._model, sealed=sealed) if sealed else None
             case "tool_use":
                 return self._call(block)
             case _:
-                return None  # something that a later version of the format has
+                return None  # a block type of a later version of the format
 
     def _call(self, block: _OpenBlock) -> ToolUse | None:
         if not self._ending.runs_calls:
             return None
-        text, name = block.text.strip(), block.begun_with.name
-        # One that needs no arguments must have ended without them.
-        arguments = "{}" if text in NO_ARGUMENTS and block.ended else compact_object(text)
+        text, name = block.text.strip(), block.start.name
+        # A call without arguments is complete only if its block has ended.
+        arguments = "{}" if text in NO_ARGUMENTS and block.ended else normalize_object(text)
         if name and arguments is not None:
-            return ToolUse(block.begun_with.id or "", name, arguments)
+            return ToolUse(block.start.id or "", name, arguments)
         what = "has arguments that are not a JSON object" if name else "has no name"
         raise UnusableReply(f"call {block.place + 1} of it ({name or 'unnamed'}) {what}, so it is probably cut off")

@@ -1,7 +1,8 @@
-"""Calls in the text of a reply, for models whose profile says that their server leaves them there (`call_dialect`).
+"""Parses tool calls from the text of a reply, for models whose server leaves them there (`call_dialect` in the
+profile).
 
-A text is read as a whole or not at all: where one of its calls is not whole, or names a tool that was not offered,
-it stays text."""
+A text is parsed completely or not at all. If a call is incomplete or names a tool that was not offered, everything
+stays text."""
 
 import json
 import re
@@ -19,7 +20,7 @@ CALL_MARKS: Final[dict[CallDialect, tuple[str, ...]]] = {
     "llama": ("<|python_tag|>", "<function=", '{"name"', '{"type"'),
     "mistral": ("[TOOL_CALLS]",),
 }
-"""How the part of a text with the calls begins."""
+"""How the part of a text that contains the calls starts."""
 _BAR, _LOW = "\uff5c", "\u2581"
 _HERMES = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>\s*", re.DOTALL)
 _XML = re.compile(r"<function=([\w.-]+)>\s*(.*?)\s*</function>\s*", re.DOTALL)
@@ -42,11 +43,11 @@ _decode_prefix = json.JSONDecoder().raw_decode
 
 
 class _NotCalls(ValueError):
-    """The text is not calls in this dialect, from its first mark to its end."""
+    """The text from its first mark to its end is not a list of calls in this dialect."""
 
 
 def read_calls(text: str, dialect: CallDialect, offered: Container[str]) -> tuple[str, list[ToolUse]] | None:
-    """Return the text before the calls, and the calls; None if it holds none that are whole."""
+    """Return the text before the calls, and the calls, or None if the text contains no complete calls."""
     places = [place for mark in CALL_MARKS[dialect] if (place := text.find(mark)) >= 0]
     if not places:
         return None
@@ -55,13 +56,13 @@ def read_calls(text: str, dialect: CallDialect, offered: Container[str]) -> tupl
         rest = rest.removesuffix(end).rstrip()
     try:
         calls = [_make_call(name, arguments, offered) for name, arguments in _READERS[dialect](rest)]
-    except (ValueError, RecursionError):  # also of JSON that is not whole, or nested without end
+    except (ValueError, RecursionError):  # also raised for JSON that is incomplete or nested too deeply
         return None
     return (before.strip(), calls) if calls else None
 
 
 def find_calls_start(text: str, dialect: CallDialect) -> int:
-    """Return where the calls of a text begin, or may begin if more of it comes; else its length."""
+    """Return where the calls of a text start, or may start if more text follows, else the length of the text."""
     places = [len(text)]
     for mark in CALL_MARKS[dialect]:
         found = text.find(mark)
@@ -82,7 +83,7 @@ def _make_call(name: Any, arguments: Any, offered: Container[str]) -> ToolUse:
 
 
 def _match_all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches that make up the whole text."""
+    """Yield matches that cover the whole text. Raise _NotCalls if they do not."""
     place = 0
     while place < len(text):
         found = pattern.match(text, place)
@@ -93,7 +94,7 @@ def _match_all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def _read_json_call(value: Any) -> tuple[Any, Any]:
-    """Return the name and the arguments of a call as JSON."""
+    """Return the name and the arguments of a call written as JSON."""
     if not isinstance(value, dict):
         raise _NotCalls
     fields = cast("dict[str, Any]", value)
@@ -103,7 +104,7 @@ def _read_json_call(value: Any) -> tuple[Any, Any]:
 
 
 def _read_xml(text: str) -> Iterator[tuple[Any, Any]]:
-    """The calls of Qwen Coder, whose arguments are texts unless they are JSON; or of Llama, as one JSON object."""
+    """Yield the calls of Qwen Coder, whose arguments are text or JSON, or of Llama, with one JSON object."""
     for found in _match_all(_XML, text):
         if found[2].startswith("{"):
             yield found[1], found[2]

@@ -1,4 +1,4 @@
-"""The calls of a reply in the `chat_completions` format, put together from their fragments."""
+"""Assembles the tool calls of a `chat_completions` reply from their fragments."""
 
 from collections.abc import Container, Iterable
 from itertools import pairwise
@@ -8,29 +8,29 @@ import msgspec
 
 from treadle.domain.messages import CallExtra, ToolUse
 from treadle.models.formats.chat_chunks import Fragment, Function
-from treadle.models.http.wire import NO_ARGUMENTS, UnusableReply, compact_object, encode
+from treadle.models.http.wire import NO_ARGUMENTS, UnusableReply, encode, normalize_object
 from treadle.ports.model import CallDelta, Show
 
 MAX_EXTRA_CHARACTERS = 256 * 1024
-"""Characters of what a provider attaches to one call. More than that is not kept."""
+"""Larger data that a provider attaches to a call is dropped."""
 
 
 class _OpenCall:
-    """A call as far as it has come."""
+    """The part of a call received so far."""
 
     __slots__ = ("arguments", "extra", "id", "index", "names", "shown")
 
     def __init__(self, index: int | None) -> None:
-        self.index = index  # the provider's; ours is the place in the list
+        self.index = index  # the provider's index; ours is the position in the list
         self.id = ""
         self.names: list[str] = []
-        """The pieces of its name; or the name again and again, from servers that repeat it."""
+        """The pieces of its name, or the repeated name, from servers that repeat it."""
         self.arguments: list[str] = []
         self.extra: Any = None
-        self.shown = 0  # how many pieces of the arguments
+        self.shown = 0  # how many pieces of the arguments have been shown
 
     @property
-    def is_nothing(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.id or self.names or self.arguments)
 
 
@@ -40,8 +40,8 @@ class ChatCalls:
     def __init__(self, offered: Container[str]) -> None:
         self._offered = offered
         self._calls: list[_OpenCall] = []
-        self.fresh: dict[int, None] = {}
-        """The places of calls of which something was not shown yet."""
+        self.unshown: dict[int, None] = {}
+        """Positions of the calls with pieces that were not shown yet."""
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -52,13 +52,13 @@ class ChatCalls:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the calls that were begun."""
+        """Return the names of the calls that have started."""
         return tuple([self._name(call) for call in self._calls if call.names])
 
     def add(self, fragment: Fragment) -> None:
-        """Take in one more fragment."""
+        """Add one fragment."""
         function = fragment.function or Function()
-        if self._calls and not function.name and not fragment.id:  # nearly always: more of the latest call
+        if self._calls and not function.name and not fragment.id:  # the common case: a piece of the latest call
             latest = self._calls[-1]
             if (
                 latest.index == fragment.index
@@ -66,7 +66,7 @@ class ChatCalls:
                 and not fragment.extra_content
             ):
                 latest.arguments.append(function.arguments)
-                self.fresh[len(self._calls) - 1] = None
+                self.unshown[len(self._calls) - 1] = None
                 return
         arguments = function.arguments or ""
         if isinstance(arguments, dict):
@@ -79,24 +79,24 @@ class ChatCalls:
             call.names.append(function.name)
         if arguments:
             call.arguments.append(arguments)
-        self.fresh[place] = None
+        self.unshown[place] = None
 
-    def show_news(self, show: Show) -> None:
-        """Show what has come since the last time."""
-        for place in self.fresh:
+    def show_new(self, show: Show) -> None:
+        """Show what arrived since the last call."""
+        for place in self.unshown:
             call = self._calls[place]
             show(CallDelta(place, self._name(call), "".join(call.arguments[call.shown :])))
             call.shown = len(call.arguments)
-        self.fresh.clear()
+        self.unshown.clear()
 
-    def whole(self, provider: str, model: str) -> list[ToolUse]:
-        """Return the calls of a reply that ended as it should. Raises Unusable if one of them is not whole."""
+    def build_calls(self, provider: str, model: str) -> list[ToolUse]:
+        """Return the calls of a reply that ended normally. Raise UnusableReply if one of them is incomplete."""
         uses: list[ToolUse] = []
         for place, call in enumerate(self._calls, start=1):
-            if call.is_nothing:
+            if call.is_empty:
                 continue
             text, name = "".join(call.arguments).strip(), self._name(call)
-            arguments = "{}" if text in NO_ARGUMENTS else compact_object(text)
+            arguments = "{}" if text in NO_ARGUMENTS else normalize_object(text)
             if not name or arguments is None:
                 what = "has arguments that are not a JSON object" if name else "has no name"
                 raise UnusableReply(f"call {place} of it ({name or 'unnamed'}) {what}, so it is probably cut off")
@@ -107,8 +107,8 @@ class ChatCalls:
         return join_name(call.names, self._offered)
 
     def _place(self, fragment: Fragment, name: str, arguments: str) -> int:
-        """Which call a fragment belongs to. Its index says so, where the provider sends one that can be
-        trusted: some leave it out, and some give every call the index 0."""
+        """Return the position of the call that a fragment belongs to. The index decides where it can be trusted:
+        some providers omit it, and some use 0 for every call."""
         place = self._latest(fragment)
         if place is not None and not (name and self._begins_another(self._calls[place], fragment, name, arguments)):
             return place
@@ -116,7 +116,7 @@ class ChatCalls:
         return len(self._calls) - 1
 
     def _latest(self, fragment: Fragment) -> int | None:
-        """The last call that the fragment may continue."""
+        """Return the last call that the fragment may continue."""
         if self._calls and fragment.index == self._calls[-1].index and fragment.index is not None:
             return len(self._calls) - 1
         places = range(len(self._calls) - 1, -1, -1)
@@ -126,9 +126,10 @@ class ChatCalls:
         return next(same_id, places[0] if places else None)
 
     def _begins_another(self, call: _OpenCall, fragment: Fragment, name: str, arguments: str) -> bool:
-        """Whether a fragment with a name, for a place that is taken, is a call of its own. Names and ids may be
-        repeated in every fragment, ids may even differ, and a name may come in pieces: none of them is enough."""
-        is_whole = compact_object("".join(call.arguments)) is not None
+        """Return whether a fragment with a name starts a new call although its position is taken. Names and ids
+        may be repeated in every fragment, ids may even differ, and a name may arrive in pieces, so none of them is
+        sufficient."""
+        is_whole = normalize_object("".join(call.arguments)) is not None
         if fragment.id and call.id:
             if fragment.id == call.id:
                 return False
@@ -137,8 +138,8 @@ class ChatCalls:
 
 
 def join_name(pieces: Iterable[str], offered: Container[str]) -> str:
-    """Return the name of a tool that came in pieces: joined, as the official SDKs do it. Where that is not a tool
-    that was offered, the name may have been repeated, or have grown, with every piece."""
+    """Return the name of a tool from its pieces, joined as the official SDKs do. If the result is not an offered
+    tool, the name may have been repeated or extended with every piece."""
     names = list(pieces)
     joined = "".join(names)
     if len(names) < 2 or joined in offered:

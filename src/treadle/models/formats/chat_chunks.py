@@ -1,4 +1,4 @@
-"""The chunks of a reply in the `chat_completions` format, as they are decoded from the wire."""
+"""The chunks of a `chat_completions` reply, as decoded from the wire."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ class Fragment(Struct, gc=False):
     id: str | None = None
     function: Function | None = None
     extra_content: Any = None
-    """What the provider wants back with the call, such as the signature of a thought."""
+    """Data that the provider requires back with the call, such as the signature of a thought."""
 
 
 class ContentPart(Struct, gc=False):
-    """A piece of a message, from servers that send lists of them; reasoning is a list of its own."""
+    """A piece of a message, from servers that send content as a list. Reasoning is a list of its own."""
 
     type: Any = None
     text: str | None = None
@@ -33,7 +33,7 @@ class ContentPart(Struct, gc=False):
 
 
 THOUGHT_TYPES = frozenset({"thinking", "thought", "reasoning", "reasoning_text"})
-"""The types of pieces that are thoughts, whichever field their text is in."""
+"""The types of content parts that are thoughts, in whichever field their text is."""
 
 
 class ChunkDelta(Struct, gc=False):
@@ -44,17 +44,17 @@ class ChunkDelta(Struct, gc=False):
     refusal: str | None = None
     tool_calls: list[Fragment] | None = None
     function_call: Function | None = None
-    """A call as it was sent before `tool_calls` existed."""
+    """A call in the format that preceded `tool_calls`."""
     extra_content: Any = None
 
 
 class ChunkChoice(Struct, gc=False):
     delta: ChunkDelta | None = None
     message: ChunkDelta | None = None
-    """The whole reply, from servers that do not stream."""
+    """The complete reply, from servers that do not stream."""
     finish_reason: Any = None
     native_finish_reason: Any = None
-    """The word of the provider behind a gateway."""
+    """The finish word of the provider behind a gateway."""
     index: Any = None
     error: Any = None
 
@@ -67,12 +67,12 @@ class Chunk(Struct, gc=False):
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
 read_chunk = make_reader(Chunk)
-"""Reads what `decode` cannot: chunks with lone surrogates. Raises Unusable."""
+"""Decodes chunks that `decode_chunk` cannot: those with lone surrogates. Raises UnusableReply."""
 
 
-def read_usage(said: Any) -> Usage | None:
-    """Return what the provider counted; None if it counted nothing."""
-    fields = as_fields(said)
+def read_usage(usage: Any) -> Usage | None:
+    """Return the usage reported by the provider, or None."""
+    fields = as_fields(usage)
     sent, received = read_count(fields.get("prompt_tokens")), read_count(fields.get("completion_tokens"))
     if not (sent or received):
         return None
@@ -82,7 +82,8 @@ def read_usage(said: Any) -> Usage | None:
 
 
 def number_calls(message: ChunkDelta | None) -> ChunkDelta | None:
-    """Return a whole message whose calls have an index: they come without, and are told apart by their places."""
+    """Return a complete message with an index on each call. Such calls arrive without one, and their position
+    tells them apart."""
     if message is not None:
         for place, call in enumerate(message.tool_calls or ()):
             call.index = place if call.index is None else call.index

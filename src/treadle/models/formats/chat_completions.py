@@ -1,9 +1,10 @@
 """The `chat_completions` wire format, for any OpenAI-compatible endpoint. Streaming only.
 
-Each message is encoded once ever. What grows, the conversation, stands after what does not, the tools, and
-before what may differ per request, so that each request of a run begins with the bytes of the one before."""
+Each message is encoded once. The conversation, which grows, comes after the tools, which do not change, and before
+the options, which may differ per request. Each request of a run therefore starts with the bytes of the previous
+one."""
 
-from treadle.models.emulated_tools import wire_format as described_calls
+from treadle.models.emulated_tools import wire_format as emulated_tools
 from treadle.models.formats.chat_messages import ChatMessages, merge_user_messages
 from treadle.models.formats.chat_reply import ChatReply
 from treadle.models.http.client import PartialReply, WireFormat
@@ -14,7 +15,7 @@ WIRE_FORMAT = "chat_completions"
 
 
 def encode_request(request: ModelRequest) -> bytes:
-    """The body of a request, from bytes that are kept wherever the request has them."""
+    """Return the body of a request. Cached bytes are reused where the request has them."""
     pieces = [b'{"model":', encode(request.model), b","]
     pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
@@ -25,13 +26,13 @@ def encode_request(request: ModelRequest) -> bytes:
     if request.profile.alternating_roles or request.plain:
         pieces[first:] = merge_user_messages(pieces[first:])
     if len(pieces) > first and not request.preamble.system:
-        pieces[first] = pieces[first].removeprefix(b",")  # nothing stands before it
+        pieces[first] = pieces[first].removeprefix(b",")  # it is the first message
     pieces += (b"]", _encode_options(request), b"}")
-    return b"".join(pieces)  # the one copy of the conversation
+    return b"".join(pieces)  # the only copy of the conversation
 
 
 def _encode_preamble(preamble: Preamble) -> bytes:
-    """All that stands before the first turn: constant options, tools, the system message."""
+    """Encode everything before the first turn: constant options, tools, the system message."""
     head = b'"stream":true,"stream_options":{"include_usage":true},'
     if preamble.tools:
         tools = [
@@ -47,10 +48,10 @@ def _encode_preamble(preamble: Preamble) -> bytes:
 
 
 def _encode_options(request: ModelRequest) -> bytes:
-    """What may differ from one request of a run to the next."""
+    """Return the options that may differ between the requests of a run."""
     settings = request.settings
     options = {
-        # The tools are sent even if none may be called: without them the prefix would be another one.
+        # The tools are sent even if none may be called: without them the prefix would change.
         "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
         "max_tokens": settings.max_tokens,
         "temperature": settings.temperature,
@@ -61,16 +62,16 @@ def _encode_options(request: ModelRequest) -> bytes:
 
 
 def _emulates_tools(request: ModelRequest) -> bool:
-    """Whether the model cannot call tools in this format, and must describe its calls."""
+    """Return whether the model has no native tool calls in this format and must write its calls as text."""
     return request.profile.tools != "native" and bool(request.preamble.tools)
 
 
 def _encode_any_request(request: ModelRequest) -> bytes:
-    return described_calls.encode_request(request) if _emulates_tools(request) else encode_request(request)
+    return emulated_tools.encode_request(request) if _emulates_tools(request) else encode_request(request)
 
 
 def _new_reply(request: ModelRequest) -> PartialReply:
-    return described_calls.new_reply(request) if _emulates_tools(request) else ChatReply(request)
+    return emulated_tools.new_reply(request) if _emulates_tools(request) else ChatReply(request)
 
 
 FORMAT = WireFormat(WIRE_FORMAT, "/chat/completions", _encode_any_request, _new_reply)

@@ -1,8 +1,8 @@
-"""The messages of a conversation in the `chat_completions` format, and the reasoning that goes back with them.
+"""Encodes the messages of a conversation in the `chat_completions` format, with the reasoning that is sent back.
 
-Reasoning goes back only to the provider and model that it came from, in the field that it came in. Each message is
-encoded once, so what a message carries never depends on what follows it: a request begins with the bytes of the one
-before."""
+Reasoning is sent back only to the provider and model that it came from, in the field in which it arrived. Each
+message is encoded once, so its bytes never depend on later messages: a request starts with the bytes of the
+previous one."""
 
 import re
 from typing import Any
@@ -15,17 +15,17 @@ from treadle.models.http.wire import encode, sanitize_id
 from treadle.ports.model import ModelRequest
 
 MAX_REASONING_CHARACTERS = 400_000
-"""Characters of the reasoning of one reply that go back; of a longer one its beginning and its end."""
+"""Limit on the reasoning of one reply that is sent back. Of longer reasoning, the start and the end are sent."""
 REASONING_PLACEHOLDER = " "
-"""In place of reasoning that is missing. DeepSeek and Kimi refuse an empty text like none at all."""
+"""Replaces missing reasoning. DeepSeek and Kimi refuse an empty text as if it were missing."""
 _SKIP_SIGNATURE_CHECK = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
-"""What Google accepts with a call that another model has made."""
+"""What Google accepts with a call made by another model."""
 _GEMINI = re.compile(r"gemini", re.IGNORECASE)
 _USER_MESSAGE_START = b',{"role":"user","content":"'
 
 
 class ChatMessages:
-    """Encodes the messages of one conversation, in their order."""
+    """Encodes the messages of one conversation, in order."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._messages = request.conversation.messages
@@ -39,13 +39,14 @@ class ChatMessages:
 
     @property
     def key(self) -> str:
-        """What the bytes of a message depend on apart from the message."""
+        """Return the cache key: everything apart from the message that its bytes depend on."""
         how = "plain" if self._plain else "filled" if self._filled else self._back
         return how if self._plain else f"{how}:{self._provider}/{self._model}"
 
     def encode(self, message: Message) -> bytes:
-        """Return the wire messages of one message, a comma before each; nothing for one that says nothing."""
-        previous, self._previous = self._before(message), message
+        """Return the wire messages of one message, each with a leading comma; b"" for a message without
+        content."""
+        previous, self._previous = self._find_previous(message), message
         match message.role:
             case "user":
                 return b"," + encode({"role": "user", "content": _user_content(message)})
@@ -65,8 +66,9 @@ class ChatMessages:
                     ]
                 )
 
-    def _before(self, message: Message) -> Message | None:
-        """Return the message before this one. Those before the first of this request were encoded earlier."""
+    def _find_previous(self, message: Message) -> Message | None:
+        """Return the message before this one. The messages before the first of this request were encoded
+        earlier."""
         if self._begun:
             return self._previous
         self._begun = True
@@ -95,7 +97,7 @@ class ChatMessages:
         return b"," + encode(fields | reasoning)
 
     def _call(self, use: ToolUse, is_first: bool) -> dict[str, Any]:
-        # A model may have made the name up; it is held to the same form as the id.
+        # A model may have invented the name, so it is sanitized like the id.
         function = {"name": sanitize_id(use.name), "arguments": use.arguments or "{}"}
         call: dict[str, Any] = {"id": sanitize_id(use.call_id), "type": "function", "function": function}
         if not self._plain and use.extra is not None and use.extra.came_from(self._provider, self._model):
@@ -106,7 +108,7 @@ class ChatMessages:
 
 
 def _reasoning_fields(part: Thinking) -> dict[str, Any]:
-    """Return the fields of a message that give reasoning back; what belongs before the content has no name."""
+    """Return the message fields that carry reasoning. Text that belongs before the content has the key ""."""
     if part.details is not None:
         return {"reasoning_details": msgspec.Raw(part.details.encode())}
     text = part.text
@@ -120,7 +122,7 @@ def _reasoning_fields(part: Thinking) -> dict[str, Any]:
 
 
 def merge_user_messages(messages: list[bytes]) -> list[bytes]:
-    """Return the wire messages with each run of plain messages of the user as one, a paragraph each: the templates
+    """Return the wire messages with consecutive plain user messages merged, one paragraph each. The chat templates
     of some models refuse two in a row."""
     merged: list[bytes] = []
     for message in messages:
@@ -132,7 +134,8 @@ def merge_user_messages(messages: list[bytes]) -> list[bytes]:
 
 
 def _user_content(message: Message) -> str | list[dict[str, Any]]:
-    """Plain text where that is all there is: every server understands it."""
+    """Return the content of a user message. It is plain text if there are no images, because every server accepts
+    that."""
     if not any(isinstance(part, Image) for part in message.parts):
         return "".join([part.text for part in message.sent if isinstance(part, Text)])
     content: list[dict[str, Any]] = []

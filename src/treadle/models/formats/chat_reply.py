@@ -1,4 +1,4 @@
-"""A reply in the `chat_completions` format, put together from its chunks: text, reasoning, calls, usage, end."""
+"""Assembles a reply in the `chat_completions` format from its chunks: text, reasoning, calls, usage, end."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ _DONE = b"[DONE]"
 
 
 class ChatReply:
-    """What has come of one reply so far."""
+    """The part of a reply received so far."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._provider = request.provider
@@ -41,21 +41,21 @@ class ChatReply:
         self._reasoning: list[str] = []
         self._tags = ThoughtTags(self._text, self._reasoning)
         self._field: str | None = None
-        """The field that the reasoning comes in."""
+        """The field in which the reasoning arrives."""
         self._details: ReasoningDetails | None = None
         self._offered = frozenset([tool.name for tool in request.preamble.tools])
         self._calls = ChatCalls(self._offered)
         self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
         self._others: list[ChunkChoice] = []
-        """The pieces of the first other choice: read at the end if there is none with the index 0."""
+        """The pieces of the first other choice, used at the end if no choice has the index 0."""
         self._text_shown = 0
         self._characters_shown = 0
         self._reasoning_shown = 0
         self._refused = False
         self._usage: Usage | None = None
 
-    def take(self, payloads: list[bytes]) -> Any:
-        """Add chunks, up to one that reports an error: that is returned."""
+    def feed(self, payloads: list[bytes]) -> Any:
+        """Add chunks. Stop at a chunk that reports an error, and return that error."""
         text, tags = self._text, self._tags
         for payload in payloads:
             if payload == _DONE:
@@ -97,21 +97,20 @@ class ChatReply:
                         or delta.extra_content
                     )
                 ):
-                    text.append(content)  # nearly always
+                    text.append(content)  # the common case
                 else:
-                    self._take_delta(delta)
+                    self._add_delta(delta)
             if choice.finish_reason or choice.native_finish_reason:
                 self._finish(choice)
         return None
 
     def _is_odd_end(self, payload: bytes) -> bool:
-        """Whether a payload is the end in another spelling, which is taken in."""
+        """Return whether a payload is `[DONE]` in another spelling, and record it."""
         self.done = payload.strip().upper() == _DONE
         return self.done
 
     def _first(self, choices: list[ChunkChoice]) -> ChunkChoice:
-        """Return the choice with the index 0, which the reply is made of, or an empty one; keep the pieces of
-        another one."""
+        """Return the choice with the index 0, or an empty one. Keep the pieces of another choice."""
         for choice in choices:
             if not choice.index:
                 return choice
@@ -119,17 +118,18 @@ class ChatReply:
         self._others += [choice for choice in choices if choice.index == index]
         return ChunkChoice()
 
-    def _take_others(self) -> None:
-        """Read the only choice of a server that counts them otherwise."""
+    def _use_other_choice(self) -> None:
+        """Use the only choice of a server that numbers choices differently."""
         for choice in self._others:
             delta = choice.delta or number_calls(choice.message)
             if delta is not None:
-                self._take_delta(delta)
+                self._add_delta(delta)
             if choice.finish_reason or choice.native_finish_reason:
                 self._finish(choice)
 
     def _finish(self, choice: ChunkChoice) -> None:
-        """Take in how the reply ended. What a gateway adds of the provider behind it counts where it warns."""
+        """Record how the reply ended. The finish word of the provider behind a gateway counts only if it is a
+        warning."""
         self._tags.end()
         if choice.finish_reason:
             self.ending.add(str(choice.finish_reason))
@@ -139,38 +139,38 @@ class ChatReply:
             if behind.end in ("cut", "filtered", "malformed", "failed"):
                 self.ending.add(str(choice.native_finish_reason))
 
-    def _take_delta(self, delta: ChunkDelta) -> None:
+    def _add_delta(self, delta: ChunkDelta) -> None:
         if delta.content:
-            self._take_content(delta, delta.content)
-        self._take_more(delta)
+            self._add_content(delta, delta.content)
+        self._add_rare_fields(delta)
 
-    def _take_content(self, delta: ChunkDelta, content: str | list[ContentPart | str]) -> None:
+    def _add_content(self, delta: ChunkDelta, content: str | list[ContentPart | str]) -> None:
         if delta.extra_content and as_fields(as_fields(delta.extra_content).get("google")).get("thought"):
-            self._think("", content if isinstance(content, str) else "")
+            self._append_reasoning("", content if isinstance(content, str) else "")
         elif isinstance(content, str):
             self._tags.feed(content)
         else:
-            self._take_list(content)
+            self._add_content_list(content)
 
-    def _take_reasoning(self, delta: ChunkDelta) -> None:
-        words = ""
+    def _add_reasoning(self, delta: ChunkDelta) -> None:
+        text = ""
         if delta.reasoning_details:
             self._details = self._details or ReasoningDetails()
-            words = self._details.add(delta.reasoning_details)
+            text = self._details.add(delta.reasoning_details)
         if isinstance(delta.reasoning_content, str) and delta.reasoning_content:
-            self._think("reasoning_content", delta.reasoning_content)
+            self._append_reasoning("reasoning_content", delta.reasoning_content)
         elif isinstance(delta.reasoning, str) and delta.reasoning:
-            self._think("reasoning", delta.reasoning)
-        elif words and not self._field:
-            self._think("", words)
+            self._append_reasoning("reasoning", delta.reasoning)
+        elif text and not self._field:
+            self._append_reasoning("", text)
 
-    def _think(self, field: str, words: str) -> None:
+    def _append_reasoning(self, field: str, text: str) -> None:
         self._field = self._field or field or None
-        self._reasoning.append(words)
+        self._reasoning.append(text)
 
-    def _take_more(self, delta: ChunkDelta) -> None:
-        """What most chunks do not have."""
-        self._take_reasoning(delta)
+    def _add_rare_fields(self, delta: ChunkDelta) -> None:
+        """Add the fields that most chunks do not have."""
+        self._add_reasoning(delta)
         if delta.refusal:
             self._refused = True
             self._text.append(delta.refusal)
@@ -179,7 +179,7 @@ class ChatReply:
         if delta.function_call is not None and not delta.tool_calls:
             self._calls.add(Fragment(0, function=delta.function_call))
 
-    def _take_list(self, content: list[ContentPart | str]) -> None:
+    def _add_content_list(self, content: list[ContentPart | str]) -> None:
         for piece in content:
             if isinstance(piece, str):
                 self._tags.feed(piece)
@@ -191,8 +191,8 @@ class ChatReply:
             elif piece.text:
                 self._tags.feed(piece.text)
 
-    def show_news(self, show: Show) -> None:
-        """Show what has come since the last time. What came together is shown together."""
+    def show_new(self, show: Show) -> None:
+        """Show what arrived since the last call. Pieces that arrived together are shown together."""
         if self._tags.retracted:
             self._tags.retracted = False
             self._text_shown, self._reasoning_shown = 0, len(self._reasoning)
@@ -206,41 +206,41 @@ class ChatReply:
             elif words := "".join(self._text[self._text_shown :]):
                 show(TextDelta(words))
             self._text_shown = len(self._text)
-        if self._calls.fresh:
-            self._calls.show_news(show)
+        if self._calls.unshown:
+            self._calls.show_new(show)
 
     def _show_before_calls(self, dialect: CallDialect, show: Show) -> None:
-        """Show the text up to where calls may begin: the rest is told when it is whole."""
+        """Show the text up to where calls may start. The rest is shown when it is complete."""
         text = "".join(self._text)
         end = find_calls_start(text, dialect)
         if end > self._characters_shown:
             show(TextDelta(text[self._characters_shown : end]))
             self._characters_shown = end
 
-    def completed(self, sent_bytes: int) -> Completed:
-        """The whole reply. Raises Unusable if it is not whole.
+    def finish(self, sent_bytes: int) -> Completed:
+        """Return the complete reply. Raise UnusableReply if it is incomplete.
 
-        Calls are part of it only if the provider says that it ended well. A reply that never says how it ended is
-        not whole, whatever else came: its last call may be incomplete."""
+        Calls are included only if the provider says that the reply ended normally. A reply without a finish reason
+        is incomplete: its last call may be cut off."""
         ending = self.ending
         if self._others and ending.end is None and not self._text and not len(self._calls):
-            self._take_others()
+            self._use_other_choice()
         if ending.end is None:
             raise UnusableReply("it ended without saying why, so it is probably cut off")
         check_end(ending, has_calls=len(self._calls) > 0)
         self._tags.end()
         may_run = ending.runs_calls and not self._refused
-        calls = self._calls.whole(self._provider, self._model) if may_run else []
-        said = "".join(self._text)
+        calls = self._calls.build_calls(self._provider, self._model) if may_run else []
+        text = "".join(self._text)
         if self._dialect is not None and may_run and not calls:
-            said, calls = read_calls(said, self._dialect, self._offered) or (said, calls)
-        parts: list[Part] = [*self._thoughts(), *([Text(said)] if said else ()), *calls]
+            text, calls = read_calls(text, self._dialect, self._offered) or (text, calls)
+        parts: list[Part] = [*self._build_thinking(), *([Text(text)] if text else ()), *calls]
         stop = self._stop(calls)
         raw_stop = ending.word if stop == "other" else None
         return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, () if may_run else self._calls.names)
 
-    def _thoughts(self) -> list[Part]:
-        details = self._details.whole() if self._details is not None else None
+    def _build_thinking(self) -> list[Part]:
+        details = self._details.build() if self._details is not None else None
         text = "".join(self._reasoning)
         if self._details is not None and not self._field and self._tags.tag is None:
             text = self._details.text
@@ -251,7 +251,7 @@ class ChatReply:
         return [Thinking(text, self._provider, self._model, field=field, details=details)]
 
     def usage(self, sent_bytes: int) -> Usage:
-        """What the provider counted, or else our estimate."""
+        """Return the usage reported by the provider, or else an estimate."""
         if self._usage is not None:
             return self._usage
         received = sum(map(len, self._text)) + sum(map(len, self._reasoning)) + self._calls.characters
@@ -259,7 +259,7 @@ class ChatReply:
 
     @property
     def stop(self) -> StopReason:
-        """Why the reply ended, as far as it is known."""
+        """Return why the reply ended, as far as known."""
         return "refusal" if self._refused else STOP_REASONS.get(self.ending.end or "unknown", "other")
 
     def _stop(self, calls: list[ToolUse]) -> StopReason:

@@ -1,6 +1,6 @@
 """`reasoning_details`: the reasoning of a reply as a list of typed items, as OpenRouter and MiniMax send it.
 
-An item comes in pieces over many chunks, and goes back whole."""
+An item arrives in pieces over many chunks and is sent back complete."""
 
 from itertools import pairwise
 from typing import Any, cast
@@ -8,15 +8,15 @@ from typing import Any, cast
 from treadle.models.http.wire import as_fields, encode
 
 MAX_CHARACTERS = 1024 * 1024
-"""Characters of all items of one reply. More than that is not kept."""
+"""Limit on all items of one reply together. Larger lists are dropped."""
 _TEXT_FIELDS = ("text", "summary", "data")
-"""The fields that come in pieces; of any other field the latest value counts."""
+"""The fields that arrive in pieces. Of any other field, the latest value counts."""
 _MIN_REPEATED_CHARACTERS = 16
-"""Characters of a first piece that do not begin the second one by accident."""
+"""A first piece of this length does not start the second piece by accident."""
 
 
 class _Item:
-    """An item as far as it has come."""
+    """The part of an item received so far."""
 
     __slots__ = ("fields", "pieces")
 
@@ -32,7 +32,7 @@ class _Item:
             elif value is not None or name not in self.fields:
                 self.fields[name] = value
 
-    def whole(self) -> dict[str, Any]:
+    def build(self) -> dict[str, Any]:
         return self.fields | {name: join_pieces(pieces) for name, pieces in self.pieces.items()}
 
 
@@ -44,8 +44,8 @@ class ReasoningDetails:
         self._latest: tuple[Any, ...] = ()
 
     def add(self, details: Any) -> str:
-        """Take in what one chunk brings. Return the words in it that a reader can see."""
-        words: list[str] = []
+        """Add the items of one chunk. Return their visible text."""
+        texts: list[str] = []
         for detail in cast("list[Any]", details) if isinstance(details, list) else ():
             fields = as_fields(detail)
             if not fields:
@@ -53,11 +53,11 @@ class ReasoningDetails:
             key = self._key(fields)
             self._latest = key
             self._items.setdefault(key, _Item()).add(fields)
-            words += _visible_text(fields)
-        return "".join(words)
+            texts += _visible_text(fields)
+        return "".join(texts)
 
     def _key(self, fields: dict[str, Any]) -> tuple[Any, ...]:
-        """What tells one item from another: its kind, and its number or its id where it has one."""
+        """Return what identifies an item: its type, and its index or id if it has one."""
         kind = str(fields.get("type"))
         if fields.get("index") is not None:
             return (kind, str(fields["index"]))
@@ -70,25 +70,25 @@ class ReasoningDetails:
 
     @property
     def text(self) -> str:
-        """All words that a reader can see."""
-        return "".join([word for item in self._items.values() for word in _visible_text(item.whole())])
+        """Return all visible text."""
+        return "".join([word for item in self._items.values() for word in _visible_text(item.build())])
 
-    def whole(self) -> str | None:
-        """Return the JSON text of all items; None if there are none, or more than is kept."""
+    def build(self) -> str | None:
+        """Return the JSON text of all items, or None if there are none or they exceed the limit."""
         if not self._items:
             return None
-        text = encode([item.whole() for item in self._items.values()]).decode()
+        text = encode([item.build() for item in self._items.values()]).decode()
         return text if len(text) <= MAX_CHARACTERS else None
 
 
 def _visible_text(fields: dict[str, Any]) -> list[str]:
-    words = fields.get("text") or fields.get("summary")
-    return [words] if isinstance(words, str) else []
+    text = fields.get("text") or fields.get("summary")
+    return [text] if isinstance(text, str) else []
 
 
 def join_pieces(pieces: list[str]) -> str:
-    """Return a text that came in pieces. Some servers send all of it again with every piece."""
-    is_told = len(pieces) > 2 or (len(pieces) == 2 and len(pieces[0]) >= _MIN_REPEATED_CHARACTERS)
-    if is_told and all(earlier and later.startswith(earlier) for earlier, later in pairwise(pieces)):
+    """Return the text of a field from its pieces. Some servers repeat everything so far in every piece."""
+    may_repeat = len(pieces) > 2 or (len(pieces) == 2 and len(pieces[0]) >= _MIN_REPEATED_CHARACTERS)
+    if may_repeat and all(earlier and later.startswith(earlier) for earlier, later in pairwise(pieces)):
         return pieces[-1]
     return "".join(pieces)

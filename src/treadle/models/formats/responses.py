@@ -1,8 +1,9 @@
-"""The `responses` wire format of OpenAI. Streaming only, and nothing is kept there: each request is whole.
+"""The `responses` wire format of OpenAI. Streaming only. Nothing is stored at the provider: each request is
+complete.
 
-Each message is encoded once ever for each model that it is sent to. What grows, the conversation, stands after what
-does not and before what may differ per request, so that each request of a run begins with the bytes of the one
-before."""
+Each message is encoded once for each model that it is sent to. The conversation, which grows, comes after the
+constant part and before the options, which may differ per request. Each request of a run therefore starts with the
+bytes of the previous one."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -19,7 +20,7 @@ _INCLUDE_SEALED_REASONING = b'"include":["reasoning.encrypted_content"],'
 
 
 def encode_request(request: ModelRequest) -> bytes:
-    """The body of a request, from bytes that are kept wherever the request has them."""
+    """Return the body of a request. Cached bytes are reused where the request has them."""
     target = "" if request.plain else f"{request.provider}/{request.model}"
     pieces = [b'{"model":', encode(request.model), b","]
     if request.profile.sealed_reasoning and not request.plain:
@@ -30,15 +31,15 @@ def encode_request(request: ModelRequest) -> bytes:
     while first < len(pieces) and not pieces[first]:
         first += 1
     if first < len(pieces):
-        pieces[first] = pieces[first].removeprefix(b",")  # nothing stands before it
+        pieces[first] = pieces[first].removeprefix(b",")  # it is the first item
     if request.aside:
         pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     pieces += (b"]", _encode_options(request), b"}")
-    return b"".join(pieces)  # the one copy of the conversation
+    return b"".join(pieces)  # the only copy of the conversation
 
 
 def _encode_preamble(preamble: Preamble) -> bytes:
-    """All that stands before the first turn: constant options, tools, instructions."""
+    """Encode everything before the first turn: constant options, tools, instructions."""
     head = b'"stream":true,"store":false,'
     if preamble.tools:
         tools = [
@@ -58,10 +59,10 @@ def _encode_preamble(preamble: Preamble) -> bytes:
 
 
 def _encode_options(request: ModelRequest) -> bytes:
-    """What may differ from one request of a run to the next."""
+    """Return the options that may differ between the requests of a run."""
     settings = request.settings
     options = {
-        # The tools are sent even if none may be called: without them the prefix would be another one.
+        # The tools are sent even if none may be called: without them the prefix would change.
         "tool_choice": "none" if request.tool_choice == "none" and request.preamble.tools else None,
         "max_output_tokens": settings.max_tokens,
         "temperature": settings.temperature,
@@ -76,25 +77,26 @@ def _encode_options(request: ModelRequest) -> bytes:
 
 @lru_cache(maxsize=256)
 def _make_encoder(target: str) -> Callable[[Message], bytes]:
-    """Encodes messages for one model, `provider/model`: reasoning goes back only to where it came from."""
+    """Return an encoder of messages for one model, `provider/model`. Reasoning is sent back only to its own
+    model."""
     provider, _, model = target.partition("/")
 
     def encode_message(message: Message) -> bytes:
-        """The items of one message, a comma before each."""
+        """Return the items of one message, each with a leading comma."""
         items = (
             [_make_user_item(message)]
             if message.role == "user"
             else [_make_item(part, provider, model) for part in message.parts]
         )
         while items and (items[-1] is None or items[-1].get("type") == "reasoning"):
-            items.pop()  # reasoning is refused without the item that it led to
+            items.pop()  # the API refuses reasoning without the item that follows it
         return b"".join([b"," + encode(item) for item in items if item is not None])
 
     return encode_message
 
 
 def _make_user_item(message: Message) -> dict[str, Any] | None:
-    """What a user said: plain text where that is all there is."""
+    """Return the item of a user message: plain text if there are no images."""
     if not any(isinstance(part, Image) for part in message.parts):
         text = "".join([part.text for part in message.sent if isinstance(part, Text)])
         return {"role": "user", "content": text} if text else None
@@ -109,7 +111,7 @@ def _make_user_item(message: Message) -> dict[str, Any] | None:
 
 
 def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
-    """What an assistant or a tool said, each part as an item of its own."""
+    """Return the item of a part from an assistant or a tool."""
     match part:
         case Text(text):
             return {"role": "assistant", "content": text} if text else None
@@ -117,7 +119,7 @@ def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
             return {
                 "type": "function_call",
                 "call_id": sanitize_id(call_id),
-                "name": sanitize_id(name),  # a model may have made it up; it is held to the same form
+                "name": sanitize_id(name),  # a model may have invented it
                 "arguments": arguments or "{}",
             }
         case ToolResult(call_id, content):
@@ -133,7 +135,7 @@ def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
                 "encrypted_content": part.sealed,
             }
         case Image():
-            return None  # pictures come from users
+            return None  # only users send images
 
 
 FORMAT = WireFormat(WIRE_FORMAT, "/responses", encode_request, ResponsesReply)

@@ -1,7 +1,7 @@
-"""A reply in the `responses` format, put together from its events: items, usage, end.
+"""Assembles a reply in the `responses` format from its events: items, usage, end.
 
-OpenAI numbers its items, tells each in pieces and then once more as a whole, and repeats all of them at the end.
-Others leave out any of that, so an item is known by its number as far as that goes, else by what it is."""
+OpenAI numbers its items, sends each in pieces and once more complete, and repeats all of them at the end. Others
+leave out any of that, so an item is identified by its number if there is one, else by its kind and ids."""
 
 from collections.abc import Iterable
 from typing import Any, cast
@@ -18,10 +18,10 @@ from treadle.models.http.wire import (
     UnusableReply,
     as_fields,
     check_end,
-    compact_object,
     encode,
     estimate_tokens,
     make_reader,
+    normalize_object,
     read_count,
 )
 from treadle.ports.model import CallDelta, Completed, ModelRequest, ReasoningDelta, Show, TextDelta
@@ -35,7 +35,7 @@ _KIND_OF_DELTA = {
     "response.reasoning_summary_text.delta": "reasoning",
     "response.reasoning_text.delta": "reasoning",
 }
-"""The events that carry a piece of an item, and what kind of item it is."""
+"""The events that carry a piece of an item, and the kind of that item."""
 _ITEM_KINDS = ("message", "function_call", "reasoning")
 _KNOWN_EVENTS = (
     *_KIND_OF_DELTA,
@@ -54,7 +54,7 @@ _FAILED_STATUSES = frozenset(("failed", "cancelled", "canceled", "error"))
 
 
 class _Content(Struct, gc=False):
-    """A piece of a message, or of the summary of reasoning."""
+    """A part of a message, or of a reasoning summary."""
 
     text: str | None = None
     refusal: str | None = None
@@ -73,7 +73,7 @@ class _Item(Struct, gc=False):
 
     @property
     def text(self) -> str:
-        """Its words; of a call its arguments."""
+        """Return the text of the item, or the arguments of a call."""
         if self.type == "function_call":
             return encode(self.arguments).decode() if isinstance(self.arguments, dict) else self.arguments or ""
         words = [part.text or part.refusal or "" for part in (*(self.summary or ()), *(self.content or ()))]
@@ -106,7 +106,7 @@ class ResponsesEvent(Struct, gc=False):
     code: Any = None
     message: Any = None
     object: Any = None
-    """`response`: no event, but the whole reply, from servers that do not stream."""
+    """`response`: not an event but the complete reply, from servers that do not stream."""
 
 
 class _EventName(Struct, gc=False):
@@ -120,7 +120,7 @@ _read_response = make_reader(_Response)
 
 
 def _read_unusual(payload: bytes) -> ResponsesEvent:
-    """An event with lone surrogates; or one that nobody knows yet, which may have any shape and says nothing."""
+    """Return an event with lone surrogates, or an empty event for one of an unknown type."""
     if payload.strip().upper() == _DONE:
         return ResponsesEvent()
     try:
@@ -132,7 +132,7 @@ def _read_unusual(payload: bytes) -> ResponsesEvent:
 
 
 def _read_item(value: Any) -> _Item | None:
-    """An item of a kind that is known; None for what a later version of the format may have."""
+    """Return an item of a known kind, or None for a kind of a later version of the format."""
     if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") not in _ITEM_KINDS:
         return None
     try:
@@ -142,7 +142,7 @@ def _read_item(value: Any) -> _Item | None:
 
 
 class _OpenItem:
-    """An item as far as it has come."""
+    """The part of an item received so far."""
 
     __slots__ = (
         "call_id",
@@ -163,34 +163,34 @@ class _OpenItem:
         self.kind = kind
         self.order = order
         self.place = place
-        """Among the calls of this reply."""
+        """Position among the calls of this reply."""
         self.id: str | None = None
         self.call_id = ""
         self.name = ""
         self.sealed: str | None = None
         self.pieces: list[str] = []
-        self.shown = 0  # how many pieces
+        self.shown = 0  # how many pieces have been shown
         self.refused = False
         self.whole = False
         self.cut = False
-        """Its provider has called it incomplete."""
+        """The provider marked it as incomplete."""
 
-    def is_of(self, item: _Item) -> bool:
-        """Whether it may be the same item."""
+    def may_be(self, item: _Item) -> bool:
+        """Return whether `item` may be this item."""
         return self.kind == item.type and (self.call_id == item.call_id or not (self.call_id and item.call_id))
 
-    def is_again(self, item: _Item) -> bool:
-        """Whether this item, which is whole, is told once more."""
-        return self.is_of(item) and self.id == item.id and "".join(self.pieces) == item.text
+    def is_repeat_of(self, item: _Item) -> bool:
+        """Return whether this complete item is being sent once more as `item`."""
+        return self.may_be(item) and self.id == item.id and "".join(self.pieces) == item.text
 
     def identify(self, item: _Item) -> None:
-        """Take over what an item is called."""
+        """Take over the ids and the name of an item."""
         self.id = item.id or self.id
         self.call_id = item.call_id or self.call_id
         self.name = item.name or self.name
 
     def finish(self, item: _Item) -> None:
-        """It is whole. What came of it in pieces counts; what did not come in pieces is added."""
+        """Mark the item as complete, and append text that did not arrive in pieces."""
         self.identify(item)
         self.refused = self.refused or item.refused
         self.cut = item.status == "incomplete"
@@ -202,22 +202,22 @@ class _OpenItem:
 
 
 class ResponsesReply:
-    """What has come of one reply so far."""
+    """The part of a reply received so far."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._provider = request.provider
         self._model = request.model
         self._items: list[_OpenItem] = []
-        self._at: dict[int | None, _OpenItem] = {}
-        """The latest item of each number; without a number, the latest of all."""
-        self._fresh: dict[_OpenItem, None] = {}
+        self._by_index: dict[int | None, _OpenItem] = {}
+        """The latest item of each number; None: the latest of all."""
+        self._unshown: dict[_OpenItem, None] = {}
         self._calls = 0
         self._usage: Any = None
         self._ending = Ending()
         self.done = False
 
-    def take(self, payloads: list[bytes]) -> Any:
-        """Add events, up to one that reports an error: that is returned."""
+    def feed(self, payloads: list[bytes]) -> Any:
+        """Add events. Stop at an event that reports an error, and return that error."""
         for payload in payloads:
             try:
                 event = _decode(payload)
@@ -227,23 +227,23 @@ class ResponsesReply:
             if kind is not None:
                 if event.delta:
                     self._add(kind, event, event.delta)
-            elif error := self._take_other(event, payload):
+            elif error := self._handle_other(event, payload):
                 return error
             elif self.done:
                 return None
         return None
 
     def _add(self, kind: str, event: ResponsesEvent, piece: str) -> None:
-        open_ = self._at.get(event.output_index)
+        open_ = self._by_index.get(event.output_index)
         if open_ is None or open_.kind != kind or open_.whole:
             open_ = self._begin(kind, event.output_index)
         if event.type == _REFUSAL_DELTA:
             open_.refused = True
         open_.pieces.append(piece)
-        self._fresh[open_] = None
+        self._unshown[open_] = None
 
-    def _take_other(self, event: ResponsesEvent, payload: bytes) -> Any:
-        """Take what most events are not; return an error that it reports. What nobody knows yet says nothing."""
+    def _handle_other(self, event: ResponsesEvent, payload: bytes) -> Any:
+        """Handle an event that is not a delta, and return the error that it reports. Ignore unknown events."""
         match event.type:
             case "response.output_item.added":
                 if (item := _read_item(event.item)) is not None:
@@ -252,7 +252,7 @@ class ResponsesReply:
                 if (item := _read_item(event.item)) is not None:
                     self._close(event.output_index, item)
             case "response.reasoning_summary_part.added":
-                open_ = self._at.get(event.output_index)
+                open_ = self._by_index.get(event.output_index)
                 if open_ is not None and open_.kind == "reasoning" and open_.pieces:
                     open_.pieces.append(_PARAGRAPH)
             case "response.completed" | "response.incomplete" | "response.failed" | "response.done":
@@ -270,41 +270,41 @@ class ResponsesReply:
 
     def _begin(self, kind: str, index: int | None) -> _OpenItem:
         order = max((open_.order for open_ in self._items), default=-1) + 1 if index is None else index
-        open_ = self._at[index] = self._at[None] = _OpenItem(kind, order, self._calls)
+        open_ = self._by_index[index] = self._by_index[None] = _OpenItem(kind, order, self._calls)
         self._calls += kind == "function_call"
         self._items.append(open_)
-        self._fresh[open_] = None
+        self._unshown[open_] = None
         return open_
 
     def _open(self, index: int | None, item: _Item) -> None:
-        """An item begins, unless something of it has come before. What it holds by now will come again."""
-        open_ = self._at.get(index)
-        if open_ is None or open_.whole or not open_.is_of(item) or open_.id not in (None, item.id):
+        """Start an item, unless a piece of it arrived before. Its content is sent again later."""
+        open_ = self._by_index.get(index)
+        if open_ is None or open_.whole or not open_.may_be(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
         open_.identify(item)
 
     def _close(self, index: int | None, item: _Item) -> None:
-        """An item is whole. Where items are numbered badly, it is the first that it can be."""
-        at = self._at.get(index)
-        if at is not None and at.whole and at.is_again(item):
+        """Complete an item. If the items are numbered badly, complete the first one that matches."""
+        current = self._by_index.get(index)
+        if current is not None and current.whole and current.is_repeat_of(item):
             return
-        open_ = at if at is not None and not at.whole and at.is_of(item) else None
+        open_ = current if current is not None and not current.whole and current.may_be(item) else None
         open_ = open_ or _find_match((open_ for open_ in self._items if not open_.whole), item)
         self._finish(open_ or self._begin(item.type, index), item)
 
     def _finish(self, open_: _OpenItem, item: _Item) -> None:
         open_.finish(item)
         if len(open_.pieces) > open_.shown:
-            self._fresh[open_] = None
+            self._unshown[open_] = None
 
     def _end(self, status: str, response: _Response) -> Any:
-        """The reply is whole, or has failed: then the error is returned."""
+        """Complete the reply, or return the error with which it failed."""
         self._usage = response.usage or self._usage
-        said = {status.lower(), (response.status or "").lower()}
-        if response.error or said & _FAILED_STATUSES:
+        statuses = {status.lower(), (response.status or "").lower()}
+        if response.error or statuses & _FAILED_STATUSES:
             return response.error or "the reply failed, and it does not say why"
         reason = response.incomplete_details.reason if response.incomplete_details is not None else None
-        if reason or "incomplete" in said:  # whatever the reason is called, it is not whole
+        if reason or "incomplete" in statuses:  # it is incomplete whatever the reason
             self._ending.add(reason or "incomplete", "cut")
             self._ending.add(reason or "incomplete")
         self._ending.add("completed")
@@ -313,37 +313,36 @@ class ResponsesReply:
         return None
 
     def _compare(self, output: Iterable[Any]) -> None:
-        """Take from the items as they are told at the end what has not come before."""
-        before = sorted(self._items, key=lambda open_: open_.order)
-        told: list[_OpenItem] = []
+        """Add what is in the final list of items and has not arrived before."""
+        by_order = sorted(self._items, key=lambda open_: open_.order)
+        listed: list[_OpenItem] = []
         for item in filter(None, map(_read_item, output)):
-            open_ = _find_match((open_ for open_ in before if open_ not in told), item) or self._begin(
-                item.type, None
-            )
+            candidates = (open_ for open_ in by_order if open_ not in listed)
+            open_ = _find_match(candidates, item) or self._begin(item.type, None)
             if not open_.whole or (item.encrypted_content and not open_.sealed):
                 self._finish(open_, item)
-            told.append(open_)
-        if len(told) == len(self._items):  # then their order is the one that is told
-            self._items = told
-            for order, open_ in enumerate(told):
+            listed.append(open_)
+        if len(listed) == len(self._items):  # then the final list also decides the order
+            self._items = listed
+            for order, open_ in enumerate(listed):
                 open_.order = order
 
-    # ── What comes of it ───────────────────────────────────────────────────────────────────────────
+    # ── Results ────────────────────────────────────────────────────────────────────────────────────
 
-    def show_news(self, show: Show) -> None:
-        """Show what has come since the last time. What came together is shown together."""
-        for open_ in self._fresh:
+    def show_new(self, show: Show) -> None:
+        """Show what arrived since the last call. Pieces that arrived together are shown together."""
+        for open_ in self._unshown:
             text = "".join(open_.pieces[open_.shown :])
             open_.shown = len(open_.pieces)
             if open_.kind == "function_call":
                 show(CallDelta(open_.place, open_.name, text))
             elif text:
                 show(ReasoningDelta(text) if open_.kind == "reasoning" else TextDelta(text))
-        if self._fresh:
-            self._fresh.clear()
+        if self._unshown:
+            self._unshown.clear()
 
-    def completed(self, sent_bytes: int) -> Completed:
-        """The whole reply. Raises Unusable if it is not whole."""
+    def finish(self, sent_bytes: int) -> Completed:
+        """Return the complete reply. Raise UnusableReply if it is incomplete."""
         if not self.done:
             raise UnusableReply("it ended without its last event, so it is probably cut off")
         if any(open_.refused for open_ in self._items):
@@ -359,7 +358,7 @@ class ResponsesReply:
         return Completed(tuple(parts), stop, self.usage(sent_bytes), dropped_calls=self._dropped())
 
     def _dropped(self) -> tuple[str, ...]:
-        """The names of the calls that are left out because the reply was cut or filtered."""
+        """Return the names of the calls left out because the reply was cut or filtered."""
         if self._ending.runs_calls:
             return ()
         return tuple([open_.name for open_ in self._items if open_.kind == "function_call"])
@@ -375,28 +374,27 @@ class ResponsesReply:
         return Thinking(text, self._provider, self._model, sealed=open_.sealed, item_id=open_.id)
 
     def _call(self, open_: _OpenItem, text: str) -> ToolUse | None:
-        """A call with its arguments. If there are none, that is an empty object: unless they may be cut off."""
+        """Return a call. Missing arguments mean an empty object, unless they may be cut off."""
         if not self._ending.runs_calls:
             return None
-        arguments = "{}" if text in NO_ARGUMENTS and open_.whole else compact_object(text)
+        arguments = "{}" if text in NO_ARGUMENTS and open_.whole else normalize_object(text)
         if open_.name and arguments is not None:
             return ToolUse(open_.call_id or open_.id or "", open_.name, arguments)
         what = "has no name" if not open_.name else "has arguments that are not a JSON object"
-        raise UnusableReply(
-            f"call {open_.place + 1} of it ({open_.name or 'unnamed'}) {what}, so it is probably cut off"
-        )
+        name = open_.name or "unnamed"
+        raise UnusableReply(f"call {open_.place + 1} of it ({name}) {what}, so it is probably cut off")
 
     def usage(self, sent_bytes: int) -> Usage:
-        """What the provider counted, or else our estimate."""
-        said = as_fields(self._usage)
-        sent, counted = read_count(said.get("input_tokens")), read_count(said.get("output_tokens"))
-        if not (sent or counted):
+        """Return the usage reported by the provider, or else an estimate."""
+        usage = as_fields(self._usage)
+        sent, output = read_count(usage.get("input_tokens")), read_count(usage.get("output_tokens"))
+        if not (sent or output):
             received = sum(len(piece) for open_ in self._items for piece in open_.pieces)
             return Usage(estimate_tokens(sent_bytes), estimate_tokens(received), estimated=True)
-        details = as_fields(said.get("input_tokens_details"))
+        details = as_fields(usage.get("input_tokens_details"))
         read, written = read_count(details.get("cached_tokens")), read_count(details.get("cache_write_tokens"))
-        return Usage(sent or 0, counted or 0, read or 0, written or 0)
+        return Usage(sent or 0, output or 0, read or 0, written or 0)
 
 
 def _find_match(candidates: Iterable[_OpenItem], item: _Item) -> _OpenItem | None:
-    return next((open_ for open_ in candidates if open_.is_of(item)), None)
+    return next((open_ for open_ in candidates if open_.may_be(item)), None)

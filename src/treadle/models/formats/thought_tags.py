@@ -1,9 +1,8 @@
-"""Thinking that comes inside the text of a reply, between tags such as `<think>` and `</think>`.
+"""Separates thinking that arrives inside the text of a reply, between tags such as `<think>` and `</think>`.
 
-A block counts where a model puts one: at the very beginning, or at the beginning of a line outside code. All that
-stands before a lone closing tag counts too, if the tag is at the edge of a line, behind the end of a sentence or
-attached to a word: there the chat template has opened the block. A tag in a code block or in the middle of a
-sentence is text."""
+A block counts where models write one: at the very start, or at the start of a line outside code. All text before a
+lone closing tag counts too, if the tag is at the edge of a line, after the end of a sentence or attached to a
+word: there the chat template opened the block. A tag in a code block or in the middle of a sentence is text."""
 
 import re
 from typing import Final, Literal
@@ -17,17 +16,17 @@ _CLOSING: Final = {
     "◁think▷": "◁/think▷",
 }
 _LONE_CLOSING: Final = "</think>"
-"""The one closing tag that comes without its opening one: templates open that block."""
+"""The only closing tag that appears without its opening tag, because chat templates open that block."""
 _TAGS_IN_TEXT: Final = (*(tag for tag in _CLOSING if tag.startswith("<")), _LONE_CLOSING)
 _OPENING: Final = re.compile("<think>", re.IGNORECASE)
 _FENCED = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
 _SENTENCE_END = re.compile(r"[.!?…。\uff01\uff1f][)\]\"'”\u2019]*[ \t]*$")
 _MENTIONED_AFTER = " \t\"'`“\u2018«([{<>/,;:|=-"
-"""What stands before a tag that a sentence mentions."""
+"""Characters before a tag that a sentence mentions."""
 _MAX_UNDECIDED_CHARACTERS = 4096
-"""Characters behind a tag in the middle of a reply for which its closing tag is waited for."""
+"""How much text after a tag in the middle of a reply is held back to wait for its closing tag."""
 _MAX_TAGS = 64
-"""Tags that are looked at in one reply. One that has more is about tags."""
+"""Tags that are examined in one reply. A reply with more is a text about tags."""
 
 
 def find_closing_tag(opening: str) -> str:
@@ -35,8 +34,8 @@ def find_closing_tag(opening: str) -> str:
 
 
 class ThoughtTags:
-    """Tells the thoughts of one reply from its text, however the network cuts it, and adds both to the lists that
-    it is given. While `flows` is true, a piece without `<` is text and need not be fed."""
+    """Separates the thoughts of one reply from its text, regardless of how the network splits it, and appends both
+    to the given lists. While `flows` is true, a piece without `<` is text and need not be fed."""
 
     __slots__ = ("_held", "_inside", "_looks", "_state", "_text", "_thoughts", "flows", "retracted", "tag")
 
@@ -44,20 +43,20 @@ class ThoughtTags:
         self._text = text
         self._thoughts = thoughts
         self._state: Literal["start", "text", "thought", "doubt"] = "start"
-        """Nothing but blanks yet; in text; in a thought; behind a tag that may open one."""
+        """start: only whitespace so far. doubt: after a tag that may open a thought."""
         self._held = ""
-        """What cannot be told yet."""
+        """Text that cannot be classified yet."""
         self._inside = ""
-        """The tag that opened the block that the reply is in."""
+        """The opening tag of the current block."""
         self._looks = 0
         self.flows = False
         self.tag: str | None = None
-        """The tag of the first thought."""
+        """The opening tag of the first thought."""
         self.retracted = False
-        """What was taken for text was a thought."""
+        """Text that was already shown turned out to be a thought."""
 
     def feed(self, piece: str) -> None:
-        """Read on."""
+        """Classify one more piece."""
         rest, self._held = self._held + piece, ""
         while rest:
             match self._state:
@@ -72,7 +71,7 @@ class ThoughtTags:
         self.flows = self._state == "text" and not self._held
 
     def end(self) -> None:
-        """Settle what was held back: no more is expected."""
+        """Classify what was held back. No more text is expected."""
         held, self._held = self._held, ""
         if self._state == "doubt":
             self._text.append(self._inside + held)
@@ -83,7 +82,7 @@ class ThoughtTags:
             self._thoughts.append(held)
         elif held.lower() == _LONE_CLOSING and self._ends_a_block("", "\n"):
             self._retract()
-        elif not (self._state == "start" and self.tag is not None):  # the blanks behind a thought belong to it
+        elif not (self._state == "start" and self.tag is not None):  # whitespace after a thought belongs to it
             self._text.append(held)
 
     # ── States ─────────────────────────────────────────────────────────────────────────────────────
@@ -95,7 +94,7 @@ class ThoughtTags:
         if opening is not None:
             self._open(opening)
             return words[len(opening) :]
-        if any(tag.startswith(start) for tag in _CLOSING):  # also where there are only blanks
+        if any(tag.startswith(start) for tag in _CLOSING):  # also if there is only whitespace
             self._held = rest
             return ""
         self._state = "text"
@@ -117,7 +116,7 @@ class ThoughtTags:
         return ""
 
     def _pass_text(self, rest: str) -> str:
-        """Let text pass up to a tag that means something."""
+        """Pass text through up to a tag that counts."""
         place = rest.find("<") if self._looks < _MAX_TAGS else -1
         while place >= 0:
             tail = rest[place : place + 16].lower()
@@ -125,7 +124,7 @@ class ThoughtTags:
             if tag == _LONE_CLOSING:
                 after = rest[place + len(tag) :]
                 if not after and self.tag is None:
-                    break  # what follows will tell
+                    break  # the next characters decide
                 if self._ends_a_block(rest[:place], after):
                     self._text.append(rest[:place])
                     self._retract()
@@ -135,14 +134,14 @@ class ThoughtTags:
                 self._state, self._inside = "doubt", tag
                 return rest[place + len(tag) :]
             elif tag is None and any(each.startswith(rest[place:].lower()) for each in _TAGS_IN_TEXT):
-                break  # the rest of the tag may still come
+                break  # the rest of the tag may still arrive
             place = rest.find("<", place + 1)
         self._text.append(rest if place < 0 else rest[:place])
         self._held = "" if place < 0 else rest[place:]
         return ""
 
     def _doubt(self, rest: str) -> str:
-        """Decide about a tag at the beginning of a line. It opens a thought if its line ends behind it, or if it is
+        """Decide about a tag at the start of a line. It opens a thought if a line break follows it, or if it is
         closed soon."""
         closing = find_closing_tag(self._inside)
         if rest.lstrip(" \t")[:1] in ("\n", "\r") or closing in rest.lower():
@@ -155,16 +154,16 @@ class ThoughtTags:
         self._state = "text"
         return rest
 
-    # ── Where a tag stands ─────────────────────────────────────────────────────────────────────────
+    # ── The position of a tag ──────────────────────────────────────────────────────────────────────
 
     def _retract(self) -> None:
-        """All text so far was a thought."""
+        """Turn all text so far into a thought."""
         self._thoughts += self._text
         self._text.clear()
         self._state, self.tag, self.retracted = "start", "<think>", True
 
     def _line_before(self, before: str) -> str | None:
-        """Return the line that a tag stands in, up to the tag; None if it stands in a code block."""
+        """Return the line of a tag up to the tag, or None if the tag is in a code block."""
         self._looks += 1
         text = "".join((*self._text, before))
         return None if len(_FENCED.findall(text)) % 2 else text.rpartition("\n")[2]
@@ -174,7 +173,7 @@ class ThoughtTags:
         return line is not None and not line.strip()
 
     def _ends_a_block(self, before: str, after: str) -> bool:
-        """Whether a closing tag ends a block that the template has opened."""
+        """Return whether a closing tag ends a block that the chat template opened."""
         if self.tag is not None:
             return False
         line = self._line_before(before)
@@ -183,11 +182,11 @@ class ThoughtTags:
         if not line.strip() or after[:1] in ("\n", "\r"):
             return True
         if any(_OPENING.search(text) for text in (*self._text, before)):
-            return False  # a sentence about both tags
+            return False  # a sentence that mentions both tags
         return line[-1] not in _MENTIONED_AFTER or _SENTENCE_END.search(line) is not None
 
 
 def _partial_tag_length(text: str, tag: str) -> int:
-    """Return how many characters at the end of a text may begin the tag."""
+    """Return how many characters at the end of a text may start the tag."""
     tail = text[1 - len(tag) :].lower()
     return next((len(tail) - place for place in range(len(tail)) if tag.startswith(tail[place:])), 0)

@@ -1,1 +1,1 @@
-"""A call to a model over HTTP, whatever the wire format."""
+"""Model calls over HTTP, independent of the wire format."""

@@ -1,6 +1,7 @@
-"""A call to a model in any wire format: a request goes out whole, a reply comes back in pieces.
+"""A model call in any wire format: the request is sent at once, the reply arrives in pieces.
 
-A format says how a request is encoded and how a reply is put together; the rest is the same for all of them."""
+A format defines how a request is encoded and how a reply is assembled. Everything else is common to all
+formats."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -27,29 +28,30 @@ from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 _MIN_KEY_REST_SECONDS = 5.0
 _REFUSED_KEY_REST_SECONDS = 3600.0
-"""Seconds for which a key rests that was refused, or whose account is empty."""
+"""How long a key rests after it was refused or its account ran out of credit."""
 
 
 class PartialReply(Protocol):
-    """What has come of one reply so far."""
+    """The part of a reply received so far."""
 
     done: bool
-    """The reply has said that it is whole; nothing that follows belongs to it."""
+    """The reply has said that it is complete. Nothing that follows belongs to it."""
 
-    def take(self, payloads: list[bytes]) -> Any:
-        """Add events, up to one that reports an error: that is returned. Raises Unusable."""
+    def feed(self, payloads: list[bytes]) -> Any:
+        """Add events. Stop at an event that reports an error, and return that error. Raise UnusableReply if an
+        event is invalid."""
         ...
 
-    def show_news(self, show: Show) -> None:
-        """Show what has come since the last time. What came together is shown together."""
+    def show_new(self, show: Show) -> None:
+        """Show what arrived since the last call. Pieces that arrived together are shown together."""
         ...
 
-    def completed(self, sent_bytes: int) -> Completed:
-        """The whole reply. Raises Unusable if it is not whole."""
+    def finish(self, sent_bytes: int) -> Completed:
+        """Return the complete reply. Raise UnusableReply if it is incomplete."""
         ...
 
     def usage(self, sent_bytes: int) -> Usage:
-        """What the provider counted, or else our estimate."""
+        """Return the usage reported by the provider, or else an estimate."""
         ...
 
 
@@ -58,7 +60,7 @@ class WireFormat(NamedTuple):
 
     name: ApiMode
     path: str
-    """Where its requests go, below the base URL."""
+    """The path of its requests below the base URL."""
     encode: Callable[[ModelRequest], bytes]
     reply: Callable[[ModelRequest], PartialReply]
     headers: Mapping[str, str] = {}
@@ -66,14 +68,14 @@ class WireFormat(NamedTuple):
 
 
 class Client:
-    """The models of one provider."""
+    """Implements `ports.model.Model` for the models of one provider."""
 
     def __init__(self, format_: WireFormat, endpoint: Endpoint, connections: Connections) -> None:
         self._format = format_
         self._endpoint = endpoint
         self._post = PreparedPost(endpoint, connections, format_.headers, format_.credentials)
         self.server: str | None = None
-        """What the server calls itself; None until it has answered."""
+        """The name in the `Server` header; None until the server has answered."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
@@ -87,9 +89,9 @@ class Client:
             while not (ended or reply.done):
                 piece = await call.read()
                 ended = not piece
-                if error := reply.take(payloads.feed(piece) if piece else payloads.end()):
-                    raise CallFailed(failure.from_stream_error(call.asked, error))
-                reply.show_news(show)
+                if error := reply.feed(payloads.feed(piece) if piece else payloads.end()):
+                    raise CallFailed(failure.from_stream_error(call.request_info, error))
+                reply.show_new(show)
             whole = _finish_reply(reply, len(body), call)
             await call.finish()
         except (CallFailed, UnusableReply, EventTooLarge) as error:
@@ -109,7 +111,8 @@ class Client:
         return msgspec.structs.replace(failed, usage=reply.usage(sent_bytes)) if call.accepted else failed
 
     def _with_next_key(self, failed: Failed, key: ProviderKey | None) -> Failed:
-        """Where another key may help, let this one rest; if another is ready, the call can be tried at once."""
+        """Let the key rest if another key may help. If another key is available, the call can be retried at
+        once."""
         if not failed.next_key or key is None:
             return msgspec.structs.replace(failed, next_key=False) if failed.next_key else failed
         seconds = _REFUSED_KEY_REST_SECONDS
@@ -124,9 +127,9 @@ class Client:
 
 
 def _finish_reply(reply: PartialReply, sent_bytes: int, call: HttpCall) -> Completed:
-    """Return the whole reply. One that the provider calls failed is a failed attempt like any other error."""
+    """Return the complete reply. A reply that the provider marks as failed is treated like any other error."""
     try:
-        return reply.completed(sent_bytes)
+        return reply.finish(sent_bytes)
     except ReplyEndedInError as error:
         said = {"message": f"it ended the reply with `{error.word}`", "code": error.word}
-        raise CallFailed(failure.from_stream_error(call.asked, said)) from error
+        raise CallFailed(failure.from_stream_error(call.request_info, said)) from error

@@ -1,8 +1,8 @@
-"""What an error body says, whatever it is wrapped in: codes, messages, blamed parameters, numbers and waits.
+"""Extracts facts from an error body, however it is wrapped: codes, messages, blamed parameters, numbers and waits.
 
-Providers, gateways and proxies wrap each other's errors: as nested objects, arrays, JSON inside a string, or text
+Providers, gateways and proxies wrap each other's errors as nested objects, arrays, JSON inside a string, or text
 around JSON. Only fields that carry an error are read: some bodies repeat the request, and a conversation about
-errors must not be taken for one."""
+errors must not be taken for an error."""
 
 import re
 from itertools import islice
@@ -13,7 +13,7 @@ import msgspec
 MAX_DEPTH = 8
 MAX_NODES = 400
 MAX_MESSAGE_CHARACTERS = 16_000
-"""Characters of one message that are read."""
+"""How much of one message is read."""
 MAX_TOTAL_CHARACTERS = 4 * MAX_MESSAGE_CHARACTERS
 MAX_NUMBERS = 32
 
@@ -34,7 +34,7 @@ _CODE_FIELDS = frozenset(
 )  # fmt: skip
 _PARAMETER_FIELDS = frozenset({"param", "params", "parameter", "field", "path", "loc", "pointer"})
 _ONLY_IF_ERROR = frozenset({"content", "body", "text", "result", "response", "header"})
-"""Fields that hold an error only where they hold JSON."""
+"""Fields that contain an error only if they contain JSON."""
 _WAIT_FIELD = re.compile(
     r"(?:quota|limit|ratelimit|next|suggested)?(?:retry|resets?|wait|backoff)"
     r"(?:delay|after|in|time|timestamp|at|on|date|period)?(?:ms|millis|milliseconds|s|secs?|seconds?|mins?|minutes?)?"
@@ -46,36 +46,36 @@ _NUMBER = re.compile(rf"(?<![A-Za-z0-9_.-])-?{_DIGITS}(?:(?=[ -]?tokens?)|(?![A-
 _ADDRESS = re.compile(r"https?://\S+|\b[\w-]{1,80}\.(?:com|ai|io|cn|dev|net|org)\b\S*", re.IGNORECASE)
 _COUNTED = re.compile(r"\b(input|prompt|total|message)_")
 _REPLY_BOUND = re.compile(r"\bmax(?:[A-Z][a-z]{1,12}){0,2}Tokens?(?:Count)?\b")
-"""Parameters such as `maxOutputTokens`, which are read in the other spelling."""
+"""Parameters such as `maxOutputTokens`, which are converted to snake case."""
 _IDENTIFIER = re.compile(
     r"\b(?:req|org|run|msg|call|chatcmpl|resp)[-_][\w-]{6,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-\w+"
 )
 
 
 class ErrorFacts(NamedTuple):
-    """What an error body says."""
+    """The facts in an error body."""
 
     text: str = ""
     """All messages, one per line."""
     codes: frozenset[str] = frozenset()
-    """Codes, types and names of statuses, in lower case. Those of MiniMax begin with `base_resp:`."""
+    """Codes, types and status names in lower case. Those of MiniMax start with `base_resp:`."""
     parameters: tuple[str, ...] = ()
     """The parameters that the provider blames, in lower case."""
     waits: tuple[tuple[str, str], ...] = ()
-    """Fields that name a wait, and what they say."""
+    """The fields that name a wait, with their values."""
     headers: tuple[tuple[str, str], ...] = ()
-    """Headers of another provider, which a gateway passes on in the body."""
+    """Headers of another provider that a gateway passes on in the body."""
 
     @property
     def words(self) -> str:
-        """The messages and codes in lower case, without addresses and ids."""
+        """Return the messages in lower case, without addresses and ids."""
         text = _COUNTED.sub(r"\1 ", _IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
         text = _REPLY_BOUND.sub(lambda found: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[0]), text)
         return re.sub(r"[`'\"*]", "", re.sub(r"([a-z])([A-Z])", r"\1 \2", text)).lower()
 
     @property
     def numbers(self) -> list[float]:
-        """The first numbers of the messages, in order."""
+        """Return the first numbers in the messages, in order."""
         found = _NUMBER.finditer(_IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
         return [_parse_number(number[0]) for number in islice(found, MAX_NUMBERS)]
 
@@ -84,7 +84,7 @@ class ErrorFacts(NamedTuple):
 
 
 def read_error(body: str) -> ErrorFacts:
-    """Return what an error body says. A body that is a page of HTML says nothing."""
+    """Return the facts in an error body. An HTML page contains none."""
     if _HTML.match(body):
         return ErrorFacts()
     reader = _ErrorReader()
@@ -171,7 +171,7 @@ class _ErrorReader:
 
 
 def _read_wait(value: Any) -> str | None:
-    """Return a wait as it is written: a number, a duration, a moment, or `{"seconds": 34, "nanos": 0}`."""
+    """Return a wait as it is written: a number, a duration, a time, or `{"seconds": 34, "nanos": 0}`."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         if not fields or not fields.keys() <= {"seconds", "nanos"}:
@@ -184,7 +184,7 @@ def _read_wait(value: Any) -> str | None:
 
 
 def _find_json(text: str) -> tuple[int, int]:
-    """Return where JSON may stand in a text: from its first opening bracket to its last closing one."""
+    """Return where JSON may be in a text: from the first opening bracket to the last closing one."""
     starts = [at for at in (text.find("{"), text.find("[")) if at >= 0]
     return min(starts, default=len(text)), max(text.rfind("}"), text.rfind("]")) + 1
 
@@ -204,7 +204,7 @@ def _parse_number(number: str) -> float:
 
 
 def find_reported_error(payload: bytes) -> Any:
-    """Return the error that an event reports which holds nothing of a reply; None if it reports none.
+    """Return the error in an event that contains no part of a reply, or None.
 
     Besides the field `error` there are `{"object": "error", ...}` (vLLM, SGLang), a `base_resp` with a code
     (MiniMax), and a bare `code` with a `message` (DashScope and others)."""

@@ -1,4 +1,4 @@
-"""What a rule about the errors of providers is, and what it is decided by."""
+"""The type of a rule about provider errors, and the predicates that rules use."""
 
 import re
 from collections.abc import Callable, Container
@@ -12,27 +12,28 @@ from treadle.models.http.quota_errors import is_exhausted, mentions_rate_limit
 
 
 class Example(NamedTuple):
-    """An answer that a rule is for, as it was seen. A status of None: inside a stream that began well."""
+    """An observed response that a rule is for. A status of None: an error inside a stream that started
+    normally."""
 
     status: int | None
     body: str
 
 
 class ErrorReport(NamedTuple):
-    """What an answer says."""
+    """The facts that an error response reports."""
 
     status: int | None
-    """The status, or the one that the body stands for."""
+    """The status of the response, or the one named in the body."""
     facts: ErrorFacts
     verdict: OverflowVerdict
     words: str
     wait: float | None = None
-    """The seconds that the provider asks to wait, where it says so."""
+    """The seconds that the provider asks the client to wait, if it says so."""
 
 
 class ErrorRule(NamedTuple):
-    """Fits an answer with one of `statuses` (none given: any) whose body matches `words` and for which `accepts` is
-    true; says what to do next."""
+    """Matches a response whose status is in `statuses` (None: any), whose body matches `words`, and for which
+    `accepts` is true. Says what to do next."""
 
     kind: ModelErrorKind
     next_step: str
@@ -42,40 +43,40 @@ class ErrorRule(NamedTuple):
     accepts: Callable[[ErrorReport], bool] | None = None
     retry: bool = False
     once: bool = False
-    """Retry it once and no more."""
+    """Retry at most once."""
     compact: bool = False
     repair: bool = False
     next_key: bool = False
     next_model: bool = False
 
-    def fits(self, told: ErrorReport) -> bool:
-        if self.statuses is not None and told.status not in self.statuses:
+    def matches(self, report: ErrorReport) -> bool:
+        if self.statuses is not None and report.status not in self.statuses:
             return False
-        if self.words is not None and self.words.search(told.words) is None:
+        if self.words is not None and self.words.search(report.words) is None:
             return False
-        return self.accepts is None or self.accepts(told)
+        return self.accepts is None or self.accepts(report)
 
 
 class Decision(NamedTuple):
-    """The rule for an answer, and what it was decided by."""
+    """The rule that applies to a response, and the facts behind it."""
 
     rule: ErrorRule
-    told: ErrorReport
+    report: ErrorReport
 
     @property
     def longest_reply(self) -> int | None:
-        """A bound of the reply that the provider should accept, where that is the remedy."""
-        return self.told.verdict.longest_reply if self.told.verdict.blame is Blame.REPLY else None
+        """Return a limit of the reply that the provider should accept, if the reply was too long."""
+        return self.report.verdict.longest_reply if self.report.verdict.blame is Blame.REPLY else None
 
     @property
     def is_unclear(self) -> bool:
-        """Whether a request was refused without a reason that can be acted on, so that it may be too long."""
-        told, rule = self.told, self.rule
-        if rule.kind != "invalid_request" or rule.retry or rule.repair or told.status not in (400, 413, 422):
+        """Return whether a request was refused without a usable reason, so that it may be too long."""
+        report, rule = self.report, self.rule
+        if rule.kind != "invalid_request" or rule.retry or rule.repair or report.status not in (400, 413, 422):
             return False
-        if told.verdict.blame is not Blame.NOTHING or told.facts.parameters:
+        if report.verdict.blame is not Blame.NOTHING or report.facts.parameters:
             return False
-        return _OTHER_REASONS.search(told.words) is None
+        return _OTHER_REASONS.search(report.words) is None
 
 
 _OTHER_REASONS = any_of(
@@ -92,25 +93,25 @@ _OTHER_REASONS = any_of(
 """Words of a reason that has nothing to do with length."""
 
 
-# ── What a rule may ask of an answer ───────────────────────────────────────────────────────────────
+# ── Predicates of rules ────────────────────────────────────────────────────────────────────────────
 
 
-def blames_conversation(told: ErrorReport) -> bool:
-    return told.verdict.blame is Blame.CONVERSATION
+def blames_conversation(report: ErrorReport) -> bool:
+    return report.verdict.blame is Blame.CONVERSATION
 
 
-def blames_reply(told: ErrorReport) -> bool:
-    return told.verdict.blame is Blame.REPLY
+def blames_reply(report: ErrorReport) -> bool:
+    return report.verdict.blame is Blame.REPLY
 
 
-def is_out_of_credit(told: ErrorReport) -> bool:
-    return is_exhausted(told.status, told.facts, told.wait)
+def is_out_of_credit(report: ErrorReport) -> bool:
+    return is_exhausted(report.status, report.facts, report.wait)
 
 
-def is_rate_limited(told: ErrorReport) -> bool:
-    return mentions_rate_limit(told.facts)
+def is_rate_limited(report: ErrorReport) -> bool:
+    return mentions_rate_limit(report.facts)
 
 
-def is_unreadable_call(told: ErrorReport) -> bool:
-    """Whether the model wrote a call, or JSON, that its own provider could not read."""
-    return told.facts.has_code("tool_use_failed", "output_parse_failed", "json_validate_failed")
+def is_unreadable_call(report: ErrorReport) -> bool:
+    """Return whether the model wrote a call, or JSON, that its own provider could not parse."""
+    return report.facts.has_code("tool_use_failed", "output_parse_failed", "json_validate_failed")

@@ -1,4 +1,5 @@
-"""What the errors of providers mean, in one table. The first rule that fits an answer wins; each has examples."""
+"""The table of rules that classify provider errors. The first rule that matches a response applies. Each has
+examples."""
 
 import re
 from collections.abc import Mapping
@@ -196,7 +197,7 @@ RULES = (
         repair=True,
         next_model=True,
     ),
-    ErrorRule(  # what a chat template raises comes as a 500 from some servers
+    ErrorRule(  # some servers return a 500 for an error in a chat template
         "invalid_request",
         _REPAIR,
         (
@@ -361,24 +362,26 @@ RULES = (
 )
 
 _OVERFLOW_STATUSES = frozenset({None, 400, 403, 406, 409, 412, 413, 422, 424, 429, 500, 502, 503, 520, 529})
-"""Statuses of requests that are too large: 403 comes from Together, 500 from llama.cpp, 429 from a rate limit, 424
-from Bedrock, and the others from gateways that answer for a provider."""
+"""Statuses of requests that are too large: Together sends 403, llama.cpp 500, rate limits 429, Bedrock 424, and
+the others come from gateways."""
 
 
 def classify_error(
     status: int | None, body: str, size: RequestSize | None = None, headers: Mapping[str, str] | None = None
 ) -> Decision:
-    """Return the first rule that fits an answer to a request of this size."""
+    """Return the first rule that matches a response to a request of this size."""
     facts = read_error(body)
-    meant = effective_status(status, facts)
-    verdict = judge_overflow(meant, facts, size or RequestSize()) if meant in _OVERFLOW_STATUSES else NO_OVERFLOW
-    if meant == 429 and verdict.blame is not Blame.NOTHING and not exceeds_rate_alone(facts):
+    effective = effective_status(status, facts)
+    verdict = (
+        judge_overflow(effective, facts, size or RequestSize()) if effective in _OVERFLOW_STATUSES else NO_OVERFLOW
+    )
+    if effective == 429 and verdict.blame is not Blame.NOTHING and not exceeds_rate_alone(facts):
         verdict = NO_OVERFLOW
     words = "\n".join((facts.text, *facts.codes)) or body[:MAX_MESSAGE_CHARACTERS]
-    told = ErrorReport(meant, facts, verdict, words, find_requested_wait(headers or {}, facts))
-    return Decision(next(rule for rule in RULES if rule.fits(told)), told)
+    report = ErrorReport(effective, facts, verdict, words, find_requested_wait(headers or {}, facts))
+    return Decision(next(rule for rule in RULES if rule.matches(report)), report)
 
 
 def find_rule(status: int | None, body: str) -> ErrorRule:
-    """Return the first rule that fits an answer."""
+    """Return the first rule that matches a response."""
     return classify_error(status, body).rule

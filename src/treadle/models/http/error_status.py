@@ -1,6 +1,6 @@
-"""The status that an error stands for: the one of its answer, or the one that its body names.
+"""Determines the effective status of an error: the status of the response, or the one that its body names.
 
-An error inside a stream has no status of its own; a gateway may put its own in front of the provider's."""
+An error inside a stream has no status of its own, and a gateway may replace the provider's status with its own."""
 
 import re
 
@@ -29,41 +29,41 @@ _CODES: dict[int, str] = {
     504: "timeout_error deadline_exceeded modeltimeoutexception base_resp:1001",
     529: "overloaded_error overloaded",
 }
-"""The words that errors give for their type, code or status, by the status that they would have had."""
+"""The types, codes and status names of errors, by the status that they correspond to."""
 _STATUS_OF_CODE = {code: status for status, codes in _CODES.items() for code in codes.split()}
 _BAD_REQUEST_CODES = frozenset(
     {"badrequesterror", "bad_request_error", "invalid_argument", "validationexception", "400", "422"}
 )
-"""Words for a bad request that count whatever the status of a gateway."""
+"""Codes of a bad request that count whatever status a gateway sends."""
 _BAD_REQUEST = any_of(
     r"""
     unsupported (?:parameter|value|model|field)  invalid (?:value|parameter|argument|type|schema|request|role)
     \bis not supported\b  \bis required\b  must be (?:a|an|one|greater|less)\b  does not support  field required
     """
 )
-"""Words for a bad request, where no code says what went wrong."""
+"""Words of a bad request, used if no code says what went wrong."""
 _INTERNAL_STATUSES = (500, 502)
 _GATEWAY_STATUSES = frozenset({424, 520, 530})
-"""Statuses of a gateway whose provider failed: the body names the provider's own status, if it names any."""
+"""Statuses of a gateway whose provider failed. The body may name the provider's own status."""
 
 
 def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
-    """Return the status that an error stands for; None where it does not tell."""
+    """Return the status that an error corresponds to, or None if unknown."""
     if status is None or status < 300:
         return _status_in_body(facts)
     if status in (*_INTERNAL_STATUSES, 400, 403, *_GATEWAY_STATUSES) and is_throttled(facts):
         return 429
     if status in _GATEWAY_STATUSES:
-        return _status_in_body(facts, but=status) or status
+        return _status_in_body(facts, ignored=status) or status
     is_bad_request = not facts.codes.isdisjoint(_BAD_REQUEST_CODES) or facts.has_code("invalid_request_error")
     return 400 if status in _INTERNAL_STATUSES and is_bad_request else status
 
 
-def _status_in_body(facts: ErrorFacts, but: int | None = None) -> int | None:
-    """Return the status that an error names. A word tells more than a number, which may be the gateway's own: `but`
-    is not counted."""
+def _status_in_body(facts: ErrorFacts, ignored: int | None = None) -> int | None:
+    """Return the status that an error names, except `ignored`. A code word is more reliable than a number, which
+    may be the gateway's own."""
     if is_throttled(facts):
         return 429
     found = [_STATUS_OF_CODE[code] for code in facts.codes if code in _STATUS_OF_CODE]
-    found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code) and int(code) != but]
+    found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code) and int(code) != ignored]
     return min(found, default=400 if _BAD_REQUEST.search(facts.words) else None)

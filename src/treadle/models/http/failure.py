@@ -1,4 +1,4 @@
-"""What went wrong with a model call, told once: its kind, whether to try again and when, and what to do next."""
+"""Builds the description of a failed model call: its kind, whether and when to retry, and what to do next."""
 
 import os
 import re
@@ -16,11 +16,11 @@ from treadle.models.http.request_size import RequestSize
 from treadle.ports.model import Failed
 
 MAX_QUOTED_CHARACTERS = 500
-"""How much of what a provider says is passed on."""
+"""How much of a provider's message is quoted."""
 
 
 class RequestInfo(NamedTuple):
-    """Who was asked for what, with which key, and how much was sent."""
+    """The endpoint, model, key and size of a request."""
 
     endpoint: Endpoint
     model: str
@@ -28,35 +28,35 @@ class RequestInfo(NamedTuple):
     size: RequestSize = RequestSize()
 
 
-def from_response(asked: RequestInfo, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
-    """The failure that an answer with this status means."""
+def from_response(info: RequestInfo, status: int, headers: Mapping[str, str], body: bytes) -> Failed:
+    """Return the failure for a response with this status."""
     text = body.decode("utf-8", "replace")
     said = f"answered {status}"
     if 300 <= status < 400:
-        said += f" and points to {_one_line(asked.endpoint, headers.get('Location', 'nowhere'))}"
-    decision = classify_error(status, text, asked.size, headers)
-    failed = _build_failure(asked, status, said, text, decision)
+        said += f" and points to {_one_line(info.endpoint, headers.get('Location', 'nowhere'))}"
+    decision = classify_error(status, text, info.size, headers)
+    failed = _build_failure(info, status, said, text, decision)
     should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
     if failed.kind == "billing":
-        should_retry = False  # whatever a header says: a spend cap does not pass
-    return msgspec.structs.replace(failed, retryable=should_retry, retry_after=decision.told.wait)
+        should_retry = False  # even if a header says otherwise: a spending limit does not go away
+    return msgspec.structs.replace(failed, retryable=should_retry, retry_after=decision.report.wait)
 
 
-def from_stream_error(asked: RequestInfo, error: Any) -> Failed:
-    """The failure that an error inside a stream means, which came after a good status."""
+def from_stream_error(info: RequestInfo, error: Any) -> Failed:
+    """Return the failure for an error inside a stream that started with a good status."""
     text = msgspec.json.encode({"error": error}).decode()
-    decision = classify_error(None, text, asked.size)
-    failed = _build_failure(asked, decision.told.status, "broke off its reply with an error", text, decision)
-    return msgspec.structs.replace(failed, retry_after=decision.told.wait)
+    decision = classify_error(None, text, info.size)
+    failed = _build_failure(info, decision.report.status, "broke off its reply with an error", text, decision)
+    return msgspec.structs.replace(failed, retry_after=decision.report.wait)
 
 
-def _build_failure(asked: RequestInfo, status: int | None, said: str, body: str, decision: Decision) -> Failed:
-    rule, endpoint, key = decision.rule, asked.endpoint, asked.key
+def _build_failure(info: RequestInfo, status: int | None, said: str, body: str, decision: Decision) -> Failed:
+    rule, endpoint, key = decision.rule, info.endpoint, info.key
     if rule.kind == "auth" and key is None:
         next_step = f"No key was sent: set {endpoint.key_setting}."
     else:
         setting = endpoint.setting_of(key)
-        next_step = rule.next_step.format(key_setting=setting, model=asked.model, provider=endpoint.provider)
+        next_step = rule.next_step.format(key_setting=setting, model=info.model, provider=endpoint.provider)
     words = quote_provider(endpoint, body)
     what = f"{endpoint.provider} {said} ({endpoint.public_url})"
     return Failed(
@@ -75,13 +75,13 @@ def _build_failure(asked: RequestInfo, status: int | None, said: str, body: str,
 
 
 def from_error(endpoint: Endpoint, error: Exception) -> Failed:
-    """The failure that an error of the network means, before there was an answer."""
+    """Return the failure for a network error before any response."""
     what, next_step, retryable = explain_error(endpoint, error)
     return _build_unreachable(endpoint, what, next_step, retryable=retryable)
 
 
 def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]:
-    """Return what a network error means, without secrets, what to do about it, and whether a retry may help."""
+    """Return the cause of a network error without secrets, what to do about it, and whether a retry may help."""
     retryable = True
     match error:
         case aiohttp.ClientConnectorDNSError():
@@ -97,7 +97,7 @@ def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]
             next_step = "Check that it is running and that base_url is right."
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
             what, next_step = "the connection was dropped before an answer came", USUALLY_PASSES
-        case ValueError():  # also what aiohttp raises for an address that is none
+        case ValueError():  # aiohttp also raises this for an invalid URL
             what = f"no request can be made ({error})"
             next_step, retryable = f"Check the base_url and the headers of provider {endpoint.provider}.", False
         case aiohttp.ClientResponseError():
@@ -109,7 +109,7 @@ def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return the system's own word for an error: asyncio puts the address in its place."""
+    """Return the system's message for an error. asyncio replaces it with the address."""
     return os.strerror(error.errno) if error.errno and error.errno > 0 else (error.strerror or str(error))
 
 
@@ -135,7 +135,7 @@ def from_timeout(endpoint: Endpoint, limit: TimeoutLimit, seconds: float) -> Fai
 
 
 def from_malformed_reply(endpoint: Endpoint, what: str) -> Failed:
-    """A reply that came, and is not whole or not what the wire format promises."""
+    """Return the failure for a reply that is incomplete or violates the wire format."""
     said = _one_line(endpoint, what)
     message = (
         f"{endpoint.provider} sent a reply that cannot be used ({endpoint.public_url}): {said}. {USUALLY_PASSES}"
@@ -143,14 +143,14 @@ def from_malformed_reply(endpoint: Endpoint, what: str) -> Failed:
     return Failed("malformed", message, True, next_model=True)
 
 
-# ── What the provider said ─────────────────────────────────────────────────────────────────────────
+# ── The provider's message ─────────────────────────────────────────────────────────────────────────
 
 _HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 _TITLE = re.compile(r"<(title|h1)[^>]*>(.*?)</\1>", re.IGNORECASE | re.DOTALL)
 
 
 def quote_provider(endpoint: Endpoint, body: str) -> str:
-    """The provider's own words: one line, bounded, without secrets."""
+    """Return the provider's own message: one line, truncated, without secrets."""
     if _HTML.match(body):
         title = _TITLE.search(body)
         return _one_line(endpoint, f"an HTML page titled `{unescape(title[2])}`" if title else "an HTML page")
@@ -162,7 +162,7 @@ def quote_provider(endpoint: Endpoint, body: str) -> str:
 
 
 def _find_message(answer: Any) -> str | None:
-    """The message inside the shapes that providers wrap it in."""
+    """Return the message inside the structures that providers wrap it in."""
     if isinstance(answer, str):
         return answer
     if isinstance(answer, list):
@@ -176,7 +176,7 @@ def _find_message(answer: Any) -> str | None:
 
 
 def _one_line(endpoint: Endpoint, text: str) -> str:
-    # Secrets go first: a cut could leave the half of one.
-    line = "".join(c if c.isprintable() else " " for c in endpoint.censored(text)[: 4 * MAX_QUOTED_CHARACTERS])
+    # Redact before truncating: truncation could leave half of a secret.
+    line = "".join(c if c.isprintable() else " " for c in endpoint.redact(text)[: 4 * MAX_QUOTED_CHARACTERS])
     line = " ".join(line.split()).rstrip(".")
     return line if len(line) <= MAX_QUOTED_CHARACTERS else line[: MAX_QUOTED_CHARACTERS - 1] + "…"

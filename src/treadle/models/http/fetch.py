@@ -1,4 +1,4 @@
-"""One bounded GET: a time limit for the whole of it, a size limit for the body, and no redirects."""
+"""One bounded GET request: a time limit, a size limit for the body, and no redirects."""
 
 import asyncio
 import socket
@@ -16,18 +16,18 @@ MAX_BODY_BYTES = 8 * 2**20
 
 
 class FetchedBody(Struct, frozen=True):
-    """An HTTP answer."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     is_whole: bool = True
-    """False: the body is larger than the limit, and was not read to its end."""
+    """False: the body exceeds the limit and was not read to its end."""
 
 
 @asynccontextmanager
 async def open_session() -> AsyncGenerator[aiohttp.ClientSession, None]:
-    """A session for `fetch`. It keeps no cookies, uses no proxy and unpacks no bodies."""
+    """Open a session for `fetch`. It stores no cookies, uses no proxy and decompresses no bodies."""
     connector = aiohttp.TCPConnector(limit=0, resolver=_DaemonResolver())
     async with aiohttp.ClientSession(
         connector=connector,
@@ -41,9 +41,9 @@ async def open_session() -> AsyncGenerator[aiohttp.ClientSession, None]:
 async def fetch(
     session: aiohttp.ClientSession, url: str, headers: Mapping[str, str], timeout_seconds: float
 ) -> FetchedBody:
-    """Return the answer to a GET. Raises TimeoutError, aiohttp.ClientError, OSError or ValueError.
+    """Return the response to a GET. Raise TimeoutError, aiohttp.ClientError, OSError or ValueError if it fails.
 
-    A redirect is returned as it is: following it would take the key in the headers to another host."""
+    A redirect is returned, not followed: following it would send the key in the headers to another host."""
     common = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "treadle"}
     async with (
         asyncio.timeout(timeout_seconds),
@@ -58,7 +58,7 @@ async def fetch(
 
 
 class _DaemonResolver(AbstractResolver):
-    """Look names up in threads that do not hold up the end of the process."""
+    """Resolves names in daemon threads, which do not delay the end of the process."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET

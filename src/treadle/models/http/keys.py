@@ -1,4 +1,4 @@
-"""The keys of one provider, used in turn: one that was refused rests while another is tried."""
+"""The API keys of one provider, used in turn: a refused key rests while another is tried."""
 
 import math
 import time
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 DEFAULT_RATE_REST_SECONDS = 60.0
-"""Seconds for which a key rests that has reached its rate, where the provider does not say how long."""
+"""How long a rate-limited key rests if the provider does not say how long."""
 
 
 class ProviderKey(Struct, frozen=True):
     value: str
     setting: str
-    """Where it comes from, for people."""
+    """The setting that it comes from, for messages."""
 
 
 class KeyRing:
-    """The first key that does not rest; if all do, the one that will be ready first."""
+    """Selects the first key that is not resting. If all are resting, the one that is available first."""
 
     def __init__(self, keys: Sequence[ProviderKey] = (), clock: Callable[[], float] = time.monotonic) -> None:
         self._keys = list(keys)
@@ -39,7 +39,7 @@ class KeyRing:
         return self._keys[self._rests_until.index(min(self._rests_until))]
 
     def rest(self, key: ProviderKey, seconds: float) -> bool:
-        """Let a key rest; say whether another one is ready."""
+        """Let a key rest. Return whether another key is available."""
         now = self._clock()
         place = self._keys.index(key)
         self._rests_until[place] = max(self._rests_until[place], now + seconds)

@@ -1,4 +1,5 @@
-"""Whether an error says that the conversation is too long for the model, or that the reply may be too long.
+"""Decides whether an error says that the conversation is too long for the model, or that the reply limit is too
+large.
 
 No provider's sentence is listed here. Evidence is added up instead: error codes, the status, words about the input
 together with words about an excess, in any order and several languages, and numbers compared with each other, with
@@ -13,11 +14,11 @@ from treadle.models.http.error_facts import ErrorFacts
 from treadle.models.http.request_size import RequestSize
 
 OVERFLOW_POINTS = 3
-"""Points at which an error counts as overflow."""
+"""The number of points at which an error counts as overflow."""
 NEARLY_FULL_SHARE = 0.75
-"""Share of the window above which the input is the problem and not the bound of the reply."""
+"""Share of the window above which the input is the problem and not the reply limit."""
 MIN_REPLY_TOKENS = 256
-"""A bound of the reply below this is not worth a retry."""
+"""A reply limit below this is not worth a retry."""
 MAX_TOKEN_COUNT = 1e15
 """A larger number is not a count of tokens."""
 _MIN_LIMIT = 1000
@@ -30,13 +31,13 @@ class Blame(Enum):
     NOTHING = "nothing"
     CONVERSATION = "conversation"
     REPLY = "reply"
-    """The bound of the reply that the request names."""
+    """The reply limit in the request."""
 
 
 class OverflowVerdict(NamedTuple):
     blame: Blame
     longest_reply: int | None = None
-    """A bound of the reply that should be accepted, where the error gives one."""
+    """A reply limit that should be accepted, if the error gives one."""
 
 
 NO_OVERFLOW = OverflowVerdict(Blame.NOTHING)
@@ -47,7 +48,7 @@ _CHARACTER_LIMIT = re.compile(
 )
 
 
-# ── One request that is larger than a rate limit ───────────────────────────────────────────────────
+# ── A single request larger than a rate limit ──────────────────────────────────────────────────────
 
 _LIMIT_AND_REQUESTED = re.compile(
     r"\blimit:? *(\d[\d,]*)(?:[^.]{0,40}\bused:? *\d[\d,]*)?[^.]{0,40}\brequested:? *(\d[\d,]*)"
@@ -55,7 +56,7 @@ _LIMIT_AND_REQUESTED = re.compile(
 
 
 def exceeds_rate_alone(facts: ErrorFacts) -> bool:
-    """Whether the error says that this one request is larger than a rate limit, so that waiting cannot help."""
+    """Return whether the error says that this single request exceeds a rate limit, so that waiting cannot help."""
     words = facts.words
     if found := _LIMIT_AND_REQUESTED.search(words):
         limit, requested = map(_number, found.groups())
@@ -67,7 +68,7 @@ def exceeds_rate_alone(facts: ErrorFacts) -> bool:
 
 
 def judge_overflow(status: int | None, facts: ErrorFacts, size: RequestSize) -> OverflowVerdict:
-    """Return what an error says is too large. The status is one that a bad request may have."""
+    """Return what an error says is too large. The status must be one that a bad request may have."""
     words = facts.words
     if exceeds_rate_alone(facts):
         left = _reply_within_rate(words, size)
@@ -92,7 +93,7 @@ def _has_overflow_code(facts: ErrorFacts) -> bool:
 
 
 def _is_about_something_else(words: str, blamed: str) -> bool:
-    """Whether a picture, a file, a tool or a small field is too large, and not the conversation."""
+    """Return whether a picture, a file, a tool or a small field is too large, and not the conversation."""
     if said.CONTEXT.search(said.MEDIA_TOKENS.sub(" ", words)):
         return False
     if said.MEDIA_BLAMED.search(words) or (blamed and said.SMALL_FIELD.search(re.sub(r"\d", "", blamed))):
@@ -105,13 +106,13 @@ def _is_about_something_else(words: str, blamed: str) -> bool:
 
 
 def _is_short_string(words: str) -> bool:
-    """Whether the limit is one of a few characters, as names, ids and keys have it."""
+    """Return whether the limit is a small number of characters, as for names, ids and keys."""
     found = _CHARACTER_LIMIT.search(words)
     return found is not None and _number(found[1] or found[2]) < _MIN_LIMIT
 
 
 def _count_points(status: int | None, facts: ErrorFacts, words: str, size: RequestSize) -> int:
-    """Add up the evidence for a conversation that is too long."""
+    """Return the evidence for a conversation that is too long, in points."""
     numbers = [number for number in facts.numbers if number >= _MIN_LIMIT]
     excess, bound = said.EXCESS.search(words) is not None, said.BOUND.search(words) is not None
     points = 0
@@ -131,7 +132,7 @@ def _count_points(status: int | None, facts: ErrorFacts, words: str, size: Reque
 
 
 def _is_vague(words: str) -> bool:
-    """Whether the excess may be that of a single field: `string too long`, `array too long`."""
+    """Return whether the excess may be that of a single field: `string too long`, `array too long`."""
     return re.search(r"\b(?:string|array|list|field|value|name)\b", words) is not None
 
 
@@ -140,24 +141,24 @@ def _is_range(words: str) -> bool:
 
 
 def _has_size_and_limit(numbers: list[float], size: RequestSize) -> bool:
-    """Whether one number may be the size of the request and a smaller one its limit."""
+    """Return whether one number may be the size of the request and a smaller one its limit."""
     near = [number for number in numbers if size.is_near(number)]
     return any(limit < number for number in near for limit in numbers)
 
 
-# ── The bound of the reply ─────────────────────────────────────────────────────────────────────────
+# ── The reply limit ────────────────────────────────────────────────────────────────────────────────
 
 _BEFORE_LABEL = re.compile(r"(\d[\d,]*) (?:(?:in|for) the (?:completion|output)|max_\w*tokens|output tokens)")
 _AFTER_LABEL = re.compile(r"(?:max_\w*tokens|(?:generation|completion|output) length)\D{0,25}?(\d[\d,]*)")
 _BEDROCK_FRAME = re.compile(r"malformed input request|please reformat your input and try again")
-"""What Bedrock says around each error, which has nothing to do with the length of the input."""
+"""Text that Bedrock wraps around every error. It has nothing to do with the length of the input."""
 _EXCLUSIVE = re.compile(r"(\d[\d,]*) ?\(exclusive\)")
 _SUM = re.compile(r"(\d[\d,]*) \+ (\d[\d,]*)\D{1,20}(\d[\d,]*)")
 
 
 def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) -> OverflowVerdict | None:
-    """Return the verdict where the error is about the bound of the reply; None where it is about something else."""
-    if re.search(r"max_\w*tokens.{0,40}(?:got|value|:) *-\d", words):  # what is left of the window is negative
+    """Return the verdict if the error is about the reply limit, else None."""
+    if re.search(r"max_\w*tokens.{0,40}(?:got|value|:) *-\d", words):  # nothing is left of the window
         return OverflowVerdict(Blame.CONVERSATION)
     words = _BEDROCK_FRAME.sub(" ", words)
     names_reply = said.REPLY.search(words) is not None or said.REPLY_PARAMETER.search(blamed) is not None
@@ -177,13 +178,13 @@ def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) 
 
 
 def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
-    """Return the largest bound that the error mentions and that is below the one that was sent."""
+    """Return the largest limit that the error mentions below the one that was sent."""
     beyond = {_number(number): _number(number) - 1 for number in _EXCLUSIVE.findall(facts.words)}
     numbers = sorted({beyond.get(number, number) for number in facts.numbers if number >= MIN_REPLY_TOKENS})
     sent = size.longest_reply
     below = [number for number in numbers if sent is None or number < sent]
     if sent is None and len(below) > 1:
-        below.pop()  # the bound that was sent, or the server's own
+        below.pop()  # the limit that was sent, or the server's own
     return int(below[-1]) if below else None
 
 
@@ -196,7 +197,7 @@ def _shared_verdict(facts: ErrorFacts, words: str, size: RequestSize) -> Overflo
 
 
 def _reply_that_fits(facts: ErrorFacts, words: str, size: RequestSize) -> int | None:
-    """Return the bound of the reply with which input and reply fit; None where the input itself is the problem."""
+    """Return the reply limit with which input and reply fit, or None if the input itself is too long."""
     if said.REPLY.search(words) is None:
         return None
     if (added := _SUM.search(words)) is not None:
@@ -220,7 +221,8 @@ def _reply_that_fits(facts: ErrorFacts, words: str, size: RequestSize) -> int | 
 
 
 def _left_of_sum(words: str, first: float, second: float, limit: float) -> int | None:
-    """Return what is left of a limit that the sum of an input and a reply exceeds, in the order they are named."""
+    """Return what remains of a limit after the input, if the sum of input and reply exceeds the limit. The two
+    numbers are in the order in which they are named."""
     shares = said.INPUT_SHARE.search(words), said.REPLY.search(words)
     input_first = shares[0] is None or shares[1] is None or shares[0].start() < shares[1].start()
     sent = first if input_first else second
@@ -229,13 +231,14 @@ def _left_of_sum(words: str, first: float, second: float, limit: float) -> int |
 
 
 def _belong_together(numbers: list[float], sent: float, reply: float, limit: float) -> bool:
-    """Whether three numbers are an input, a reply and their limit: their sum is mentioned, or nothing else is."""
+    """Return whether three numbers are an input, a reply and their limit: their sum is mentioned, or nothing else
+    is."""
     others = set(numbers) - {sent, reply, limit}
     return sent + reply in numbers or not {number for number in others if number >= MIN_REPLY_TOKENS}
 
 
 def _labelled_replies(words: str) -> list[float | None]:
-    """Return the numbers that the error calls bounds of the reply."""
+    """Return the numbers that the error labels as reply limits."""
     found = _BEFORE_LABEL.findall(words) or _AFTER_LABEL.findall(words)
     return [_number(value) for value in found]
 
@@ -245,7 +248,7 @@ def _number(digits: str) -> float:
 
 
 def _reply_within_rate(words: str, size: RequestSize) -> int | None:
-    """Return a bound of the reply that fits a rate limit which counts input and bound together."""
+    """Return a reply limit that fits a rate limit which counts input and reply limit together."""
     found = _LIMIT_AND_REQUESTED.search(words)
     if found is None or size.longest_reply is None:
         return None

@@ -1,6 +1,6 @@
-"""Whether an error says that an account has nothing left to spend, or that calls come too fast.
+"""Decides whether an error says that an account has nothing left to spend, or that calls are too frequent.
 
-The first does not pass by waiting; the second does. Both mention quotas and limits, so both are told apart here."""
+Waiting helps only in the second case. Both kinds mention quotas and limits, so both are distinguished here."""
 
 import re
 
@@ -23,7 +23,7 @@ _EMPTY_NUMBERS = frozenset(
         "base_resp:2056",
     )
 )  # fmt: skip
-"""Codes without words, of Zhipu and of MiniMax."""
+"""Numeric codes of Zhipu and MiniMax."""
 _NO_MONEY = any_of(
     r"""
     insufficient (?:account )?(?:balance|credits?|funds)
@@ -42,7 +42,7 @@ _NO_MONEY = any_of(
     欠费  余额(?:不足|已|为)  请充值  充值后  套餐已到期
     """
 )
-"""An account that has to be paid for, whatever wait is named."""
+"""An account that must be paid, whatever wait is named."""
 _NO_QUOTA = any_of(
     r"""
     insufficient (?:account )?quota  exceeded current quota
@@ -52,9 +52,9 @@ _NO_QUOTA = any_of(
     额度(?:已|不足|用)  使用上限  配额已用
     """
 )
-"""A quota, which may be one per minute: then a short wait is named."""
+"""A quota, which may be a quota per minute: then a short wait is named."""
 _MAX_RATE_WAIT_SECONDS = 3600.0
-"""A quota that is back after this time is a rate."""
+"""A quota that is restored within this time is a rate limit."""
 _THROTTLE_CODES = any_of(
     r"""
     rate_?limit\w*  throttl[\w.]*  too_?many_?requests\w*  resource_exhausted  limit_requests  limit_burst_rate
@@ -76,13 +76,13 @@ _PER_MINUTE = any_of(r"\bper[ _-]?(?:minute|min|second|sec)\b  \b(?:tpm|rpm|qps|
 
 
 def is_exhausted(status: int | None, facts: ErrorFacts, wait: float | None = None) -> bool:
-    """Whether the account has no money or quota left, so that trying again is of no use.
+    """Return whether the account has no credit or quota left, so that a retry is useless.
 
-    A quota that is counted per minute, or for which the provider asks to wait a short time, is a rate."""
+    A quota per minute, or one for which the provider asks for a short wait, is a rate limit."""
     if facts.has_code("resource_exhausted") and (
         facts.waits or not re.search(r"prepa|depleted|credit", facts.words)
     ):
-        return False  # Google says the same of rates and of quotas, and gives the wait
+        return False  # Google uses this code for rates and for quotas, and names the wait for rates
     if status in (None, 400, 401, 403, 429) and not facts.codes.isdisjoint(_EMPTY_NUMBERS):
         return True
     if any(_EMPTY_CODES.fullmatch(_normalize_code(code)) for code in facts.codes):
@@ -94,14 +94,14 @@ def is_exhausted(status: int | None, facts: ErrorFacts, wait: float | None = Non
 
 
 def is_throttled(facts: ErrorFacts) -> bool:
-    """Whether calls come too fast, as the codes say."""
+    """Return whether the codes say that calls are too frequent."""
     if not facts.codes.isdisjoint(_THROTTLE_NUMBERS):
         return True
     return any(_THROTTLE_CODES.fullmatch(_normalize_code(code)) for code in facts.codes)
 
 
 def mentions_rate_limit(facts: ErrorFacts) -> bool:
-    """Whether calls come too fast, as the words say."""
+    """Return whether the message says that calls are too frequent."""
     return _THROTTLE.search(facts.words) is not None
 
 

@@ -1,4 +1,4 @@
-"""What a refused request says about the reasoning in it: that it must not be there, or that it is missing."""
+"""Recognises refused requests whose reasoning must not be there, or is missing."""
 
 import re
 
@@ -16,8 +16,8 @@ _MISSING = re.compile(
 
 
 def add_reasoning_repair(failed: Failed, request: ModelRequest) -> Failed:
-    """Return the failure with what to try next: the conversation with a blank in place of reasoning that is
-    missing; or without reasoning, where it carries some and the provider does not say what else is wrong."""
+    """Return the failure with the repair to try next: the conversation with a placeholder for missing reasoning;
+    or the conversation without reasoning, if it carries some and the provider names no other cause."""
     if failed.status not in _STATUSES or failed.kind != "invalid_request":
         return failed
     if _REASONING_FIELD.search(failed.message) and _MISSING.search(failed.message):
@@ -28,7 +28,7 @@ def add_reasoning_repair(failed: Failed, request: ModelRequest) -> Failed:
 
 
 def _carries_reasoning(request: ModelRequest) -> bool:
-    """Whether anything goes back to the model apart from words and calls."""
+    """Return whether anything other than text and calls is sent back to the model."""
     if request.filled:
         return True
     provider, model = request.provider, request.model

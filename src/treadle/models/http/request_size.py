@@ -1,4 +1,4 @@
-"""How large a request is, as far as we can tell: to compare with the numbers of an error message."""
+"""Estimates how large a request is, for comparison with the numbers in an error message."""
 
 import re
 from typing import NamedTuple
@@ -7,29 +7,29 @@ from treadle.domain.models import UNKNOWN_WINDOW
 from treadle.models.http.wire import estimate_tokens
 
 MIN_COMPARED_TOKENS = 1000
-"""A request of fewer tokens is too small for its size to tell anything."""
+"""The size of a smaller request is too small to be conclusive."""
 _MAX_TOKENS_FIELD = re.compile(rb'"max_(?:completion_|output_)?tokens":(\d{1,12})')
 _EDGE_BYTES = 4096
 _ESTIMATE_FACTOR = 2.0
-"""How far a guess from bytes may be off."""
+"""How far an estimate from bytes may be off."""
 
 
 class RequestSize(NamedTuple):
-    """What was sent."""
+    """The size of a request that was sent."""
 
     sent_bytes: int = 0
     longest_reply: int | None = None
-    """The bound of the reply that the request names."""
+    """The reply limit in the request."""
     window: int | None = None
-    """The context window of the model, where it is known."""
+    """The context window of the model, if known."""
 
     @property
     def tokens(self) -> int:
-        """A guess at the tokens of the input."""
+        """Return an estimate of the input tokens."""
         return estimate_tokens(self.sent_bytes)
 
     def is_near(self, number: float) -> bool:
-        """Whether a number may be the size of this request, in tokens or in bytes."""
+        """Return whether a number may be the size of this request, in tokens or in bytes."""
         if self.tokens < MIN_COMPARED_TOKENS:
             return False
         in_tokens = self.tokens / _ESTIMATE_FACTOR <= number <= self.tokens * _ESTIMATE_FACTOR

@@ -1,8 +1,8 @@
-"""What comes back over a connection that aiohttp keeps.
+"""Reads responses from connections that aiohttp pools.
 
-Nearly every reply is a good one in chunks, as many as it has tokens. aiohttp makes some twenty objects for each
-reply, and looks at every chunk in five places. Such a reply is taken apart here, by the parser that our own server
-uses. All others are left to aiohttp: refusals, bodies that are packed or have a length, heads in two pieces."""
+Nearly every reply is a 200 response in chunks, one per token. aiohttp creates about twenty objects per reply and
+handles every chunk in five places. Such a reply is parsed here, with the parser that our own server uses. aiohttp
+handles all others: refusals, bodies that are compressed or have a length, heads in two pieces."""
 
 import asyncio
 import re
@@ -25,50 +25,50 @@ _CONTENT_TYPE = re.compile(rb"\r\ncontent-type:[ \t]*([^\r\n;]*)")
 
 
 class PooledConnectionLost(aiohttp.ServerDisconnectedError):
-    """A connection that was kept from an earlier call has ended before any byte of an answer came."""
+    """A pooled connection ended before any byte of the response arrived."""
 
 
 class HttpResponse(Protocol):
-    """What a server says to a request, from its status on."""
+    """A response, from its status on."""
 
     @property
     def status(self) -> int: ...
 
     @property
-    def kind(self) -> str:
-        """What its body is said to be."""
+    def content_type(self) -> str:
+        """Return the content type of the body."""
         ...
 
     @property
     def server(self) -> str:
-        """What the server calls itself, in lower case."""
+        """Return the `Server` header, in lower case."""
         ...
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its body has come."""
+        """Return whether the complete body has arrived."""
         ...
 
     @property
     def is_lost(self) -> bool:
-        """Whether the rest of it will not come, and its reader does not know."""
+        """Return whether the rest will not arrive and the reader does not know."""
         ...
 
     async def read(self) -> bytes:
-        """The next piece of its body; nothing when that has ended as it should."""
+        """Return the next piece of the body, or b"" at its regular end."""
         ...
 
     def fail(self, error: BaseException, /) -> None:
-        """Let its reader fail so."""
+        """Make the reader fail with this error."""
         ...
 
     def release(self) -> None:
-        """Let go of the connection: for reuse if the body has come to its end, else it is cut."""
+        """Release the connection: for reuse if the body has ended, else close it."""
         ...
 
 
 class ChunkStream:
-    """A good answer in chunks."""
+    """A 200 response in chunks."""
 
     status = 200
     is_lost = False
@@ -83,14 +83,14 @@ class ChunkStream:
         self.on_body = self._pieces.append
         self._unread = 0
         self._paused = False
-        self._answers = 0
-        self._can_stay = False
+        self._message_count = 0
+        self._can_reuse = False
         self._error: BaseException | None = None
         self._reader: asyncio.Future[None] | None = None
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
 
     @property
-    def kind(self) -> str:
+    def content_type(self) -> str:
         found = _CONTENT_TYPE.search(self._head)
         return found[1].decode("latin-1").strip() if found else UNKNOWN_CONTENT_TYPE
 
@@ -99,14 +99,14 @@ class ChunkStream:
         found = _SERVER.search(self._head)
         return found[1].decode("latin-1").strip() if found else ""
 
-    # ── What the parser has found; `on_body` is the first ──
+    # ── Parser callbacks, with `on_body` above ──
 
     def on_message_begin(self) -> None:
-        self._answers += 1
+        self._message_count += 1
 
     def on_headers_complete(self) -> None:
         assert self._parser is not None
-        self._can_stay = self._answers == 1 and self._parser.should_keep_alive()
+        self._can_reuse = self._message_count == 1 and self._parser.should_keep_alive()
 
     def on_message_complete(self) -> None:
         self.is_whole = True
@@ -114,20 +114,20 @@ class ChunkStream:
     # ── The connection ──
 
     def feed(self, data: bytes) -> None:
-        """More has come."""
-        if self._parser is None:  # nobody has asked for this, and it must not be taken for the next answer
+        """Parse more data from the connection."""
+        if self._parser is None:  # unrequested data must not be taken for the next response
             self._close()
             return
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            self._can_stay = False
+            self._can_reuse = False
             self.fail(aiohttp.ClientPayloadError(f"the body cannot be parsed: {error}"))
         self._unread += len(data)
         if self._unread > READ_BUFFER_BYTES and not self.is_whole:
             self._pause()
         if self.is_whole or self._error is not None:
-            self._let_go(self._can_stay and self._answers == 1)
+            self._release(self._can_reuse and self._message_count == 1)
         self._wake()
 
     def fail(self, error: BaseException, /) -> None:
@@ -140,27 +140,27 @@ class ChunkStream:
             self._paused = True
             self._transport.pause_reading()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._paused = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def _close(self) -> None:
-        """Also where the request is still going out: nobody waits for the rest of that."""
+        """Abort the connection, even while the request is still being sent."""
         if self._transport is not None:
             self._transport.abort()
 
-    def _let_go(self, for_reuse: bool) -> None:
-        self._parser = None  # which refers to this
+    def _release(self, for_reuse: bool) -> None:
+        self._parser = None  # it holds a reference to this object
         if for_reuse and self._transport is not None and not self._transport.get_write_buffer_size():
             if self._paused:
-                self._go_on()
+                self._resume()
             self._connection.release()
         else:
             self._close()
             self._connection.close()
 
-    # ── Its reader ──
+    # ── The reader ──
 
     async def read(self) -> bytes:
         if not self._pieces and not self.is_whole and self._error is None:
@@ -174,7 +174,7 @@ class ChunkStream:
             self._pieces.clear()
             self._unread = 0
             if self._paused:
-                self._go_on()
+                self._resume()
             return piece
         if self._error is not None:
             raise self._error
@@ -182,7 +182,7 @@ class ChunkStream:
 
     def release(self) -> None:
         if self._parser is not None:
-            self._let_go(False)
+            self._release(False)
 
     def _wake(self) -> None:
         if self._reader is not None and not self._reader.done():
@@ -190,7 +190,7 @@ class ChunkStream:
 
 
 class AiohttpResponse:
-    """An answer that aiohttp has taken apart."""
+    """A response that aiohttp has parsed."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
@@ -200,7 +200,7 @@ class AiohttpResponse:
         self.release = response.release
 
     @property
-    def kind(self) -> str:
+    def content_type(self) -> str:
         return self.response.headers.get("Content-Type", UNKNOWN_CONTENT_TYPE).lower().partition(";")[0].strip()
 
     @property
@@ -213,71 +213,74 @@ class AiohttpResponse:
 
     @property
     def is_lost(self) -> bool:
-        """aiohttp gives a connection up when the framing of a body is broken, and does not tell its reader."""
+        """Return whether aiohttp gave up the connection because the framing is broken. It does not tell the
+        reader."""
         connection = self.response.connection
         protocol = connection.protocol if connection is not None else None
         return protocol is not None and protocol.exception() is not None
 
 
 class ResponseReceiver(ResponseHandler):
-    """aiohttp's own, but for four things.
+    """The protocol of aiohttp with four changes.
 
-    A good answer in chunks that was expected is taken apart here.
+    An expected 200 response in chunks is parsed here.
 
-    Each piece that is read asks for reading to be resumed, and each time the parser is run over nothing, also when
-    reading was never paused.
+    Resuming is skipped if reading was never paused: aiohttp would run its parser over nothing for each piece that
+    is read.
 
-    Reading is resumed in a turn of its own: a few bytes that were compressed may unpack to so many that the reader
-    would never have to wait, and nobody else had a turn.
+    Reading is resumed in a separate event loop iteration: a few compressed bytes may expand to so many that the
+    reader would never wait and other tasks would never run.
 
-    And a connection that was lost while it was kept is told from one that was lost on a call."""
+    A connection lost while it was pooled is distinguished from one lost during a call."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(loop)
-        self._take = super().data_received
-        self._held = False
-        self._calls = 0
-        self._answered = True
+        self._handle_data = super().data_received
+        self._is_paused = False
+        self._call_count = 0
+        self._has_response = True
         self._expected: tuple[Connection, asyncio.Future[ChunkStream | None]] | None = None
         self._stream: ChunkStream | None = None
 
     def expect(self, connection: Connection) -> "asyncio.Future[ChunkStream | None]":
-        """A call begins: its answer, as soon as that has begun; None if it is aiohttp's to take apart."""
-        begun: asyncio.Future[ChunkStream | None] = self._loop.create_future()
-        self._expected, self._stream = (connection, begun), None
-        self._calls += 1
-        self._answered = False
-        self._take = self._first_of_expected
-        return begun
+        """Start a call. The future yields its response stream as soon as it starts, or None if aiohttp must parse
+        it."""
+        started: asyncio.Future[ChunkStream | None] = self._loop.create_future()
+        self._expected, self._stream = (connection, started), None
+        self._call_count += 1
+        self._has_response = False
+        self._handle_data = self._start_expected
+        return started
 
     def data_received(self, data: bytes) -> None:
-        """Event loops ask for this once and keep it, so that it cannot be another for each call."""
-        self._take(data)
+        """Pass data to the current handler. Event loops look this method up once, so it cannot be replaced per
+        call."""
+        self._handle_data(data)
 
-    def _first_of_expected(self, data: bytes) -> None:
+    def _start_expected(self, data: bytes) -> None:
         assert self._expected is not None
-        (connection, begun), self._expected = self._expected, None
-        self._answered = True
+        (connection, started), self._expected = self._expected, None
+        self._has_response = True
         stream = self._stream = _start_stream(data, connection, self._loop)
         if stream is None:
             super().set_response_params(timer=TimerNoop(), read_until_eof=True, read_bufsize=READ_BUFFER_BYTES)
-        self._take = super().data_received if stream is None else stream.feed
-        self._take(data)
-        if not begun.done():
-            begun.set_result(stream)
+        self._handle_data = super().data_received if stream is None else stream.feed
+        self._handle_data(data)
+        if not started.done():
+            started.set_result(stream)
 
     def set_response_params(self, **params: Any) -> None:
-        """A call begins that aiohttp makes."""
-        self._calls += 1
-        self._answered = False
-        self._take = self._first_of_other
+        """Start a call that aiohttp makes."""
+        self._call_count += 1
+        self._has_response = False
+        self._handle_data = self._start_other
         super().set_response_params(**params)
 
-    def _first_of_other(self, data: bytes) -> None:
-        """Once in each call, so that the other pieces cost nothing more."""
-        self._answered = True
-        self._take = super().data_received
-        self._take(data)
+    def _start_other(self, data: bytes) -> None:
+        """Handle the first data of a call, so that later pieces have no extra cost."""
+        self._has_response = True
+        self._handle_data = super().data_received
+        self._handle_data(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
@@ -288,7 +291,7 @@ class ResponseReceiver(ResponseHandler):
             self._stream.fail(lost)
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
-        if self._calls > 1 and not self._answered and isinstance(exc, _LOST_ERRORS):
+        if self._call_count > 1 and not self._has_response and isinstance(exc, _LOST_ERRORS):
             super().set_exception(PooledConnectionLost(), exc)
         elif exc_cause is None:
             super().set_exception(exc)
@@ -296,17 +299,18 @@ class ResponseReceiver(ResponseHandler):
             super().set_exception(exc, exc_cause)
 
     def pause_reading(self) -> None:
-        self._held = True
+        self._is_paused = True
         super().pause_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        if self._held:
-            self._held = False
+        if self._is_paused:
+            self._is_paused = False
             self._loop.call_soon(super().resume_reading, resume_parser)
 
 
 def _start_stream(data: bytes, connection: Connection, loop: asyncio.AbstractEventLoop) -> ChunkStream | None:
-    """The answer that begins so, if it is a good one in chunks that are what they seem."""
+    """Return the stream for a response that starts with `data`, if it is a regular 200 response in chunks, else
+    None."""
     end = data.find(b"\r\n\r\n")
     if end < 0 or not data.startswith(_OK_STATUS_LINE):
         return None

@@ -1,4 +1,4 @@
-"""How long a provider asks to wait: in headers, in fields of the error, or only in words."""
+"""Finds how long a provider asks the client to wait: in headers, in fields of the error, or in its message."""
 
 import math
 import re
@@ -9,9 +9,9 @@ from email.utils import parsedate_to_datetime
 from treadle.models.http.error_facts import ErrorFacts
 
 _EPOCH_SECONDS, _EPOCH_MILLISECONDS = 1e9, 1e12
-"""A plain number from here on is a moment and not a number of seconds."""
+"""A plain number from here on is a timestamp and not a number of seconds."""
 _MAX_WAIT_SECONDS = 366 * 86_400.0
-"""Seconds; a wait beyond this is a mistake."""
+"""A longer wait is a mistake."""
 
 _UNIT = (
     r"(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|"
@@ -28,7 +28,7 @@ _IN = r"\s{1,4}(?:in|after|for)\s{1,4}(?:about\s{1,4}|at least\s{1,4}|~\s{0,4})?
 _PLAIN = re.compile(
     rf"\b(?:again|retry|retrying|wait|resets?|available){_IN}(?:{_SPANS}|(\d{{1,6}})(?![\w.:-]))", re.I
 )
-"""A request to wait in its usual form, which counts before any other time in a message."""
+"""A request to wait in its usual form. It takes precedence over any other time in a message."""
 _AFTER = re.compile(
     rf"{_ASKS}\b(?:(?!\b(?:per|every|max|limit|peer)\b)[^.\n]){{0,40}}?"
     rf"(?:\b(?:in|after|for|within|at least|about)\b|:|)\s{{0,4}}~?\s{{0,4}}{_SPANS}",
@@ -48,10 +48,10 @@ _SECONDS: Mapping[str, float] = {
 
 
 def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: datetime | None = None) -> float | None:
-    """Return the seconds that a provider asks to wait, None where it does not say.
+    """Return the seconds that a provider asks the client to wait, or None if it does not say.
 
-    What it says for this purpose counts first; then the words of the message; then the reset of the limit that is
-    exhausted."""
+    Dedicated headers and fields come first, then the text of the message, then the reset of the exhausted
+    limit."""
     now = now or datetime.now(UTC)
     if (wait := _wait_in_headers(headers, now)) is not None:
         return wait
@@ -64,15 +64,15 @@ def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: date
 
 
 def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the wait in the header for it, in which 0 means at once."""
+    """Return the wait in the dedicated headers. 0 means retry at once."""
     milliseconds, stated = _parse_nonnegative(headers.get("retry-after-ms")), headers.get("retry-after")
     if milliseconds is not None:
         return milliseconds / 1000
     if stated is None:
         return None
     number = _parse_nonnegative(stated)
-    if number is None and (spelt := parse_duration(stated)) is not None:
-        return spelt
+    if number is None and (spelled_out := parse_duration(stated)) is not None:
+        return spelled_out
     seconds = _seconds_until(stated, now) if number is None else _moment_or_seconds(number, now)
     return None if seconds is None else max(0.0, seconds)
 
@@ -91,7 +91,7 @@ def _wait_in_field(name: str, value: str, now: datetime) -> float | None:
 
 
 def parse_duration(text: str) -> float | None:
-    """Return the seconds of a duration such as `6m0s`, `1.57s`, `120ms` or `2 minutes`; None if it is none."""
+    """Return the seconds of a duration such as `6m0s`, `1.57s`, `120ms` or `2 minutes`, or None."""
     if _SPAN.sub("", text).strip(" ,") or not text.strip():
         return None
     return sum(_to_seconds(number, unit) for number, unit in _SPAN.findall(text))
@@ -122,7 +122,7 @@ def _wait_in_text(text: str, now: datetime) -> float | None:
 
 
 def _wait_for_resets(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds until all exhausted limits are reset. A limit with something left is not waited for."""
+    """Return the seconds until all exhausted limits reset. Limits with something left are ignored."""
     resets, remaining, rejected = dict[str, str](), dict[str, str](), set[str]()
     for name, value in headers.items():
         words = name.lower().replace("rate-limit", "ratelimit").split("-")
@@ -166,7 +166,7 @@ def _moment_or_seconds(number: float, now: datetime) -> float:
 
 
 def _drop_implausible(seconds: float | None) -> float | None:
-    """Return a wait that can be meant: above 0, and not for years."""
+    """Return the wait if it is plausible: above 0, and at most a year."""
     if seconds is None or not math.isfinite(seconds) or not 0 < seconds <= _MAX_WAIT_SECONDS:
         return None
     return seconds
@@ -186,7 +186,7 @@ def _parse_float(text: str | None) -> float | None:
 
 
 def _seconds_until(text: str, now: datetime) -> float | None:
-    """Return the seconds until a moment in the form of HTTP or ISO 8601, in UTC where it does not say."""
+    """Return the seconds until a time in HTTP or ISO 8601 format. UTC is the default."""
     moment = _parse_http_date(text) or _parse_iso_date(text)
     if moment is None:
         return None

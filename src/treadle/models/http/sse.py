@@ -1,17 +1,16 @@
-"""Server-sent events, as far as models use them: bytes go in as the network cuts them, payloads come out. And the
-whole document that comes instead from servers that do not stream.
+"""Parses server-sent events as models send them, and the single document that servers send that do not stream.
 
-Lines end in LF or CRLF; the bare CR that the standard also allows is sent by no provider. Of the fields only
-`data` is read: every provider repeats the name of the event inside its payload."""
+Lines end in LF or CRLF; no provider sends the bare CR that the standard also allows. Only `data` fields are read:
+every provider repeats the event name inside its payload."""
 
 import re
 
 BOM = b"\xef\xbb\xbf"
-"""The mark that some servers put before the first byte."""
+"""The byte order mark that some servers send first."""
 _KEEPALIVE = re.compile(rb"[\s:]*(?:ping|pong|keep[-_ ]?alive|heartbeat|processing)?[\s.]*", re.IGNORECASE)
-"""A payload that says nothing but that the connection lives."""
+"""A payload that only keeps the connection alive."""
 _MAX_KEEPALIVE_BYTES = 24
-"""Bytes below which a payload may be such a one."""
+"""Only shorter payloads can be keep-alives."""
 MAX_EVENT_BYTES = 64 * 1024 * 1024
 
 
@@ -23,23 +22,25 @@ class EventTooLarge(ValueError):
 
 
 class PayloadParser:
-    """The `data` of each event of one stream. A line that is bare JSON counts as an event of its own: that is
-    how Ollama reports an error in mid-stream."""
+    """Extracts the `data` of each event of one stream. A line of bare JSON counts as an event of its own, because
+    Ollama reports errors in mid-stream that way."""
 
     __slots__ = ("_data", "_partial", "_size", "_start")
 
     def __init__(self) -> None:
         self._start: bytes | None = b""
-        """What has come of a mark before the first byte; None: the events have begun."""
+        """The part of a byte order mark received so far; None: the events have started."""
         self._data: list[bytes] = []
-        self._partial: list[bytes] = []  # of the last line; joined once, so that a huge line costs linear time
-        self._size = 0  # of what has come since the last payload
+        self._partial: list[
+            bytes
+        ] = []  # pieces of the last line; joined once, so that a huge line takes linear time
+        self._size = 0  # bytes since the last payload
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The payloads that this chunk completes."""
+        """Return the payloads that this chunk completes."""
         if self._start is not None:
             chunk = self._begin(chunk)
-        # Nearly always a chunk is whole events of one line each; then one split will do.
+        # A chunk usually consists of complete events of one line each. Then one split is enough.
         if chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and not self._data and not self._partial:
             payloads = chunk[6:-2].split(b"\n\ndata: ")
             if b"\n" not in b"".join(payloads) and b"\r" not in chunk:
@@ -48,7 +49,7 @@ class PayloadParser:
         return self._feed_lines(chunk)
 
     def _begin(self, chunk: bytes) -> bytes:
-        """Return the first bytes without the mark that may stand before them."""
+        """Return the first bytes without a byte order mark."""
         assert self._start is not None
         chunk = self._start + chunk
         if len(chunk) < len(BOM) and BOM.startswith(chunk):
@@ -58,7 +59,7 @@ class PayloadParser:
         return chunk.removeprefix(BOM)
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
-        """Line by line, as the standard has it."""
+        """Parse line by line, as the standard defines."""
         payloads: list[bytes] = []
         lines = chunk.split(b"\n")
         tail = lines.pop()
@@ -84,7 +85,7 @@ class PayloadParser:
         return _drop_keepalives(payloads)
 
     def end(self) -> list[bytes]:
-        """What is left when the stream has ended: some servers leave the last blank line out."""
+        """Return what is left at the end of the stream. Some servers omit the last blank line."""
         return self.feed(b"\n\n")
 
     def _take_unusual(self, line: bytes, payloads: list[bytes]) -> None:
@@ -105,8 +106,8 @@ def _drop_keepalives(payloads: list[bytes]) -> list[bytes]:
 
 
 class DocumentParser:
-    """A body that is said to be JSON: one payload, over however many lines, when it has ended. Where it begins as
-    events do, it is read as events all the same."""
+    """A body with a JSON content type: one payload, over any number of lines, complete at the end. If it starts
+    like events, it is parsed as events."""
 
     __slots__ = ("_events", "_pieces", "_size")
 
@@ -116,11 +117,11 @@ class DocumentParser:
         self._size = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The payloads that this chunk completes."""
+        """Return the payloads that this chunk completes."""
         if self._events is not None:
             return self._events.feed(chunk)
         if not self._pieces:
-            chunk = chunk.removeprefix(BOM).lstrip()  # some servers send blank lines while they have nothing to say
+            chunk = chunk.removeprefix(BOM).lstrip()  # some servers send blank lines to keep the connection alive
             if chunk and chunk[:1] != b"{":
                 self._events = PayloadParser()
                 return self._events.feed(chunk)
@@ -132,7 +133,7 @@ class DocumentParser:
         return []
 
     def end(self) -> list[bytes]:
-        """The document, now that the body has ended."""
+        """Return the document at the end of the body."""
         if self._events is not None:
             return self._events.end()
         return [b"".join(self._pieces)] if self._pieces else []

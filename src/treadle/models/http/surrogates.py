@@ -1,18 +1,18 @@
-"""Lone surrogates: JSON can escape them, models do produce them, and UTF-8 has no room for them.
+"""Handles lone surrogates: JSON can escape them and models produce them, but UTF-8 cannot encode them.
 
-They become U+FFFD, the character that stands for what cannot be shown."""
+They are replaced with U+FFFD, the replacement character."""
 
 import json
 from typing import Any, NoReturn
 
 
 def replace_surrogates(text: str) -> str:
-    """The same text as proper Unicode: pairs are joined, what is left alone is replaced."""
+    """Return the text as valid Unicode: pairs are joined, lone surrogates replaced."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def decode_json(text: str | bytes) -> Any:
-    """JSON that may escape lone surrogates, as plain values without any. Raises ValueError if it is not JSON."""
+    """Decode JSON that may escape lone surrogates. Raise ValueError if it is not JSON."""
     if isinstance(text, bytes):
         text = text.decode("utf-8", "replace")
     try:
@@ -23,14 +23,14 @@ def decode_json(text: str | bytes) -> Any:
 
 
 def encode_json(value: Any) -> bytes:
-    """Plain values that may hold lone surrogates, as JSON that any server accepts."""
+    """Encode values that may contain lone surrogates as JSON that any server accepts."""
     return replace_surrogates(
         json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_decode_raw)
     ).encode()
 
 
 def _decode_raw(raw: Any) -> Any:
-    """What stands in a value as JSON already."""
+    """Decode a value that is already JSON."""
     return json.loads(bytes(raw))
 
 

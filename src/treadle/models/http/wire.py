@@ -1,4 +1,4 @@
-"""What all wire formats need: JSON that any server accepts, ids that any provider does, guesses at tokens."""
+"""Helpers of all wire formats: JSON and ids that every provider accepts, and token estimates."""
 
 import re
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from treadle.models.finish import Ending
 from treadle.models.http import surrogates
 
 CHARACTERS_PER_TOKEN = 4
-"""What a token is taken for where the provider does not count."""
+"""Used for estimates if the provider does not report usage."""
 
 NO_ARGUMENTS = ("", "null", '""')
-"""What models write where a tool takes no arguments. All of them mean an empty object."""
+"""What models write for a tool without arguments. All of them mean an empty object."""
 MAX_COUNT = 10**12
-"""A count that is larger is a mistake of the provider."""
+"""A larger count is a mistake of the provider."""
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _Kind = TypeVar("_Kind")
 _encode = msgspec.json.Encoder().encode
@@ -27,11 +27,11 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class UnusableReply(ValueError):
-    """The reply is not what the format promises; the message says how."""
+    """The reply violates the wire format; the message says how."""
 
 
 class ReplyEndedInError(UnusableReply):
-    """The provider ended its reply with a word that means failure, and gave no other reason."""
+    """The provider ended its reply with a finish word that means failure, and gave no other reason."""
 
     def __init__(self, word: str) -> None:
         super().__init__(f"it ended with `{word}`")
@@ -39,8 +39,8 @@ class ReplyEndedInError(UnusableReply):
 
 
 def check_end(ending: Ending, has_calls: bool) -> None:
-    """Raise Unusable if a reply that ended so cannot be used: it failed, it holds a malformed call, or nobody knows
-    what its end means for the calls in it."""
+    """Raise UnusableReply if a reply with this end cannot be used: it failed, it contains a malformed call, or it
+    contains calls and its end is unknown."""
     match ending.end:
         case "failed":
             raise ReplyEndedInError(ending.word or "error")
@@ -54,25 +54,25 @@ def check_end(ending: Ending, has_calls: bool) -> None:
             pass
 
 
-def read_count(said: Any) -> int | None:
-    """Return a count of tokens, which some servers send as text or as a float. None if it is not a count."""
-    if isinstance(said, str):
+def read_count(value: Any) -> int | None:
+    """Return a token count, which some servers send as text or as a float, or None if it is not a count."""
+    if isinstance(value, str):
         try:
-            said = float(said)
+            value = float(value)
         except ValueError:
             return None
-    if isinstance(said, bool) or not isinstance(said, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(said) if 0 <= said < MAX_COUNT else None
+    return int(value) if 0 <= value < MAX_COUNT else None
 
 
 def as_fields(value: Any) -> dict[str, Any]:
-    """Return a JSON object; {} for anything else."""
+    """Return a JSON object, or {} for anything else."""
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def encode(value: Any) -> bytes:
-    """JSON that any server accepts, also of text with lone surrogates."""
+    """Return JSON that any server accepts, also for text with lone surrogates."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -80,7 +80,7 @@ def encode(value: Any) -> bytes:
 
 
 def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
-    """A decoder of events; what holds lone surrogates is read too. It raises Unusable."""
+    """Return a decoder of events that also accepts lone surrogates. It raises UnusableReply."""
     decode = msgspec.json.Decoder(kind).decode
 
     def read(payload: bytes) -> _Kind:
@@ -96,8 +96,8 @@ def make_reader(kind: type[_Kind]) -> Callable[[bytes], _Kind]:
     return read
 
 
-def compact_object(text: str) -> str | None:
-    """The text of a JSON object, without lone surrogates; None if it is not one."""
+def normalize_object(text: str) -> str | None:
+    """Return the text of a JSON object without lone surrogates, or None if it is not an object."""
     try:
         _decode_object(text)
         return text
@@ -113,13 +113,13 @@ def compact_object(text: str) -> str | None:
 
 
 def as_arguments(arguments: str) -> msgspec.Raw:
-    """The arguments of a call as a value of its own, where a format wants an object and not its text."""
-    found = compact_object(arguments or "{}")
+    """Return the arguments of a call as a JSON value, for formats that require an object and not its text."""
+    found = normalize_object(arguments or "{}")
     return msgspec.Raw(found.encode() if found is not None else encode({"arguments": arguments}))
 
 
 def sanitize_id(call_id: str) -> str:
-    """The id of a call in the form that every provider accepts. Different ids stay different."""
+    """Return the id of a call in the form that every provider accepts. Different ids stay different."""
     if _is_legal(call_id):
         return call_id
     legal = _ILLEGAL.sub("_", call_id)

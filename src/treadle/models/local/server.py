@@ -1,6 +1,7 @@
-"""A GGUF file served over HTTP by llama.cpp, in a process of its own that `helper_process` starts.
+"""Serves a GGUF file over HTTP with llama.cpp, in a process of its own that `helper_process` starts.
 
-It says where it listens in one line of JSON, and ends when its standard input does: with whoever started it."""
+It writes its address as one line of JSON, and exits when its standard input is closed, which happens when the
+parent process ends."""
 
 import ctypes
 import importlib
@@ -24,16 +25,17 @@ def main() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.verbosity = 0
-    threads = max(1, (os.cpu_count() or 2) - 1)  # they wait busily: with none to spare, everybody is slow
+    threads = max(1, (os.cpu_count() or 2) - 1)  # the threads busy-wait; without a spare core, everything is slow
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     server = llama.Server(params)
     print(json.dumps({"url": server.listening_address}), flush=True)
     while sys.stdin.buffer.read(1):
         pass
-    os._exit(0)  # its threads have nothing to save
+    os._exit(0)  # its threads have no state to save
 
 
 def _die_with_parent() -> None:
-    """At once, however it dies. Linux only; elsewhere the end of our input must do."""
+    """Let the kernel kill this process when its parent dies. Linux only; elsewhere the closed standard input ends
+    it."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

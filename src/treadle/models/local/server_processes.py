@@ -1,4 +1,4 @@
-"""The child processes that serve models on this machine: one for each file, started on demand and once."""
+"""The child processes that serve models on this machine: one per file, started on demand."""
 
 import asyncio
 import contextlib
@@ -20,31 +20,31 @@ _HEALTH_TIMEOUT_SECONDS = 10.0
 _MAX_STDERR_BYTES = 300
 
 Notice = Callable[[str], None]
-"""Takes a line for a person."""
+"""Receives a line for the user."""
 
 
 class ServerNotStarted(Exception):
-    """The server of a model has not come up."""
+    """The server of a model did not start."""
 
 
 class LocalServer:
-    """The child process of one model. It is loading until it says where it listens."""
+    """The child process of one model. It is loading until it reports its address."""
 
     def __init__(self, process: Process) -> None:
         self.url = ""
         self._process = process
-        self._words = asyncio.ensure_future(_read_stderr_tail(process))
+        self._stderr_tail = asyncio.ensure_future(_read_stderr_tail(process))
 
     @classmethod
-    async def begin(cls, path: Path, window: int) -> Self:
+    async def start(cls, path: Path, window: int) -> Self:
         return cls(await start_piped_helper(SERVER_MODULE, str(path), str(window)))
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    async def loaded(self) -> bool:
-        """Wait until it listens; whether it does."""
+    async def wait_until_loaded(self) -> bool:
+        """Wait until the server listens. Return whether it does."""
         assert self._process.stdout is not None
         try:
             async with asyncio.timeout(_START_TIMEOUT_SECONDS):
@@ -54,8 +54,8 @@ class LocalServer:
             return False
         return True
 
-    async def is_well(self) -> bool:
-        """Whether it lives and says that it can be asked."""
+    async def is_healthy(self) -> bool:
+        """Return whether the process is alive and its health check succeeds."""
         if self._process.returncode is not None:
             return False
         host, _, port = self.url.removeprefix("http://").partition(":")
@@ -70,7 +70,7 @@ class LocalServer:
         return b" 200 " in line
 
     async def stop(self) -> None:
-        """Let it end by itself; if it does not, end it."""
+        """Ask the process to exit, and kill it if it does not."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -81,61 +81,62 @@ class LocalServer:
             await self.kill()
 
     async def kill(self) -> str:
-        """End it at once; return the last that it said."""
+        """Kill the process, and return the last lines of its output."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.wait()
-        return " ".join((await self._words).split()) or "it said nothing"
+        return " ".join((await self._stderr_tail).split()) or "no output"
 
 
 class LocalServers:
-    """The servers of one opening: once they are closed, none of them runs and none is started."""
+    """The running servers. After `close`, none of them runs and none can be started."""
 
     def __init__(self, notice: Notice) -> None:
         self._notice = notice
         self._running: dict[Path, LocalServer] = {}
         self._loading: set[LocalServer] = set()
-        self._turns: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._locks: dict[Path, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._closed = False
 
     @property
     def pids(self) -> list[int]:
         return [server.pid for server in self._running.values()]
 
-    async def of(self, path: Path, window: int) -> LocalServer:
-        """The server of a file, alive; a new one where there is none, or where it has died. Raises NotStarted."""
-        async with self._turns[path]:
+    async def get(self, path: Path, window: int) -> LocalServer:
+        """Return the server of a file. Start it if there is none or it has died. Raise ServerNotStarted if it does
+        not start."""
+        async with self._locks[path]:
             server = self._running.get(path)
-            if server is not None and not await server.is_well():
-                await self.give_up(path, server)
+            if server is not None and not await server.is_healthy():
+                await self.discard(path, server)
                 server = None
             if server is None:
                 server = self._running[path] = await self._start(path, window)
             return server
 
-    async def give_up(self, path: Path, server: LocalServer) -> None:
+    async def discard(self, path: Path, server: LocalServer) -> None:
         if self._running.get(path) is server:
             del self._running[path]
         await server.stop()
 
     async def close(self) -> None:
-        """End them all, also those that are loading: whoever waits for one is told. When this returns, none is
-        left."""
+        """Stop all servers, including those that are loading; callers waiting for one get ServerNotStarted. When
+        this returns, none is running."""
         self._closed = True
         running, self._running = list(self._running.values()), {}
         await asyncio.gather(*(server.stop() for server in running), *(server.kill() for server in self._loading))
-        for turn in list(self._turns.values()):
-            async with turn:
-                pass  # whoever had it has ended what they started
+        for lock in list(self._locks.values()):
+            async with lock:
+                pass  # its holder has stopped the server that it was starting
 
     async def _start(self, path: Path, window: int) -> LocalServer:
         self._check_open(path)
         began, loaded, said = time.monotonic(), False, ""
         self._notice(f"loading {path.name} …")
-        server = await LocalServer.begin(path, window)
+        server = await LocalServer.start(path, window)
         self._loading.add(server)
         try:
-            loaded = await server.loaded() and not self._closed
+            loaded = await server.wait_until_loaded() and not self._closed
         finally:
             self._loading.discard(server)
             if not loaded:
@@ -150,12 +151,12 @@ class LocalServers:
         if self._closed:
             raise ServerNotStarted(
                 f"{path} is not served: the models on this machine were closed before it had loaded. "
-                "It is loaded anew when it is asked again."
+                "The next call loads it again."
             )
 
 
 async def _read_stderr_tail(process: Process) -> str:
-    """Read what a server says on the side, for as long as it lives; the end of it."""
+    """Read the standard error of a server until it ends, and return the last part."""
     assert process.stderr is not None
     words = b""
     while piece := await process.stderr.read(4096):
