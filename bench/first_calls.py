@@ -29,7 +29,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.models.local.models import PROFILE, PROVIDER
 from treadle.models.local.weights import find_index_url, pull_weights
 from treadle.ports.model import Conversation, ModelRequest, Preamble
-from treadle.tools.builtin import SMALL
+from treadle.tools.builtin import SMALL_SET
 
 FOLDER = Path(__file__).parents[1] / ".demo" / "models"
 HERE = Path(__file__).parent
@@ -113,7 +113,7 @@ async def compare(each: bool) -> int:
     weights = await pull_weights(MODEL, FOLDER, find_index_url(os.environ), lambda done, total: None)
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
-        every = (before(), after("after", home), after("after, @small", home, SMALL))
+        every = (before(), after("after", home), after("after, @small", home, SMALL_SET))
     calls, found, sizes = first_calls(), dict[str, int](), dict[str, int]()
     async with counter(weights) as model:
         for prompts in every:

@@ -13,8 +13,8 @@ from treadle.domain.errors import ConfigError
 from treadle.ports.tool import ToolError
 from treadle.surfaces.cli.terminal import inert_json
 from treadle.surfaces.cli.vault import what_tools_could_do
-from treadle.tools.files.workspace import opened
-from treadle.tools.web.fetch import MOST_HTML_BYTES, _presented, _text  # pyright: ignore[reportPrivateUsage] -- without a network
+from treadle.tools.files.workspace import open_workspace
+from treadle.tools.web.fetch import MAX_HTML_BYTES, _format_page, _read_text  # pyright: ignore[reportPrivateUsage] -- without a network
 from treadle.tools.web.http_fetch import FetchedPage
 
 BOMB = "a: &a [x, x]\nb: &b [*a, *a]\n"
@@ -43,7 +43,7 @@ def test_a_hard_link_to_a_file_of_the_home_is_the_homes(tmp_path: Path) -> None:
     os.link(home / "deep" / "vault.db", work / "harmless.txt")
     (work / "a").write_text("own")
     os.link(work / "a", work / "b")
-    with opened(work, (home,)) as workspace:
+    with open_workspace(work, (home,)) as workspace:
         with pytest.raises(ToolError, match="Treadle's own"), workspace.place("harmless.txt"):
             pass
         assert workspace.hides("harmless.txt", workspace.root)
@@ -52,12 +52,12 @@ def test_a_hard_link_to_a_file_of_the_home_is_the_homes(tmp_path: Path) -> None:
 
 
 def test_only_the_first_megabyte_of_a_page_is_parsed_and_that_is_said() -> None:
-    body = b"<html><p>first</p>" + b"<!-- " + b"x" * MOST_HTML_BYTES + b" --><p>last</p>"
+    body = b"<html><p>first</p>" + b"<!-- " + b"x" * MAX_HTML_BYTES + b" --><p>last</p>"
     page = FetchedPage(url="https://x.example/", content_type="text/html", charset="utf-8", body=body, cut=False)
-    text = _text(page)
+    text = _read_text(page)
     assert "first" in text
     assert "last" not in text
-    assert "the rest was not read" in _presented(page, text, 1000)
+    assert "the rest was not read" in _format_page(page, text, 1000)
 
 
 def test_json_lines_hold_nothing_that_a_terminal_obeys() -> None:

@@ -20,7 +20,7 @@ from treadle.domain.messages import user
 from treadle.domain.tools import ToolSpec
 from treadle.models.local.models import PROFILE
 from treadle.ports.model import Conversation, ModelRequest
-from treadle.tools.builtin import SMALL
+from treadle.tools.builtin import SMALL_SET
 
 pytestmark = pytest.mark.slow
 
@@ -102,7 +102,7 @@ def rendered(tools: Iterable[ToolSpec]) -> str:
 def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path, tmp_path: Path) -> None:
     """As the embedded model is told of them, and with the wrapper `type: function` that others are sent."""
     agent = Home(tmp_path).agent("default", "local/smollm2")
-    sets = (default_tools(agent.tools), default_tools(SMALL), default_tools(DEFAULT_PERMITTED_TOOLS))
+    sets = (default_tools(agent.tools), default_tools(SMALL_SET), default_tools(DEFAULT_PERMITTED_TOOLS))
 
     async def ask() -> list[tuple[int, int, int]]:
         async with counter(path) as count:

@@ -17,7 +17,7 @@ from treadle.ports.sandbox import Command, Confinement, Finished, SandboxMissing
 from treadle.ports.tool import InvalidArguments, Observation, ToolContext, ToolError
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.limits import CommandLimits
-from treadle.tools.bash import BETWEEN_SHOWS, LONGEST_TIMEOUT, Bash
+from treadle.tools.bash import MAX_TIMEOUT_SECONDS, PROGRESS_INTERVAL_SECONDS, Bash
 
 OFF = SandboxPolicy("off")
 
@@ -78,7 +78,7 @@ def test_what_it_says_of_itself(commands: ShellCommands) -> None:
     assert (spec.effect, spec.repeatable, spec.concurrent) == ("external", False, False)
     assert spec.needs == ("workspace", "secrets")
     assert spec.timeout is not None
-    assert spec.timeout > LONGEST_TIMEOUT
+    assert spec.timeout > MAX_TIMEOUT_SECONDS
     assert list(spec.schema["properties"]) == ["command", "timeout"]
 
 
@@ -130,7 +130,7 @@ def test_progress_comes_in_few_pieces(commands: ShellCommands, tmp_path: Path) -
     began = time.monotonic()
     observed = call(Bash(commands), around, "for i in $(seq 60); do echo $i; sleep 0.005; done")
     assert "".join(around.shown) == observed.content
-    assert 2 <= len(around.shown) <= (time.monotonic() - began) / BETWEEN_SHOWS + 2
+    assert 2 <= len(around.shown) <= (time.monotonic() - began) / PROGRESS_INTERVAL_SECONDS + 2
 
 
 def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:

@@ -12,7 +12,14 @@ from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryKind
 from treadle.ports.memory import FoundMemory, Recall
 from treadle.ports.tool import InvalidArguments, Tool, ToolContext, ToolError
-from treadle.tools.memory import MOST_CHARACTERS, MOST_NOTE, MOST_QUERY, journal_write, memory_save, memory_search
+from treadle.tools.memory import (
+    MAX_FACT_CHARACTERS,
+    MAX_NOTE_CHARACTERS,
+    MAX_QUERY_CHARACTERS,
+    journal_write,
+    memory_save,
+    memory_search,
+)
 
 MARCH = 1_772_400_000.0
 
@@ -95,15 +102,15 @@ def test_a_note() -> None:
     ("tool", "arguments", "words"),
     [
         (memory_search, {"query": " "}, "the query is empty"),
-        (memory_search, {"query": "x" * (MOST_QUERY + 1)}, "1001 characters, and at most 1000"),
+        (memory_search, {"query": "x" * (MAX_QUERY_CHARACTERS + 1)}, "1001 characters, and at most 1000"),
         (memory_save, {"text": "\n"}, "the text is empty"),
         (
             memory_save,
-            {"text": "x" * (MOST_CHARACTERS + 1)},
+            {"text": "x" * (MAX_FACT_CHARACTERS + 1)},
             "2001 characters, .*one fact at a time",
         ),
         (journal_write, {"text": ""}, "the text is empty"),
-        (journal_write, {"text": "x" * (MOST_NOTE + 1)}, "4001 characters, and at most 4000"),
+        (journal_write, {"text": "x" * (MAX_NOTE_CHARACTERS + 1)}, "4001 characters, and at most 4000"),
     ],
 )
 def test_what_is_refused(tool: Tool, arguments: dict[str, Any], words: str) -> None:

@@ -15,7 +15,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.ports.vault import SecretRefused, Vault, VaultError
-from treadle.tools.vault_get import vault_get
+from treadle.tools.vault_get import make_vault_get
 from treadle.vault.keys import KEY
 from treadle.vault.store import SecretGrant, VaultStore
 from treadle.vault.vault import HomeVault
@@ -180,7 +180,7 @@ def test_looking_for_changes_costs_microseconds(tmp_path: Path, store: VaultStor
 def test_the_tool_gives_a_handle_that_is_filled_later(vault: Vault, store: VaultStore) -> None:
     value = 'a "quoted" \\ value\nof two lines'
     store.put("TOKEN", value, [SecretGrant("a")])
-    tool = vault_get(vault)
+    tool = make_vault_get(vault)
     context = ToolContext(RunId("run_1"), SessionId("ses_1"), "call_1", "key", lambda line: None, agent="a")
     told = asyncio.run(tool.run(tool.parse('{"name": "TOKEN"}'), context))
     assert isinstance(told, str)

@@ -51,7 +51,7 @@ from treadle.ports.model import Model
 from treadle.ports.tool import Tool
 from treadle.sandbox.commands import ShellCommands
 from treadle.system.clock import SteadyClock, SystemClock, TimeOrderedIds
-from treadle.tools.builtin import builtin
+from treadle.tools.builtin import builtin_tools
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
@@ -96,7 +96,7 @@ class Engine:
         hidden = (self._home.path, *database_files(database or self._home.database_url))
         self._commands = ShellCommands(hidden=hidden, user=os.environ)
         self._tools = ToolRegistry()
-        self._tools.add_builtin(builtin(self._commands, self._vault))
+        self._tools.add_builtin(builtin_tools(self._commands, self._vault))
         self._tools.add_plugins()
         self._hooks: list[Hook] = []
         around = HomeAgentContext(self._home, config.house_rules)

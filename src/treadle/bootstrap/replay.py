@@ -9,7 +9,7 @@ from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.operations.service import LocalService
 from treadle.sandbox.commands import ShellCommands
-from treadle.tools.builtin import builtin
+from treadle.tools.builtin import builtin_tools
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
@@ -23,7 +23,7 @@ async def open_service_with_tools_readonly(home: Home) -> AsyncGenerator[LocalSe
         closing(ShellCommands(hidden=hidden, user=os.environ)) as shell,
     ):
         tools = ToolRegistry()
-        tools.add_builtin(builtin(shell, vault))
+        tools.add_builtin(builtin_tools(shell, vault))
         tools.add_plugins()
         async with open_service_readonly(home=home, tools=tools, vault=vault) as service:
             yield service

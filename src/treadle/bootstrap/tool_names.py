@@ -7,7 +7,7 @@ from functools import cache
 from treadle.domain.tools import ToolSpec
 from treadle.engine.null_ports import NoVault
 from treadle.sandbox.commands import ShellCommands
-from treadle.tools.builtin import builtin
+from treadle.tools.builtin import builtin_tools
 from treadle.tools.toolbox import ToolRegistry
 
 
@@ -16,6 +16,6 @@ def list_known_tools() -> Mapping[str, ToolSpec]:
     """The built-in tools and those of installed plugins, by name. Tools that a program adds to its own engine are
     not among them. Raises UsageError for a plugin that cannot be loaded, as an engine would."""
     tools = ToolRegistry()
-    tools.add_builtin(builtin(ShellCommands(user=os.environ), NoVault()))
+    tools.add_builtin(builtin_tools(ShellCommands(user=os.environ), NoVault()))
     tools.add_plugins()
     return {tool.spec.name: tool.spec for tool in tools.select(["*"])}

@@ -23,22 +23,22 @@ from treadle.ports.tool import (
     ToolError,
 )
 
-DEFAULT_TIMEOUT = 60
-LONGEST_TIMEOUT = 600
-SPARE = 30
+DEFAULT_TIMEOUT_SECONDS = 60
+MAX_TIMEOUT_SECONDS = 600
+SPARE_SECONDS = 30
 """Seconds that the engine waits beyond the longest timeout: ending a command takes a while too."""
-LONGEST_COMMAND = 100_000
+MAX_COMMAND_BYTES = 100_000
 """Bytes. The system takes no longer word."""
-BETWEEN_SHOWS = 0.1
+PROGRESS_INTERVAL_SECONDS = 0.1
 """Seconds."""
 
 DESCRIPTION = (
     "Run a `bash` command line in the working folder. Each call is a new shell without input. Only files in the "
     "working folder stay."
 )
-_WHAT_TO_DO: Mapping[EndedBy, str] = {
+_ADVICE: Mapping[EndedBy, str] = {
     "timeout": "It ran longer than its timeout of {timeout:g} s. Ask for less, or give a larger `timeout` (at most "
-    f"{LONGEST_TIMEOUT}); it cannot go on in the background.",
+    f"{MAX_TIMEOUT_SECONDS}); it cannot go on in the background.",
     "output": "It wrote {length} bytes, more than a command may. Filter its output, or write it to a file.",
     "memory": "It used more memory than a command may. Work on less at a time.",
     "processes": "It started more processes than a command may. Run fewer at a time.",
@@ -51,8 +51,8 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
     command: Annotated[str, Meta(description="The command line.")]
     timeout: Annotated[
         float,
-        Meta(gt=0, le=LONGEST_TIMEOUT, description="Seconds."),
-    ] = DEFAULT_TIMEOUT
+        Meta(gt=0, le=MAX_TIMEOUT_SECONDS, description="Seconds."),
+    ] = DEFAULT_TIMEOUT_SECONDS
 
 
 class Bash:
@@ -63,9 +63,9 @@ class Bash:
         self._spec = ToolSpec(
             name=COMMAND,
             description=DESCRIPTION,
-            schema=_schema(),
+            schema=_arguments_schema(),
             effect="external",
-            timeout=LONGEST_TIMEOUT + SPARE,
+            timeout=MAX_TIMEOUT_SECONDS + SPARE_SECONDS,
             needs=("workspace", "secrets"),
             aliases=(COMMAND_ALIAS,),
         )
@@ -85,22 +85,22 @@ class Bash:
             raise InvalidArguments("`command` is empty. Give the command line to run.")
         if "\0" in parsed.command:
             raise InvalidArguments("`command` holds a NUL character, which no command can.")
-        if len(parsed.command.encode()) > LONGEST_COMMAND:
+        if len(parsed.command.encode()) > MAX_COMMAND_BYTES:
             raise InvalidArguments(
-                f"`command` is longer than {LONGEST_COMMAND} bytes. Write it to a file with `write_file` first."
+                f"`command` is longer than {MAX_COMMAND_BYTES} bytes. Write it to a file with `write_file` first."
             )
-        if (advice := _waits_for_terminal(parsed.command)) is not None:
+        if (advice := _find_terminal_advice(parsed.command)) is not None:
             raise InvalidArguments(f"There is no terminal here. {advice}")
         return parsed
 
     def subjects(self, arguments: BashArguments) -> Subjects:
-        from treadle.tools.shell.destructive import caution_about
-        from treadle.tools.shell.glob_suggestion import pattern_for
-        from treadle.tools.shell.parser import commands_of
+        from treadle.tools.shell.destructive import find_caution
+        from treadle.tools.shell.glob_suggestion import suggest_pattern
+        from treadle.tools.shell.parser import parse_commands
 
-        parsed = commands_of(arguments.command)
-        caution = caution_about(arguments.command, parsed)
-        pattern = None if caution is not None else pattern_for(parsed)
+        parsed = parse_commands(arguments.command)
+        caution = find_caution(arguments.command, parsed)
+        pattern = None if caution is not None else suggest_pattern(parsed)
         return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path)
 
     async def assess(self, arguments: BashArguments, scene: CallEnvironment) -> Concern | None:
@@ -112,14 +112,14 @@ class Bash:
         return None if found.sandbox else Concern("unconfined", f"{UNCONFINED_PREFIX}{found.reason}")
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
-        shown = _Shown(context.progress)
+        shown = _ProgressOutput(context.progress)
         command = Command(
             arguments.command,
             context.workspace,
             context.sandbox,
             dict(context.secrets),
             arguments.timeout,
-            _git_use(arguments.command),
+            _find_git_use(arguments.command),
         )
         try:
             finished = await self._commands.run(command, shown.add)
@@ -133,40 +133,42 @@ class Bash:
             raise ToolError(str(error)) from None
         shown.flush()
         if finished.ended_by is not None:
-            context.report(_on_record(finished, finished.ended_by, arguments, context))
+            context.report(_make_kill_event(finished, finished.ended_by, arguments, context))
         if finished.ended_by == "cancelled":
             raise asyncio.CancelledError
-        return _observed(finished, arguments)
+        return _make_observation(finished, arguments)
 
 
-def _schema() -> dict[str, Any]:
+def _arguments_schema() -> dict[str, Any]:
     (_,), components = msgspec.json.schema_components([BashArguments])
     schema = components["BashArguments"]
     return {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
 
 
-def _waits_for_terminal(line: str) -> str | None:
-    from treadle.tools.shell.parser import commands_of
-    from treadle.tools.shell.terminal import waits_for_terminal
+def _find_terminal_advice(line: str) -> str | None:
+    from treadle.tools.shell.parser import parse_commands
+    from treadle.tools.shell.terminal import find_terminal_advice
 
-    return waits_for_terminal(commands_of(line))
-
-
-def _git_use(line: str) -> GitUse | None:
-    from treadle.tools.shell.git import use_of
-    from treadle.tools.shell.parser import commands_of
-
-    return use_of(commands_of(line).calls)
+    return find_terminal_advice(parse_commands(line))
 
 
-def _on_record(finished: Finished, why: EndedBy, arguments: BashArguments, context: ToolContext) -> ProcessKilled:
+def _find_git_use(line: str) -> GitUse | None:
+    from treadle.tools.shell.git import find_git_use
+    from treadle.tools.shell.parser import parse_commands
+
+    return find_git_use(parse_commands(line).calls)
+
+
+def _make_kill_event(
+    finished: Finished, why: EndedBy, arguments: BashArguments, context: ToolContext
+) -> ProcessKilled:
     return ProcessKilled(context.call_id, arguments.command, why, finished.killed_processes)
 
 
-def _observed(finished: Finished, arguments: BashArguments) -> Observation:
+def _make_observation(finished: Finished, arguments: BashArguments) -> Observation:
     endings = [f"[{finished.advice}]"] if finished.advice else []
     if finished.ended_by is not None:
-        told = _WHAT_TO_DO[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
+        told = _ADVICE[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
         endings = [f"[The command was ended. {told}]"]
     failed = finished.ended_by is None and _is_failure(arguments.command, finished.exit_code)
     if failed:
@@ -184,7 +186,7 @@ def _is_failure(line: str, status: int | None) -> bool:
     return is_failure(line, status)
 
 
-class _Shown:
+class _ProgressOutput:
     """Output as progress, in pieces: at most ten a second."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
@@ -195,7 +197,7 @@ class _Shown:
 
     def add(self, text: str) -> None:
         self._waiting.append(text)
-        left = self._last + BETWEEN_SHOWS - time.monotonic()
+        left = self._last + PROGRESS_INTERVAL_SECONDS - time.monotonic()
         if left <= 0:
             self.flush()
         elif self._later is None:

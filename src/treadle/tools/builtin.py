@@ -8,24 +8,24 @@ from treadle.ports.vault import Vault
 from treadle.tools.bash import Bash
 from treadle.tools.clarify import clarify
 from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
-from treadle.tools.files import files
+from treadle.tools.files import make_file_tools
 from treadle.tools.load_skill import load_skill
 from treadle.tools.memory import journal_write, memory_save, memory_search
 from treadle.tools.recall import recall
 from treadle.tools.toolset import Toolset
-from treadle.tools.vault_get import vault_get
-from treadle.tools.web import web_fetch_tool
+from treadle.tools.vault_get import make_vault_get
+from treadle.tools.web import make_web_fetch
 
-SMALL = ("read_file", "write_file", "edit_file", "glob", "bash")
+SMALL_SET = ("read_file", "write_file", "edit_file", "glob", "bash")
 """The set `@small`, for models on a machine of one's own: few tools, whose descriptions leave room for the work."""
 
 
-def builtin(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
-    every, bash = files(), Bash(commands)
+def builtin_tools(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
+    every, bash = make_file_tools(), Bash(commands)
     yield every
     yield bash
-    yield Toolset("small", [tool for tool in (*every, bash) if tool.spec.name in SMALL])
-    yield web_fetch_tool()
+    yield Toolset("small", [tool for tool in (*every, bash) if tool.spec.name in SMALL_SET])
+    yield make_web_fetch()
     yield recall
     yield memory_search
     yield memory_save
@@ -35,4 +35,4 @@ def builtin(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
     yield agent_spawn
     yield agent_send
     yield invoke_agent
-    yield vault_get(vault)
+    yield make_vault_get(vault)

@@ -13,7 +13,7 @@ _NOT_RUN = "clarify is never run: the engine parks the run, and a person's answe
 
 
 @tool(effect="none", interactive=True, timeout=0, name="clarify")
-def _asked(
+def _question_tool(
     question: Annotated[str, Meta(min_length=1)], options: Annotated[tuple[str, ...], Meta(max_length=10)] = ()
 ) -> None:
     """Ask the user a question and wait for the answer. Only for a decision that is theirs.
@@ -28,13 +28,13 @@ class Clarify:
     """The tool whose result is what a person answers."""
 
     def __init__(self) -> None:
-        self.spec: ToolSpec = msgspec.structs.replace(_asked.spec, asks_a_person=True)
+        self.spec: ToolSpec = msgspec.structs.replace(_question_tool.spec, asks_a_person=True)
 
     def parse(self, arguments: str) -> Any:
-        return _asked.parse(arguments)
+        return _question_tool.parse(arguments)
 
     def subjects(self, arguments: Any) -> Subjects:
-        return _asked.subjects(arguments)
+        return _question_tool.subjects(arguments)
 
     async def run(self, arguments: Any, context: ToolContext) -> str:
         raise RuntimeError(_NOT_RUN)

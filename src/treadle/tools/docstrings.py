@@ -9,23 +9,23 @@ _HEADING = re.compile(r"(?:Args|Arguments|Parameters):\s*")
 _PARAMETER = re.compile(r"\*{0,2}(\w+)\s*(?:\([^)]*\))?\s*:\s*(.*)")
 
 
-class Documented(NamedTuple):
+class Docstring(NamedTuple):
     text: str
     """The docstring without its `Args:` section."""
     parameters: dict[str, str]
 
 
-def document(function: Callable[..., Any]) -> Documented:
+def parse_docstring(function: Callable[..., Any]) -> Docstring:
     lines = (inspect.getdoc(function) or "").splitlines()
     start = next((number for number, line in enumerate(lines) if _HEADING.fullmatch(line)), len(lines))
     end = start + 1
     while end < len(lines) and (not lines[end].strip() or lines[end].startswith(" ")):
         end += 1
     kept = [*lines[:start], *lines[end:]]
-    return Documented("\n".join(kept).strip(), _parameters(lines[start + 1 : end]))
+    return Docstring("\n".join(kept).strip(), _parse_parameters(lines[start + 1 : end]))
 
 
-def _parameters(section: list[str]) -> dict[str, str]:
+def _parse_parameters(section: list[str]) -> dict[str, str]:
     """A line at the indentation of the first begins a parameter; a deeper one goes on with it."""
     found: dict[str, str] = {}
     name, depth = "", None

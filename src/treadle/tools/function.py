@@ -10,8 +10,8 @@ import msgspec
 
 from treadle.domain.tools import Effect, Need, ToolSpec
 from treadle.ports.tool import Observation, Subjects, ToolContext
-from treadle.tools.docstrings import Documented, document
-from treadle.tools.generators import run_async, run_in_thread, shown_by
+from treadle.tools.docstrings import Docstring, parse_docstring
+from treadle.tools.generators import make_progress_callback, run_async_generator, run_generator
 from treadle.tools.signature import Signature
 
 _P = ParamSpec("_P")
@@ -30,7 +30,7 @@ class FunctionTool(Generic[_P, _R]):
         self._function = function
         self._signature = signature
         self.spec = spec
-        self._kind: _Kind = _kind(function)
+        self._kind: _Kind = _function_kind(function)
 
     def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         return self._function(*args, **kwargs)
@@ -46,7 +46,7 @@ class FunctionTool(Generic[_P, _R]):
             if isinstance(value, str):
                 texts.append(value)
             elif value is not None and not isinstance(value, int | float):
-                texts += _texts_in(msgspec.to_builtins(value))
+                texts += _collect_texts(msgspec.to_builtins(value))
         return Subjects(tuple(texts), pattern="*")
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
@@ -58,9 +58,11 @@ class FunctionTool(Generic[_P, _R]):
             case "plain":
                 result = await asyncio.to_thread(function, **keywords)
             case "async generator":
-                result = await run_async(function(**keywords), shown_by(context, self._as_text))
+                result = await run_async_generator(
+                    function(**keywords), make_progress_callback(context, self._as_text)
+                )
             case "generator":
-                result = await run_in_thread(function(**keywords), shown_by(context, self._as_text))
+                result = await run_generator(function(**keywords), make_progress_callback(context, self._as_text))
         return result if isinstance(result, Observation) else self._as_text(result)
 
     def _as_text(self, result: Any) -> str:
@@ -118,7 +120,7 @@ def tool(
     no JSON object can fill."""
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
-        documented: Documented = document(function)
+        documented: Docstring = parse_docstring(function)
         tool_name = name or getattr(function, "__name__", type(function).__name__)
         signature = Signature(tool_name, function, documented.parameters)
         spec = ToolSpec(
@@ -131,7 +133,7 @@ def tool(
             interactive=interactive,
             poller=poller,
             timeout=timeout,
-            paths=_known(tool_name, "paths", paths, signature),
+            paths=_check_parameter_names(tool_name, "paths", paths, signature),
             needs=tuple(needs),
         )
         return FunctionTool(function, spec, signature)
@@ -139,27 +141,29 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-def _known(tool_name: str, setting: str, names: Sequence[str], signature: Signature) -> tuple[str, ...]:
+def _check_parameter_names(
+    tool_name: str, setting: str, names: Sequence[str], signature: Signature
+) -> tuple[str, ...]:
     for name in names:
         if name not in signature.schema["properties"]:
             raise TypeError(f"tool `{tool_name}`: {setting} names `{name}`, which is no parameter of it")
     return tuple(names)
 
 
-def _texts_in(value: Any) -> list[str]:
+def _collect_texts(value: Any) -> list[str]:
     match value:
         case str():
             return [value]
         case list() | tuple():
-            return [text for item in cast("list[Any]", value) for text in _texts_in(item)]
+            return [text for item in cast("list[Any]", value) for text in _collect_texts(item)]
         case dict():
             entries = cast("dict[Any, Any]", value)
-            return [text for entry in entries.items() for item in entry for text in _texts_in(item)]
+            return [text for entry in entries.items() for item in entry for text in _collect_texts(item)]
         case _:
             return []
 
 
-def _kind(function: Callable[..., Any]) -> _Kind:
+def _function_kind(function: Callable[..., Any]) -> _Kind:
     if inspect.isasyncgenfunction(function):
         return "async generator"
     if inspect.isgeneratorfunction(function):

@@ -10,7 +10,7 @@ from typing import Any
 from treadle.ports.tool import ToolContext
 
 
-async def run_async(yielding: AsyncGenerator[Any, None], show: Callable[[Any], None]) -> Any:
+async def run_async_generator(yielding: AsyncGenerator[Any, None], show: Callable[[Any], None]) -> Any:
     last: Any = None
     async with aclosing(yielding):
         async for last in yielding:
@@ -18,7 +18,7 @@ async def run_async(yielding: AsyncGenerator[Any, None], show: Callable[[Any], N
     return last
 
 
-async def run_in_thread(yielding: Generator[Any, None, Any], show: Callable[[Any], None]) -> Any:
+async def run_generator(yielding: Generator[Any, None, Any], show: Callable[[Any], None]) -> Any:
     """Cancelling stops it where it yields next."""
     unwanted = Event()
     try:
@@ -40,6 +40,6 @@ def _exhaust(yielding: Generator[Any, None, Any], show: Callable[[Any], None], u
     return None
 
 
-def shown_by(context: ToolContext, as_text: Callable[[Any], str]) -> Callable[[Any], None]:
+def make_progress_callback(context: ToolContext, as_text: Callable[[Any], str]) -> Callable[[Any], None]:
     """Show what is yielded as progress."""
     return lambda value: context.progress(as_text(value))

@@ -7,7 +7,7 @@ from msgspec import Meta
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.function import tool
 
-MOST_CHARACTERS = 50_000
+MAX_CHARACTERS = 50_000
 
 
 @tool(effect="read", repeatable=True, needs=("results",))
@@ -15,7 +15,7 @@ async def recall(
     call_id: str,
     context: ToolContext,
     start: int = 0,
-    length: Annotated[int, Meta(ge=1, le=MOST_CHARACTERS)] = 8000,
+    length: Annotated[int, Meta(ge=1, le=MAX_CHARACTERS)] = 8000,
 ) -> str:
     """Read more of a tool result that was cut. Its mark names the call_id.
 

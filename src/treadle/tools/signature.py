@@ -29,18 +29,18 @@ class Signature:
                 "underscores with @tool(name=...)"
             )
         self._tool_name = tool_name
-        parameters = _parameters(tool_name, function)
+        parameters = _read_parameters(tool_name, function)
         self._context = [name for name, (hint, _) in parameters.items() if hint is ToolContext]
         shown = {name: parameter for name, parameter in parameters.items() if name not in self._context}
-        arguments = _arguments_type(shown, descriptions)
-        self.schema = _schema(tool_name, arguments, {name: default for name, (_, default) in shown.items()})
+        arguments = _make_arguments_type(shown, descriptions)
+        self.schema = _build_schema(tool_name, arguments, {name: default for name, (_, default) in shown.items()})
         self._decoder = msgspec.json.Decoder(arguments)
 
     def decode(self, arguments: str) -> Struct:
         try:
             return self._decoder.decode(arguments.strip() or "{}")
         except msgspec.ValidationError as error:
-            what = _in_words(str(error))
+            what = _describe_error(str(error))
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             what = f"the arguments are not JSON ({error})"
         raise InvalidArguments(f"{what}. {self._accepted()}")
@@ -56,13 +56,13 @@ class Signature:
             return f"{self._tool_name} takes no parameters: send {{}}."
         required: list[str] = self.schema["required"]
         listed = (
-            f"{name} ({_type_in_words(schema)}{', required' if name in required else ''})"
+            f"{name} ({_describe_type(schema)}{', required' if name in required else ''})"
             for name, schema in properties.items()
         )
         return f"{self._tool_name} takes: {', '.join(listed)}."
 
 
-def _parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
+def _read_parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
     """The type and the default of each parameter."""
     try:
         hints = get_type_hints(function, include_extras=True)
@@ -80,18 +80,20 @@ def _parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, tuple
     return parameters
 
 
-def _arguments_type(parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]) -> type[Struct]:
+def _make_arguments_type(
+    parameters: Mapping[str, tuple[Any, Any]], descriptions: Mapping[str, str]
+) -> type[Struct]:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, (hint, default) in parameters.items():
-        described = _described(hint, descriptions.get(name))
+        described = _add_description(hint, descriptions.get(name))
         if default is inspect.Parameter.empty:
             fields.append((name, described))
         else:
-            fields.append((name, described, _field(default)))
+            fields.append((name, described, _make_field(default)))
     return msgspec.defstruct("Arguments", fields, kw_only=True, forbid_unknown_fields=True, frozen=True)
 
 
-def _described(hint: Any, description: str | None) -> Any:
+def _add_description(hint: Any, description: str | None) -> Any:
     """The type with its description, unless it brings one of its own."""
     own = (meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, Meta))
     if not description or any(meta.description for meta in own):
@@ -99,12 +101,12 @@ def _described(hint: Any, description: str | None) -> Any:
     return Annotated[hint, Meta(description=description)]
 
 
-def _field(default: Any) -> Any:
+def _make_field(default: Any) -> Any:
     # A factory, because a plain default must be immutable here and need not be in a signature.
     return msgspec.field(default_factory=lambda: default)
 
 
-def _schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _build_schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """The JSON Schema, with the object itself on top where providers expect it."""
     try:
         schema = msgspec.json.schema(arguments)
@@ -117,11 +119,11 @@ def _schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str, Any]
     top.pop("additionalProperties", None)  # the decoder refuses what is unknown, and says so
     for name, default in defaults.items():
         if default is not inspect.Parameter.empty:
-            top["properties"][name] = _optional(top["properties"][name], default)
+            top["properties"][name] = _simplify_optional(top["properties"][name], default)
     return top | ({"$defs": definitions} if definitions else {})
 
 
-def _optional(schema: dict[str, Any], default: Any) -> dict[str, Any]:
+def _simplify_optional(schema: dict[str, Any], default: Any) -> dict[str, Any]:
     """Return the schema of a parameter that may be left out, without what a model need not read: that it may be
     null, and a default that is nothing."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
@@ -142,7 +144,7 @@ _FIELD = re.compile(r"Object (missing required|contains unknown) field (`.*`)", 
 _TYPE_WORDS = {"integer": "int", "string": "str", "number": "float", "boolean": "bool"}
 
 
-def _in_words(error: str) -> str:
+def _describe_error(error: str) -> str:
     """A message of msgspec in the terms of the call: `a` must be int, got str."""
     placed = _PLACED.fullmatch(error)
     what, place = (placed[1], placed[2]) if placed else (error, None)
@@ -156,12 +158,12 @@ def _in_words(error: str) -> str:
     return f"{subject}: {what[:1].lower()}{what[1:]}"
 
 
-def _type_in_words(schema: Mapping[str, Any]) -> str:
+def _describe_type(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return " or ".join(msgspec.json.encode(value).decode() for value in schema["enum"])
     if "anyOf" in schema:
-        return " or ".join(_type_in_words(choice) for choice in schema["anyOf"])
+        return " or ".join(_describe_type(choice) for choice in schema["anyOf"])
     kind = schema.get("type", "object" if "$ref" in schema else "any")
     if kind == "array" and schema.get("items"):
-        return f"array of {_type_in_words(schema['items'])}"
+        return f"array of {_describe_type(schema['items'])}"
     return _TYPE_WORDS.get(kind, kind)

@@ -13,7 +13,7 @@ from treadle.tools.toolset import Toolset
 
 PLUGIN_GROUP = "treadle.tools"
 """The entry-point group of plugins: each entry point is a Tool, a list of Tools or a Toolset."""
-SET = "@"
+SET_PREFIX = "@"
 """What the name of a set begins with, in an allowlist."""
 
 
@@ -31,7 +31,7 @@ class ToolRegistry:
     def add_plugins(self) -> None:
         """Make the tools of every installed plugin known. They are imported now."""
         for plugin in sorted(entry_points(group=PLUGIN_GROUP), key=lambda plugin: plugin.name):
-            loaded = _load(plugin)
+            loaded = _load_plugin(plugin)
             if isinstance(loaded, Toolset):
                 self.add_set(loaded)
             else:
@@ -75,7 +75,7 @@ class ToolRegistry:
 
     def _matching(self, entry: str) -> list[str]:
         """The names that one entry of an allowlist stands for. A glob may stand for none."""
-        if entry.startswith(SET) and (names := self._sets.get(entry.removeprefix(SET))) is not None:
+        if entry.startswith(SET_PREFIX) and (names := self._sets.get(entry.removeprefix(SET_PREFIX))) is not None:
             return list(names)
         if any(character in entry for character in "*?["):
             return [
@@ -85,13 +85,13 @@ class ToolRegistry:
             ]
         if (tool := self.find(entry)) is not None:
             return [tool.spec.name]
-        known = sorted([*self._tools, *(f"{SET}{name}" for name in self._sets)])
+        known = sorted([*self._tools, *(f"{SET_PREFIX}{name}" for name in self._sets)])
         near = find_closest(entry, known)
         meant = f"did you mean `{near}`?" if near else f"known tools: {', '.join(known) or 'none'}"
         raise UsageError(f"no tool is called `{entry}`; {meant}")
 
 
-def _load(plugin: EntryPoint) -> list[Tool] | Toolset:
+def _load_plugin(plugin: EntryPoint) -> list[Tool] | Toolset:
     origin = f"plugin `{plugin.name}` ({plugin.value})"
     try:
         loaded: Any = plugin.load()

@@ -44,7 +44,7 @@ class Toolset:
 
     def prefixed(self, prefix: str) -> "Toolset":
         """The same tools under longer names, where two sets would clash."""
-        return Toolset(self.name, [_Named(tool, f"{prefix}{tool.spec.name}") for tool in self._tools])
+        return Toolset(self.name, [_RenamedTool(tool, f"{prefix}{tool.spec.name}") for tool in self._tools])
 
     def wrapped(self, *wrappers: ToolWrapper) -> "Toolset":
         """Each tool inside these wrappers; the first is the outermost."""
@@ -54,11 +54,11 @@ class Toolset:
 def wrap(tool: Tool, *wrappers: ToolWrapper) -> Tool:
     """The tool inside these wrappers; the first is the outermost."""
     for wrapper in reversed(wrappers):
-        tool = _Wrapped(tool, wrapper)
+        tool = _WrappedTool(tool, wrapper)
     return tool
 
 
-class Around:
+class ToolDecorator:
     """A tool that is another one in most ways."""
 
     def __init__(self, tool: Tool) -> None:
@@ -82,7 +82,7 @@ class Around:
         return await self._tool.run(arguments, context)
 
 
-class _Named(Around):
+class _RenamedTool(ToolDecorator):
     def __init__(self, tool: Tool, name: str) -> None:
         super().__init__(tool)
         self._spec = msgspec.structs.replace(tool.spec, name=name)
@@ -92,7 +92,7 @@ class _Named(Around):
         return self._spec
 
 
-class _Wrapped(Around):
+class _WrappedTool(ToolDecorator):
     def __init__(self, tool: Tool, wrapper: ToolWrapper) -> None:
         super().__init__(tool)
         self._wrapper = wrapper

@@ -9,13 +9,13 @@ from treadle.ports.tool import Tool, ToolContext, ToolError
 from treadle.ports.vault import Vault
 from treadle.tools.function import tool
 
-_HOW = (
+_INSTRUCTIONS = (
     "{handle} stands for the secret {name}. Write it in an argument of a tool where the value belongs: the tool "
     "gets the value; you never see it. In bash it is also the variable ${name}. Never ask a person for the value."
 )
 
 
-def vault_get(vault: Vault) -> Tool:
+def make_vault_get(vault: Vault) -> Tool:
     """The tool over a vault. It touches nothing and may be called again: a handle is only words."""
 
     async def get(
@@ -26,7 +26,7 @@ def vault_get(vault: Vault) -> Tool:
         if name not in granted:
             known = ", ".join(sorted(granted)) or "none"
             raise ToolError(f"No secret `{name}` is granted to you; granted are: {known}.")
-        return _HOW.format(handle=make_secret_ref(name), name=name)
+        return _INSTRUCTIONS.format(handle=make_secret_ref(name), name=name)
 
     return tool(
         effect="none",

@@ -13,12 +13,12 @@ import pytest
 from tests.patience import HANG_SECONDS, LINEAR, growth
 from tests.tools.files.calling import CANARY, TOOLS, Outside, call, context, refused
 from treadle.tools.files import folder_walk
-from treadle.tools.files.folder_walk import Walk
-from treadle.tools.files.globs import glob_expression
-from treadle.tools.files.grep import searched
-from treadle.tools.files.line_matches import Matcher
+from treadle.tools.files.folder_walk import FolderWalk
+from treadle.tools.files.globs import translate_glob
+from treadle.tools.files.grep import run_search
+from treadle.tools.files.line_matches import LineMatcher
 from treadle.tools.files.regex import Expression
-from treadle.tools.files.workspace import opened
+from treadle.tools.files.workspace import open_workspace
 
 each = pytest.mark.parametrize
 
@@ -46,7 +46,7 @@ def made(workspace: Path, *paths: str, text: str = "x\n") -> None:
     ],
 )
 def test_patterns(pattern: str, fits: list[str], does_not: list[str]) -> None:
-    expression = Expression(glob_expression(pattern))
+    expression = Expression(translate_glob(pattern))
     assert [name for name in [*fits, *does_not] if expression.fits(name)] == fits
 
 
@@ -196,11 +196,11 @@ def test_it_ends_after_a_number_of_files_and_not_after_a_time(
 ) -> None:
     """A busy machine finds the same as a quiet one."""
     made(workspace, "a", "b", "c")
-    monkeypatch.setattr(folder_walk, "_MOST_ENTRIES", 2)
+    monkeypatch.setattr(folder_walk, "_MAX_ENTRIES", 2)
     hours = count(step=3600.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(hours))
-    walk = Walk(threading.Event())
-    with opened(workspace) as root, walk.start(root, ".") as (_, entries):
+    walk = FolderWalk(threading.Event())
+    with open_workspace(workspace) as root, walk.start(root, ".") as (_, entries):
         assert [entry.place.path for entry in entries] == ["a", "b"]
     assert "there are more than 2 files and folders" in walk.notes("more")[0]
 
@@ -208,8 +208,8 @@ def test_it_ends_after_a_number_of_files_and_not_after_a_time(
 def test_it_ends_when_nobody_waits_for_it(workspace: Path) -> None:
     made(workspace, "a", "b")
     stopped = threading.Event()
-    walk = Walk(stopped)
-    with opened(workspace) as root, walk.start(root, ".") as (_, entries):
+    walk = FolderWalk(stopped)
+    with open_workspace(workspace) as root, walk.start(root, ".") as (_, entries):
         assert next(entries).place.path == "a"
         stopped.set()
         assert list(entries) == []
@@ -218,7 +218,7 @@ def test_it_ends_when_nobody_waits_for_it(workspace: Path) -> None:
 def test_a_search_is_bounded_by_what_it_reads(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern that takes more steps for each byte may read less of them."""
     made(workspace, "f", text="no such line\n" * 30)
-    monkeypatch.setattr(sys.modules[searched.__module__], "_MOST_BYTES", 1000)
+    monkeypatch.setattr(sys.modules[run_search.__module__], "_MAX_BYTES", 1000)
     assert call(workspace, "grep", pattern="needle") == "No line matches."
     assert "more than 250 bytes were searched" in call(workspace, "grep", pattern="needle" * 110)
     made(workspace, "f", text="\n" * 100)  # a line that is looked at costs more than its byte
@@ -226,7 +226,7 @@ def test_a_search_is_bounded_by_what_it_reads(workspace: Path, monkeypatch: pyte
 
 
 def test_a_pattern_that_crosses_lines_takes_time_in_proportion_to_the_text() -> None:
-    matcher = Matcher(r"a[\s\S]*z", ignore_case=False)
+    matcher = LineMatcher(r"a[\s\S]*z", ignore_case=False)
 
     def search(lines: int) -> None:
         assert not list(matcher.hits(b"a\n" * lines + b"z", 1, lambda: False))

@@ -14,7 +14,7 @@ import pytest
 from tests.patience import LINEAR, growth
 from tests.tools.files.calling import TOOLS, call, context, refused
 from treadle.tools.files import atomic_write
-from treadle.tools.files.similarity import why_not_found
+from treadle.tools.files.similarity import explain_not_found
 
 each = pytest.mark.parametrize
 
@@ -129,16 +129,16 @@ def test_a_hostile_file_does_not_hold_up_the_search_for_what_was_meant(workspace
 def test_what_was_meant_is_guessed_alike_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """How much is compared is a count, not a time."""
     text = "".join(f"value_{number} = {number}\n" for number in range(300)) + "def f():\n"
-    guessed = why_not_found(text, "def ff():", "x")
+    guessed = explain_not_found(text, "def ff():", "x")
     hours = count(step=3600.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(hours))
-    assert why_not_found(text, "def ff():", "x") == guessed
+    assert explain_not_found(text, "def ff():", "x") == guessed
     assert "nearest text is at line 301:" in guessed
 
 
 def test_spaces_apart_a_long_text_is_looked_for_in_proportion_to_the_file() -> None:
     def look(lines: int) -> None:
-        assert "The nearest text" in why_not_found(" a\n" * lines, "a\n" * (lines // 2) + "qqqqqqqq", "x")
+        assert "The nearest text" in explain_not_found(" a\n" * lines, "a\n" * (lines // 2) + "qqqqqqqq", "x")
 
     assert growth(look, 2000) < LINEAR
 

@@ -15,8 +15,8 @@ from treadle.sandbox import git_settings
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.git_settings import ALWAYS, build_git_variables
 from treadle.tools.bash import Bash, BashArguments
-from treadle.tools.shell.git import use_of
-from treadle.tools.shell.parser import commands_of
+from treadle.tools.shell.git import find_git_use
+from treadle.tools.shell.parser import parse_commands
 
 pytestmark = [
     pytest.mark.anyio,
@@ -118,7 +118,7 @@ def is_allowed(line: str, commands: ShellCommands) -> bool:
 
 
 async def run(line: str, folder: Path, commands: ShellCommands) -> str:
-    use = use_of(commands_of(line).calls)
+    use = find_git_use(parse_commands(line).calls)
     finished = await commands.run(Command(line, folder, SandboxPolicy(mode="off"), git=use), lambda text: None)
     return finished.output
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tree_sitter import Language, Parser, Tree
 
 from treadle.tools.shell import parser
-from treadle.tools.shell.glob_suggestion import pattern_for
-from treadle.tools.shell.parser import commands_of
+from treadle.tools.shell.glob_suggestion import suggest_pattern
+from treadle.tools.shell.parser import parse_commands
 
 each = pytest.mark.parametrize
 
@@ -73,7 +73,7 @@ UNDERSTOOD = {
 
 @each("line", UNDERSTOOD)
 def test_understood(line: str) -> None:
-    parsed = commands_of(line)
+    parsed = parse_commands(line)
     assert parsed.opaque is None
     assert sorted(parsed.commands) == sorted(UNDERSTOOD[line])
 
@@ -166,7 +166,7 @@ def test_understood(line: str) -> None:
     ],
 )  # fmt: skip
 def test_opaque(line: str) -> None:
-    assert commands_of(line).opaque is not None
+    assert parse_commands(line).opaque is not None
 
 
 @each(
@@ -190,7 +190,7 @@ def test_opaque(line: str) -> None:
     ],
 )  # fmt: skip
 def test_a_command_cannot_be_hidden(line: str, hidden: str) -> None:
-    assert hidden in commands_of(line).commands
+    assert hidden in parse_commands(line).commands
 
 
 @each(
@@ -213,9 +213,9 @@ def test_no_line_takes_long(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
             return self._parser.parse(source)
 
     monkeypatch.setattr(parser, "Parser", CountedParser)
-    assert commands_of(line).opaque is not None
-    assert sum(source.count(byte) for source in seen for byte in b"`$(){}[]<>|&;!") <= parser.MOST_SYNTAX
-    assert sum(map(len, seen)) <= 2 * parser.MOST_BYTES
+    assert parse_commands(line).opaque is not None
+    assert sum(source.count(byte) for source in seen for byte in b"`$(){}[]<>|&;!") <= parser.MAX_SYNTAX_CHARACTERS
+    assert sum(map(len, seen)) <= 2 * parser.MAX_BYTES
 
 
 def test_a_long_line_is_understood_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,12 +223,12 @@ def test_a_long_line_is_understood_on_a_busy_machine(monkeypatch: pytest.MonkeyP
     hours = count(step=3600.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(hours))
     line = "echo " + "a long story " * 5000
-    assert (commands_of(line).opaque, len(commands_of(line).commands)) == (None, 1)
+    assert (parse_commands(line).opaque, len(parse_commands(line).commands)) == (None, 1)
 
 
 def test_nesting_without_end_is_given_up() -> None:
-    assert commands_of("env " * 500 + "ls").opaque is not None
-    assert commands_of("$(" * 3000 + ")" * 3000).opaque is not None
+    assert parse_commands("env " * 500 + "ls").opaque is not None
+    assert parse_commands("$(" * 3000 + ")" * 3000).opaque is not None
 
 
 @each(
@@ -262,8 +262,8 @@ def test_nesting_without_end_is_given_up() -> None:
     ],
 )
 def test_what_is_offered_for_always(line: str, pattern: str | None) -> None:
-    parsed = commands_of(line)
-    assert pattern_for(parsed) == pattern
+    parsed = parse_commands(line)
+    assert suggest_pattern(parsed) == pattern
     if pattern is not None:
         assert all(fnmatchcase(text, pattern) for text in parsed.commands)
 
@@ -285,9 +285,9 @@ FRAGMENTS = st.lists(
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.text(), FRAGMENTS))
 def test_no_text_breaks_it_and_no_command_slips_in(line: str) -> None:
-    parsed = commands_of(line)
+    parsed = parse_commands(line)
     assume("#" not in line and not line.endswith("\\"))
-    longer = commands_of(f"{line}; rm x")
+    longer = parse_commands(f"{line}; rm x")
     assert longer.opaque is not None or len(longer.commands) > len(parsed.commands)
     if longer.opaque is None:
         assert "rm x" in longer.commands

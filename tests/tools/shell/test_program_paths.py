@@ -7,8 +7,8 @@ from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Subjects
-from treadle.tools.shell.glob_suggestion import pattern_for
-from treadle.tools.shell.parser import commands_of
+from treadle.tools.shell.glob_suggestion import suggest_pattern
+from treadle.tools.shell.parser import parse_commands
 
 BASH = ToolSpec(name="bash", description="", schema={}, effect="external")
 DENIED = ApprovalRules(default="auto", rules=(ApprovalRule("bash", do="deny", match="rm *"),))
@@ -32,7 +32,7 @@ ELSEWHERE = (
 
 
 def verdict(approvals: ApprovalRules, line: str, grants: tuple[Grant, ...] = ()) -> str:
-    parsed = commands_of(line)
+    parsed = parse_commands(line)
     subjects = Subjects(parsed.commands, parsed.opaque, None, None, parsed.only_by_path)
     return apply_rules(approvals, BASH, subjects, grants).verdict
 
@@ -65,7 +65,7 @@ def test_nothing_is_asked_where_no_rule_refuses_anything() -> None:
 
 
 def test_a_person_can_allow_a_path_for_good() -> None:
-    pattern = pattern_for(commands_of("./other.sh x"))
+    pattern = suggest_pattern(parse_commands("./other.sh x"))
     assert pattern == "./other.sh x"
     only_asks = ApprovalRules(default="ask")
     assert verdict(only_asks, "./other.sh x", (Grant("bash", pattern),)) == "auto"

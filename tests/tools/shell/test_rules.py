@@ -2,10 +2,10 @@
 
 import pytest
 
-from treadle.tools.shell.destructive import CAUTION_RULES, caution_about
-from treadle.tools.shell.parser import commands_of
+from treadle.tools.shell.destructive import CAUTION_RULES, find_caution
+from treadle.tools.shell.parser import parse_commands
 from treadle.tools.shell.rules import CommandRule, RuleTable
-from treadle.tools.shell.terminal import TERMINAL_RULES, waits_for_terminal
+from treadle.tools.shell.terminal import TERMINAL_RULES, find_terminal_advice
 
 each = pytest.mark.parametrize
 
@@ -29,21 +29,21 @@ def test_a_rule_with_wrong_examples_is_refused(
 
 @each("line", [line for rule in TERMINAL_RULES for line in rule.match])
 def test_what_waits_for_a_terminal(line: str) -> None:
-    told = waits_for_terminal(commands_of(f"cd x && {line}"))
+    told = find_terminal_advice(parse_commands(f"cd x && {line}"))
     assert told is not None
     assert told.endswith(".")
 
 
 @each("line", [line for rule in TERMINAL_RULES for line in rule.no_match])
 def test_what_does_not(line: str) -> None:
-    assert waits_for_terminal(commands_of(line)) is None
+    assert find_terminal_advice(parse_commands(line)) is None
 
 
 @each("line", [line for rule in CAUTION_RULES for line in rule.match] + [":(){ :|:& };:", "f() { f | f & }; f"])
 def test_what_is_asked_about(line: str) -> None:
-    assert caution_about(line, commands_of(line)) is not None
+    assert find_caution(line, parse_commands(line)) is not None
 
 
 @each("line", [line for rule in CAUTION_RULES for line in rule.no_match] + ["f() { ls | wc & }; f"])
 def test_what_is_not(line: str) -> None:
-    assert caution_about(line, commands_of(line)) is None
+    assert find_caution(line, parse_commands(line)) is None

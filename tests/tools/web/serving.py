@@ -10,9 +10,9 @@ from aiohttp import web
 
 from treadle.domain.ids import RunId, SessionId
 from treadle.ports.tool import ToolContext
-from treadle.tools.web import web_fetch_tool
-from treadle.tools.web.addresses import Address, Resolve, Vet, not_public
-from treadle.tools.web.http_fetch import LIMITS, FetchLimits
+from treadle.tools.web import make_web_fetch
+from treadle.tools.web.addresses import Address, ResolveHost, VetAddress, why_not_public
+from treadle.tools.web.http_fetch import DEFAULT_LIMITS, FetchLimits
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 CONTEXT = ToolContext(RunId("run_1"), SessionId("ses_1"), "c1", "run_1/c1", lambda text: None)
@@ -25,7 +25,7 @@ def anywhere(address: Address) -> str | None:
 
 def only_here(address: Address) -> str | None:
     """The first address of this machine is taken for a public one; the others are what they are."""
-    return None if str(address) == "127.0.0.1" else not_public(address)
+    return None if str(address) == "127.0.0.1" else why_not_public(address)
 
 
 async def here(host: str, port: int) -> Sequence[str]:
@@ -33,9 +33,13 @@ async def here(host: str, port: int) -> Sequence[str]:
 
 
 async def fetched(
-    url: str, vet: Vet = anywhere, resolve: Resolve = here, limits: FetchLimits = LIMITS, **arguments: Any
+    url: str,
+    vet: VetAddress = anywhere,
+    resolve: ResolveHost = here,
+    limits: FetchLimits = DEFAULT_LIMITS,
+    **arguments: Any,
 ) -> str:
-    tool = web_fetch_tool(vet, resolve, limits)
+    tool = make_web_fetch(vet, resolve, limits)
     parsed = tool.parse(msgspec.json.encode({"url": url, **arguments}).decode())
     return str(await tool.run(parsed, CONTEXT))
 

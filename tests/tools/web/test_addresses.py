@@ -8,7 +8,7 @@ import pytest
 
 from tests.tools.web.serving import fetched
 from treadle.ports.tool import ToolError
-from treadle.tools.web.addresses import not_a_public_name, not_public, system_addresses
+from treadle.tools.web.addresses import resolve_host, why_not_public, why_not_public_name
 
 each = pytest.mark.parametrize
 NOT_PUBLIC = [
@@ -33,12 +33,12 @@ PUBLIC = [
 
 @each("address", NOT_PUBLIC)
 def test_addresses_that_are_refused(address: str) -> None:
-    assert not_public(ip_address(address))
+    assert why_not_public(ip_address(address))
 
 
 @each("address", PUBLIC)
 def test_addresses_of_the_public_internet(address: str) -> None:
-    assert not_public(ip_address(address)) is None
+    assert why_not_public(ip_address(address)) is None
 
 
 @each(
@@ -47,14 +47,14 @@ def test_addresses_of_the_public_internet(address: str) -> None:
      "example.com.", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "a.0x1", ""],
 )  # fmt: skip
 def test_names_that_are_refused(host: str) -> None:
-    assert not_a_public_name(host)
+    assert why_not_public_name(host)
 
 
 @each(
     "host", ["example.com", "xn--bcher-kva.example", "1.1.1.1", "2606:4700::1111", "internal.example.com", "0x.dev"]
 )
 def test_names_that_are_looked_up(host: str) -> None:
-    assert not_a_public_name(host) is None
+    assert why_not_public_name(host) is None
 
 
 @each(
@@ -95,7 +95,7 @@ def test_urls_that_are_refused_without_a_connection(url: str, words: str) -> Non
         raise OSError("looked up")
 
     with pytest.raises(ToolError) as raised:
-        asyncio.run(fetched(url, not_public, nowhere))
+        asyncio.run(fetched(url, why_not_public, nowhere))
     assert words in str(raised.value)
 
 
@@ -105,10 +105,10 @@ def test_a_name_at_such_an_address(address: str) -> None:
         return ["1.1.1.1", address]
 
     with pytest.raises(ToolError, match=r"is not fetched: innocent\.example is at"):
-        asyncio.run(fetched("https://innocent.example/", not_public, mixed))
+        asyncio.run(fetched("https://innocent.example/", why_not_public, mixed))
 
 
 def test_what_the_system_says_is_vetted() -> None:
-    assert asyncio.run(system_addresses("127.0.0.1", 80)) == ["127.0.0.1"]
+    assert asyncio.run(resolve_host("127.0.0.1", 80)) == ["127.0.0.1"]
     with pytest.raises(ToolError, match="was not found"):
-        asyncio.run(fetched("https://no-such-host.invalid/", not_public, system_addresses))
+        asyncio.run(fetched("https://no-such-host.invalid/", why_not_public, resolve_host))

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from tests.tools.web.serving import HOST, Handler, anywhere, fetched, here, only_here, page, run, serving
 from treadle.ports.tool import ToolError
-from treadle.tools.web import web_fetch_tool
+from treadle.tools.web import make_web_fetch
 from treadle.tools.web.http_fetch import FetchLimits
 
 each = pytest.mark.parametrize
@@ -20,7 +20,7 @@ DESCRIPTORS = Path("/proc/self/fd")
 
 
 def test_the_declaration() -> None:
-    spec = web_fetch_tool().spec
+    spec = make_web_fetch().spec
     assert (spec.name, spec.effect, spec.repeatable, spec.concurrent) == ("web_fetch", "read", True, True)
     assert spec.needs == ("network",)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.patience import LINEAR, growth
-from treadle.tools.web.page_text import readable
+from treadle.tools.web.page_text import extract_text
 
 GOLDEN = Path(__file__).parent / "golden"
 HOSTILE = {
@@ -28,7 +28,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", ["article"])
 def test_golden_pages(name: str) -> None:
-    came = readable((GOLDEN / f"{name}.html").read_text(), "https://example.org/wiki/Treadle")
+    came = extract_text((GOLDEN / f"{name}.html").read_text(), "https://example.org/wiki/Treadle")
     assert came == (GOLDEN / f"{name}.txt").read_text().rstrip("\n")
 
 
@@ -36,7 +36,7 @@ def test_golden_pages(name: str) -> None:
 def test_a_hostile_page_takes_time_in_proportion_to_its_length(name: str) -> None:
     page = HOSTILE[name]
     quarter = len(page) // 32
-    assert growth(lambda size: readable(page[:size], "https://example.org/" + "a" * 2000), quarter) < LINEAR
+    assert growth(lambda size: extract_text(page[:size], "https://example.org/" + "a" * 2000), quarter) < LINEAR
 
 
 @pytest.mark.parametrize(
@@ -57,4 +57,4 @@ def test_a_hostile_page_takes_time_in_proportion_to_its_length(name: str) -> Non
     ],
 )
 def test_small_pages(page: str, text: str) -> None:
-    assert readable(page, "https://example.org/") == text
+    assert extract_text(page, "https://example.org/") == text

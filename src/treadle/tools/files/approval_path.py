@@ -7,26 +7,33 @@ from posixpath import normpath
 from typing import Any
 
 from treadle.ports.tool import PRIVATE_PREFIX, CallEnvironment, Concern, Subjects, Tool, ToolError
-from treadle.tools.files.name_display import shown
-from treadle.tools.files.private_files import LINKED, READING, WRITING, listed_in
-from treadle.tools.files.workspace import opened
-from treadle.tools.toolset import Around
+from treadle.tools.files.name_display import display_name
+from treadle.tools.files.private_files import (
+    LINKED_PLACE,
+    REFUSED_FOR_READING,
+    REFUSED_FOR_WRITING,
+    find_listed_places,
+)
+from treadle.tools.files.workspace import open_workspace
+from treadle.tools.toolset import ToolDecorator
 
-WRITES_ONLY = "write_file"
+WRITE_ONLY_TOOL = "write_file"
 """The tool that shows nothing of what was in a file."""
 
 
-class JudgedByPath(Around):
+class PathJudgedTool(ToolDecorator):
     """A tool that takes a `path`. Before it is allowed, the path is resolved: a private place needs a reviewer."""
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(tool)
-        self._kinds = WRITING if tool.spec.name == WRITES_ONLY else READING
+        self._kinds = REFUSED_FOR_WRITING if tool.spec.name == WRITE_ONLY_TOOL else REFUSED_FOR_READING
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         try:
             with (
-                opened(scene.workspace, scene.hidden, listed_in(scene.sandbox), self._kinds) as workspace,
+                open_workspace(
+                    scene.workspace, scene.hidden, find_listed_places(scene.sandbox), self._kinds
+                ) as workspace,
                 workspace.unvetted(arguments.path) as place,
             ):
                 privacy, status = workspace.privacy, place.status()
@@ -37,8 +44,10 @@ class JudgedByPath(Around):
         if found is None and not is_linked:
             return None
         does = "changes" if self.spec.effect == "write" else "reads"
-        what = LINKED if found is None else found.name
-        return Concern("private", f"{PRIVATE_PREFIX}it {does} {shown(whole)} ({shown(what)})", (whole,))
+        what = LINKED_PLACE if found is None else found.name
+        return Concern(
+            "private", f"{PRIVATE_PREFIX}it {does} {display_name(whole)} ({display_name(what)})", (whole,)
+        )
 
     def subjects(self, arguments: Any) -> Subjects:
         path = normpath(arguments.path)

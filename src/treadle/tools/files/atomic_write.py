@@ -14,19 +14,19 @@ from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 
 from treadle.ports.tool import ToolError
-from treadle.tools.files.name_display import shown
-from treadle.tools.files.workspace import HERE, OpenPath, Workspace, explained
+from treadle.tools.files.name_display import display_name
+from treadle.tools.files.workspace import CURRENT_FOLDER, OpenPath, Workspace, explain_os_error
 
-_MOST_TRIES = 1000
+_MAX_TRIES = 1000
 """How often a file is tried that another program writes. Each try waits. On a busy machine, where that program is
 slower, a try takes longer too."""
-_PAUSE = 0.01
-_LONGEST_STEM = 60
+_PAUSE_SECONDS = 0.01
+_MAX_STEM_CHARACTERS = 60
 _PERMISSIONS = 0o777
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Target:
+class WriteTarget:
     """A file that nobody else writes for now, or a place where none is yet."""
 
     def __init__(self, place: OpenPath, descriptor: int | None) -> None:
@@ -46,11 +46,11 @@ class Target:
     def replace(self, data: bytes) -> None:
         """Put this in its place, with the permissions it had."""
         folder, name = self._place.folder, self._place.name
-        temporary = f".{name[:_LONGEST_STEM]}.{secrets.token_hex(6)}.tmp"
+        temporary = f".{name[:_MAX_STEM_CHARACTERS]}.{secrets.token_hex(6)}.tmp"
         try:
-            descriptor = os.open(temporary, _NEW, 0o666 if self.found is None else 0o600, dir_fd=folder)
+            descriptor = os.open(temporary, _CREATE_FLAGS, 0o666 if self.found is None else 0o600, dir_fd=folder)
         except OSError as error:
-            raise explained(error, self.path) from error
+            raise explain_os_error(error, self.path) from error
         try:
             with open(descriptor, "wb") as stream:
                 stream.write(data)
@@ -62,31 +62,31 @@ class Target:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
             if isinstance(error, OSError):
-                raise explained(error, self.path) from error
+                raise explain_os_error(error, self.path) from error
             raise
 
 
 @contextmanager
-def alone(workspace: Workspace, path: str) -> Generator[Target]:
+def lock_for_writing(workspace: Workspace, path: str) -> Generator[WriteTarget]:
     """The file at this path, with nobody else writing it. Folders on the way are made."""
-    for _ in range(_MOST_TRIES):
+    for _ in range(_MAX_TRIES):
         with ExitStack() as held:
             place = held.enter_context(workspace.place_to_write(path))
-            if place.name == HERE:
-                raise ToolError(f"{shown(place.path)} is a folder. Name a file.")
+            if place.name == CURRENT_FOLDER:
+                raise ToolError(f"{display_name(place.path)} is a folder. Name a file.")
             if place.status() is None:
-                yield Target(place, None)
+                yield WriteTarget(place, None)
                 return
-            descriptor = _open_to_change(place)
+            descriptor = _open_for_locking(place)
             held.callback(os.close, descriptor)
-            if _try_lock(descriptor) and _is_still(place, descriptor):
-                yield Target(place, descriptor)
+            if _try_lock(descriptor) and _is_same_file(place, descriptor):
+                yield WriteTarget(place, descriptor)
                 return
-        time.sleep(_PAUSE)
-    raise ToolError(f"{shown(path)} is being written by another program. Try again in a moment.")
+        time.sleep(_PAUSE_SECONDS)
+    raise ToolError(f"{display_name(path)} is being written by another program. Try again in a moment.")
 
 
-def _open_to_change(place: OpenPath) -> int:
+def _open_for_locking(place: OpenPath) -> int:
     """Opening it for writing asks the system whether it may be changed; what is written is a new file."""
     try:
         return place.open(os.O_RDWR)
@@ -108,7 +108,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _is_still(place: OpenPath, descriptor: int) -> bool:
+def _is_same_file(place: OpenPath, descriptor: int) -> bool:
     """Whether the file that was waited for is still the one that goes by this name."""
     now = place.status()
     return now is not None and os.path.samestat(now, os.fstat(descriptor))

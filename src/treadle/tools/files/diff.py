@@ -2,20 +2,20 @@
 
 from bisect import bisect_right
 
-CONTEXT = 3
-MOST_SHOWN = 5
+CONTEXT_LINES = 3
+MAX_SHOWN_CHANGES = 5
 """Places of one change that are shown."""
-MOST_LINES = 40
+MAX_LINES = 40
 """Lines taken away, or put there, that are shown of one place."""
 
 
-def shown_changes(text: str, starts: list[int], old: str, new: str) -> str:
+def format_changes(text: str, starts: list[int], old: str, new: str) -> str:
     """The places at which `old` stood and `new` stands now."""
     lines = text.split("\n")
-    ends = _ends(lines)
+    ends = _next_line_starts(lines)
     shift = 0
     hunks: list[str] = []
-    for start in starts[:MOST_SHOWN]:
+    for start in starts[:MAX_SHOWN_CHANGES]:
         first = bisect_right(ends, start)
         last = bisect_right(ends, start + len(old) - 1) if old else first
         last = min(last, len(lines) - 1)
@@ -25,13 +25,13 @@ def shown_changes(text: str, starts: list[int], old: str, new: str) -> str:
         before = "\n".join(lines[first : last + 1])
         at = start - line_start
         after = before[:at] + new + before[at + len(old) :]
-        hunks.append(_hunk(lines, first, before.split("\n"), after.split("\n"), shift))
+        hunks.append(_format_hunk(lines, first, before.split("\n"), after.split("\n"), shift))
         shift += new.count("\n") - old.count("\n")
     left = len(starts) - len(hunks)
     return "\n".join([*hunks, *([f"[… and {left} more places]"] if left else [])])
 
 
-def _ends(lines: list[str]) -> list[int]:
+def _next_line_starts(lines: list[str]) -> list[int]:
     """Where the line after each begins."""
     ends: list[int] = []
     at = 0
@@ -41,28 +41,28 @@ def _ends(lines: list[str]) -> list[int]:
     return ends
 
 
-def _hunk(lines: list[str], first: int, before: list[str], after: list[str], shift: int) -> str:
+def _format_hunk(lines: list[str], first: int, before: list[str], after: list[str], shift: int) -> str:
     while before and after and before[-1] == after[-1]:
         before, after = before[:-1], after[:-1]
     while before and after and before[0] == after[0]:
         before, after, first = before[1:], after[1:], first + 1
-    lead = lines[max(0, first - CONTEXT) : first]
-    trail = lines[first + len(before) : first + len(before) + CONTEXT]
+    lead = lines[max(0, first - CONTEXT_LINES) : first]
+    trail = lines[first + len(before) : first + len(before) + CONTEXT_LINES]
     if trail and first + len(before) + len(trail) == len(lines) and not trail[-1]:
         trail = trail[:-1]  # what follows the last newline is no line
     around = len(lead) + len(trail)
     top = first - len(lead) + 1
     return "\n".join([
         f"@@ -{top},{around + len(before)} +{top + shift},{around + len(after)} @@",
-        *_marked(" ", lead),
-        *_marked("-", before),
-        *_marked("+", after),
-        *_marked(" ", trail),
+        *_mark_lines(" ", lead),
+        *_mark_lines("-", before),
+        *_mark_lines("+", after),
+        *_mark_lines(" ", trail),
     ])  # fmt: skip
 
 
-def _marked(mark: str, lines: list[str]) -> list[str]:
-    marked = [f"{mark}{line.removesuffix(chr(13))}" for line in lines[:MOST_LINES]]
-    if len(lines) > MOST_LINES:
-        marked.append(f"{mark}[… {len(lines) - MOST_LINES} more lines]")
+def _mark_lines(mark: str, lines: list[str]) -> list[str]:
+    marked = [f"{mark}{line.removesuffix(chr(13))}" for line in lines[:MAX_LINES]]
+    if len(lines) > MAX_LINES:
+        marked.append(f"{mark}[… {len(lines) - MAX_LINES} more lines]")
     return marked

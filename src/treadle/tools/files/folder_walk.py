@@ -10,26 +10,26 @@ from threading import Event
 from typing import Literal, NamedTuple
 
 from treadle.ports.tool import ToolError
-from treadle.tools.files.ignore_rules import PASSED_BY, Ignored
-from treadle.tools.files.name_display import shown
+from treadle.tools.files.ignore_rules import SKIPPED_FOLDERS, IgnoreRules
+from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import NO_PRIVACY
-from treadle.tools.files.workspace import HERE, OPEN_FOLDER, OpenPath, Workspace
+from treadle.tools.files.workspace import CURRENT_FOLDER, OPEN_FOLDER_FLAGS, OpenPath, Workspace
 
-_MOST_ENTRIES = 200_000
-_MOST_IN_ONE_FOLDER = 50_000
-_DEEPEST = 60
-_NAMED = 5
+_MAX_ENTRIES = 200_000
+_MAX_ENTRIES_PER_FOLDER = 50_000
+_MAX_DEPTH = 60
+_MAX_NAMED_FOLDERS = 5
 """Folders that were passed by and are named."""
-Kind = Literal["folder", "file", "other", "private"]
+EntryKind = Literal["folder", "file", "other", "private"]
 """private: it is there, and is not looked into."""
 
 
-class Entry(NamedTuple):
+class FolderEntry(NamedTuple):
     place: OpenPath
-    kind: Kind
+    kind: EntryKind
 
 
-class Walk:
+class FolderWalk:
     """One search through the workspace. What it left out, and why, can be asked when it is over."""
 
     def __init__(self, stopped: Event) -> None:
@@ -44,16 +44,16 @@ class Walk:
         """Why it ended early."""
 
     @contextmanager
-    def start(self, workspace: Workspace, path: str) -> Generator[tuple[str, Iterator[Entry]]]:
+    def start(self, workspace: Workspace, path: str) -> Generator[tuple[str, Iterator[FolderEntry]]]:
         """What is at this path: where it starts, as the beginning of every path, and what is there."""
         with workspace.place(path) as place:
             found = place.status()
             if found is None:
-                raise ToolError(f"{shown(place.path)} is not there. Search in `.` or in a folder that is.")
+                raise ToolError(f"{display_name(place.path)} is not there. Search in `.` or in a folder that is.")
             if not S_ISDIR(found.st_mode):
-                yield "", iter([Entry(place, "file")])
+                yield "", iter([FolderEntry(place, "file")])
                 return
-            start = "" if place.path == HERE else f"{place.path}/"
+            start = "" if place.path == CURRENT_FOLDER else f"{place.path}/"
         self._workspace = workspace
         with workspace.folder(path) as folder:
             yield start, self._entries(folder, start, self._rules_above(workspace, start), 0)
@@ -69,45 +69,46 @@ class Walk:
         notes = [] if self.cut is None else [f"[cut: {self.cut}. There may be {found}: narrow the search]"]
         if self._passed_by:
             notes.append(
-                f"[ignored folders, not searched: {_listed(self._passed_by)}; give one as path to search it]"
+                f"[ignored folders, not searched: {_list_paths(self._passed_by)}; give one as path to search it]"
             )
         if self._private:
             notes.append(
-                f"[private places, not searched: {_listed(self._private)}; naming one as path asks for approval]"
+                f"[private places, not searched: {_list_paths(self._private)}; naming one as path asks for "
+                "approval]"
             )
         return notes
 
-    def leave_out(self, entry: Entry) -> None:
+    def leave_out(self, entry: FolderEntry) -> None:
         """Note a private place that a search would have looked into."""
         self._private.append(entry.place.path)
 
-    def _rules_above(self, workspace: Workspace, start: str) -> Ignored:
-        rules = Ignored()
+    def _rules_above(self, workspace: Workspace, start: str) -> IgnoreRules:
+        rules = IgnoreRules()
         if not start:
             return rules
         for above in reversed(PurePosixPath(start).parents):
             with suppress(ToolError), workspace.folder(str(above)) as folder:  # a private one has no say
-                rules = rules.and_those_of(folder, "" if str(above) == HERE else f"{above}/")
+                rules = rules.and_those_of(folder, "" if str(above) == CURRENT_FOLDER else f"{above}/")
         return rules
 
-    def _entries(self, folder: int, under: str, rules: Ignored, depth: int) -> Iterator[Entry]:
+    def _entries(self, folder: int, under: str, rules: IgnoreRules, depth: int) -> Iterator[FolderEntry]:
         rules = rules.and_those_of(folder, under)
         for name, kind in self._listed(folder):
             self._seen += 1
-            if self._seen > _MOST_ENTRIES:
-                self.cut = f"there are more than {_MOST_ENTRIES:,} files and folders"
+            if self._seen > _MAX_ENTRIES:
+                self.cut = f"there are more than {_MAX_ENTRIES:,} files and folders"
             if self.over():
                 return
             path = under + name
             if self._is_private(name, path):
-                yield Entry(OpenPath(folder, name, f"{path}/" if kind == "folder" else path), "private")
-            elif kind == "folder" and (name in PASSED_BY or rules.covers(f"{path}/")):
+                yield FolderEntry(OpenPath(folder, name, f"{path}/" if kind == "folder" else path), "private")
+            elif kind == "folder" and (name in SKIPPED_FOLDERS or rules.covers(f"{path}/")):
                 self._passed_by.append(f"{path}/")
             elif kind == "folder":
-                yield Entry(self._place(folder, name, path), kind)
+                yield FolderEntry(self._place(folder, name, path), kind)
                 yield from self._inside(folder, name, path, rules, depth)
             elif not rules.covers(path) and not self._is_hidden(name, folder):
-                yield Entry(self._place(folder, name, path), kind)
+                yield FolderEntry(self._place(folder, name, path), kind)
 
     def _place(self, folder: int, name: str, path: str) -> OpenPath:
         return OpenPath(folder, name, path, NO_PRIVACY if self._workspace is None else self._workspace.privacy)
@@ -118,12 +119,12 @@ class Walk:
     def _is_hidden(self, name: str, folder: int) -> bool:
         return self._workspace is not None and self._workspace.hides(name, folder)
 
-    def _inside(self, folder: int, name: str, path: str, rules: Ignored, depth: int) -> Iterator[Entry]:
-        if depth == _DEEPEST:
-            self.cut = f"{shown(path)} is more than {_DEEPEST} folders deep"
+    def _inside(self, folder: int, name: str, path: str, rules: IgnoreRules, depth: int) -> Iterator[FolderEntry]:
+        if depth == _MAX_DEPTH:
+            self.cut = f"{display_name(path)} is more than {_MAX_DEPTH} folders deep"
             return
         try:
-            descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
+            descriptor = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=folder)
         except OSError:  # gone meanwhile, or not ours to read
             return
         try:
@@ -133,26 +134,26 @@ class Walk:
         finally:
             os.close(descriptor)
 
-    def _listed(self, folder: int) -> list[tuple[str, Kind]]:
+    def _listed(self, folder: int) -> list[tuple[str, EntryKind]]:
         """What is in a folder, in an order that makes the paths come sorted."""
         try:
             with os.scandir(folder) as listed:
-                found: list[tuple[str, Kind]] = [
-                    (entry.name, _kind(entry)) for entry in islice(listed, _MOST_IN_ONE_FOLDER + 1)
+                found: list[tuple[str, EntryKind]] = [
+                    (entry.name, _entry_kind(entry)) for entry in islice(listed, _MAX_ENTRIES_PER_FOLDER + 1)
                 ]
         except OSError:
             return []
-        if len(found) > _MOST_IN_ONE_FOLDER:
-            self.cut = f"a folder holds more than {_MOST_IN_ONE_FOLDER:,} files"
+        if len(found) > _MAX_ENTRIES_PER_FOLDER:
+            self.cut = f"a folder holds more than {_MAX_ENTRIES_PER_FOLDER:,} files"
         return sorted(found, key=lambda item: f"{item[0]}/" if item[1] == "folder" else item[0])
 
 
-def _listed(paths: list[str]) -> str:
-    named = ", ".join(shown(path) for path in paths[:_NAMED])
-    return named + (f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else "")
+def _list_paths(paths: list[str]) -> str:
+    named = ", ".join(display_name(path) for path in paths[:_MAX_NAMED_FOLDERS])
+    return named + (f" and {len(paths) - _MAX_NAMED_FOLDERS} more" if len(paths) > _MAX_NAMED_FOLDERS else "")
 
 
-def _kind(entry: "os.DirEntry[str]") -> Kind:
+def _entry_kind(entry: "os.DirEntry[str]") -> EntryKind:
     if entry.is_dir(follow_symlinks=False):
         return "folder"
     return "file" if entry.is_file(follow_symlinks=False) else "other"

@@ -4,14 +4,14 @@ import asyncio
 from threading import Event
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.folder_walk import Entry, Walk
-from treadle.tools.files.globs import glob_expression
-from treadle.tools.files.name_display import shown
+from treadle.tools.files.folder_walk import FolderEntry, FolderWalk
+from treadle.tools.files.globs import translate_glob
+from treadle.tools.files.name_display import display_name
 from treadle.tools.files.regex import BadExpression, Expression
-from treadle.tools.files.workspace import opened_for
+from treadle.tools.files.workspace import open_call_workspace
 from treadle.tools.function import tool
 
-MOST_RESULTS = 1000
+MAX_RESULTS = 1000
 
 
 @tool(effect="read", repeatable=True, paths=("path",), needs=("workspace",))
@@ -24,16 +24,16 @@ async def glob(pattern: str, context: ToolContext, path: str = ".") -> str:
     """
     stopped = Event()
     try:
-        return await asyncio.to_thread(listed, context, pattern, path, stopped)
+        return await asyncio.to_thread(list_matches, context, pattern, path, stopped)
     finally:
         stopped.set()
 
 
-def listed(context: ToolContext, pattern: str, path: str, stopped: Event) -> str:
-    expression = name_expression(pattern)
-    walk = Walk(stopped)
+def list_matches(context: ToolContext, pattern: str, path: str, stopped: Event) -> str:
+    expression = compile_glob(pattern)
+    walk = FolderWalk(stopped)
     found: list[str] = []
-    with opened_for(context) as workspace, walk.start(workspace, path) as (start, entries):
+    with open_call_workspace(context) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
             if entry.kind == "private":
                 if entry.place.path.endswith("/") or expression.fits(entry.place.path[len(start) :]):
@@ -41,28 +41,28 @@ def listed(context: ToolContext, pattern: str, path: str, stopped: Event) -> str
                 continue
             if not expression.fits(entry.place.path[len(start) :]):
                 continue
-            if len(found) == MOST_RESULTS:
-                walk.cut = f"there are more than {MOST_RESULTS:,}"
+            if len(found) == MAX_RESULTS:
+                walk.cut = f"there are more than {MAX_RESULTS:,}"
                 break
-            found.append(_line(entry))
-    where = "" if path == "." else f" in {shown(path)}"
-    nothing = [] if found else [f"Nothing matches {shown(pattern)}{where}."]
+            found.append(_format_entry(entry))
+    where = "" if path == "." else f" in {display_name(path)}"
+    nothing = [] if found else [f"Nothing matches {display_name(pattern)}{where}."]
     return "\n".join([*found, *nothing, *walk.notes("more")])
 
 
-def name_expression(pattern: str) -> Expression:
+def compile_glob(pattern: str) -> Expression:
     """The pattern, compiled; raises ToolError for one that is none."""
     if not pattern:
         raise ToolError("the pattern is empty. `*` lists what is in a folder, `**/*.py` finds files at any depth.")
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ToolError(
-            f"the pattern {shown(pattern)} must be relative to path, without `..`. Change path instead."
+            f"the pattern {display_name(pattern)} must be relative to path, without `..`. Change path instead."
         )
     try:
-        return Expression(glob_expression(pattern.removeprefix("./").rstrip("/") or "*"))
+        return Expression(translate_glob(pattern.removeprefix("./").rstrip("/") or "*"))
     except BadExpression as error:
-        raise ToolError(f"the pattern {shown(pattern)} cannot be used: {error}.") from None
+        raise ToolError(f"the pattern {display_name(pattern)} cannot be used: {error}.") from None
 
 
-def _line(entry: Entry) -> str:
-    return shown(entry.place.path) + ("/" if entry.kind == "folder" else "")
+def _format_entry(entry: FolderEntry) -> str:
+    return display_name(entry.place.path) + ("/" if entry.kind == "folder" else "")

@@ -3,17 +3,17 @@
 _SPECIAL = frozenset("\\.+*?()|[]{}^$")
 
 
-def glob_expression(pattern: str) -> str:
+def translate_glob(pattern: str) -> str:
     """`*` and `?` stay in one folder, `**` does not, `[a-z]` and `{a,b}` are as in a shell."""
-    return _Translation(pattern, braces=True).whole()
+    return _GlobTranslator(pattern, braces=True).whole()
 
 
-def ignore_expression(pattern: str) -> str:
+def translate_ignore_pattern(pattern: str) -> str:
     """The same, without braces: those are plain characters in a .gitignore."""
-    return _Translation(pattern, braces=False).whole()
+    return _GlobTranslator(pattern, braces=False).whole()
 
 
-class _Translation:
+class _GlobTranslator:
     def __init__(self, pattern: str, braces: bool) -> None:
         self._pattern = pattern
         self._braces = braces and pattern.count("{") == pattern.count("}")
@@ -43,11 +43,11 @@ class _Translation:
                 return self._class()
             case "\\" if self._at < len(self._pattern):
                 self._at += 1
-                return _literal(rest[1])
+                return _escape(rest[1])
             case "{" | "}" | "," if self._braces:
                 return self._brace(character)
             case _:
-                return _literal(character)
+                return _escape(character)
 
     def _any_depth(self, rest: str) -> str:
         if rest == "**/":
@@ -75,12 +75,12 @@ class _Translation:
             self._open += 1
             return "(?:"
         if not self._open:
-            return _literal(character)
+            return _escape(character)
         if character == "}":
             self._open -= 1
             return ")"
         return "|"
 
 
-def _literal(character: str) -> str:
+def _escape(character: str) -> str:
     return f"\\{character}" if character in _SPECIAL else character

@@ -10,31 +10,31 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.folder_walk import Entry, Walk
-from treadle.tools.files.glob import name_expression
-from treadle.tools.files.line_matches import Matcher, rendered
-from treadle.tools.files.name_display import shown
+from treadle.tools.files.folder_walk import FolderEntry, FolderWalk
+from treadle.tools.files.glob import compile_glob
+from treadle.tools.files.line_matches import LineMatcher, render_matches
+from treadle.tools.files.name_display import display_name
 from treadle.tools.files.regex import BadExpression, Expression
-from treadle.tools.files.text import kind_of, read_bytes
-from treadle.tools.files.workspace import OpenPath, opened_for
+from treadle.tools.files.text import find_binary_kind, read_bytes
+from treadle.tools.files.workspace import OpenPath, open_call_workspace
 from treadle.tools.function import tool
 
-MOST_LINES = 500
-MOST_FILES = 1000
-MOST_CHARACTERS = 60_000
-_BLOCK = 4_000_000
+MAX_LINES = 500
+MAX_FILES = 1000
+MAX_CHARACTERS = 60_000
+_BLOCK_BYTES = 4_000_000
 """Bytes that are searched at once."""
-_MOST_BYTES = 1_000_000_000
-_PLAIN_PATTERN = 200
+_MAX_BYTES = 1_000_000_000
+_PLAIN_PATTERN_INSTRUCTIONS = 200
 """Instructions of a compiled pattern. A pattern with n times as many may search an n-th of the bytes."""
-_LINE_BYTES = 100
+_LINE_COST_BYTES = 100
 """What looking at one line costs in addition to its bytes, as a number of bytes."""
 
 
 class GrepRequest(Struct, frozen=True):
     """What is searched for, and how it is shown."""
 
-    expression: Matcher
+    expression: LineMatcher
     names: Expression | None
     anywhere: bool
     """The pattern for names has no slash, so it is held against the last name alone."""
@@ -67,32 +67,34 @@ async def grep(
         context_lines: Lines to show around each match.
         files_only: Return only file names.
     """
-    wanted = _wanted(pattern, glob, ignore_case, context_lines, files_only)
+    wanted = _build_request(pattern, glob, ignore_case, context_lines, files_only)
     stopped = Event()
     try:
-        return await asyncio.to_thread(searched, context, wanted, path, stopped)
+        return await asyncio.to_thread(run_search, context, wanted, path, stopped)
     finally:
         stopped.set()
 
 
-def _wanted(pattern: str, glob: str | None, ignore_case: bool, context_lines: int, files_only: bool) -> GrepRequest:
+def _build_request(
+    pattern: str, glob: str | None, ignore_case: bool, context_lines: int, files_only: bool
+) -> GrepRequest:
     if not pattern:
         raise ToolError("the pattern is empty. Give a regular expression; to list files use glob.")
     try:
-        expression = Matcher(pattern, ignore_case)
+        expression = LineMatcher(pattern, ignore_case)
     except BadExpression as error:
         raise ToolError(
             f"the pattern cannot be used: {error}. Escape what is meant literally with a backslash; look-around "
             "and back-references are not supported."
         ) from None
-    names = None if glob is None else name_expression(glob)
+    names = None if glob is None else compile_glob(glob)
     return GrepRequest(expression, names, glob is not None and "/" not in glob, context_lines, files_only)
 
 
-def searched(context: ToolContext, wanted: GrepRequest, path: str, stopped: Event) -> str:
-    walk = Walk(stopped)
+def run_search(context: ToolContext, wanted: GrepRequest, path: str, stopped: Event) -> str:
+    walk = FolderWalk(stopped)
     search = _Search(walk, wanted, context.hide)
-    with opened_for(context) as workspace, walk.start(workspace, path) as (start, entries):
+    with open_call_workspace(context) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
             path = entry.place.path[len(start) :]
             if entry.kind == "private" and (path.endswith("/") or wanted.takes(path)):
@@ -105,7 +107,7 @@ def searched(context: ToolContext, wanted: GrepRequest, path: str, stopped: Even
 
 
 class _Search:
-    def __init__(self, walk: Walk, wanted: GrepRequest, hide: Callable[[str], str]) -> None:
+    def __init__(self, walk: FolderWalk, wanted: GrepRequest, hide: Callable[[str], str]) -> None:
         self._walk = walk
         self._hide = hide
         self._wanted = wanted
@@ -114,10 +116,10 @@ class _Search:
         self._lines = 0
         self._characters = 0
         self._bytes = 0
-        weight = 1 + wanted.expression.size // _PLAIN_PATTERN
-        self._most_bytes = _MOST_BYTES // weight
+        weight = 1 + wanted.expression.size // _PLAIN_PATTERN_INSTRUCTIONS
+        self._most_bytes = _MAX_BYTES // weight
 
-    def through(self, entry: Entry) -> None:
+    def through(self, entry: FolderEntry) -> None:
         try:
             descriptor = entry.place.open()
         except ToolError:  # gone meanwhile, or not ours to read
@@ -140,8 +142,8 @@ class _Search:
     def _blocks(self, descriptor: int, place: OpenPath) -> None:
         named = False
         number = 1
-        for index, block in enumerate(_blocks_of(descriptor)):
-            if index == 0 and kind_of(block) is not None:
+        for index, block in enumerate(_read_blocks(descriptor)):
+            if index == 0 and find_binary_kind(block) is not None:
                 return
             self._count(len(block))
             text = block.replace(b"\r\n", b"\n")
@@ -153,15 +155,15 @@ class _Search:
                 return
             if named and self._wanted.files_only:
                 return
-            self._show(rendered(text, hits, self._wanted.context_lines, self._hide), len(hits))
+            self._show(render_matches(text, hits, self._wanted.context_lines, self._hide), len(hits))
             number += text.count(b"\n")
 
     def _room(self) -> int:
-        return 1 if self._wanted.files_only else MOST_LINES - self._lines
+        return 1 if self._wanted.files_only else MAX_LINES - self._lines
 
     def _line_is_over(self) -> bool:
         """Count one more line that is looked at, and return whether to stop here."""
-        self._count(_LINE_BYTES)
+        self._count(_LINE_COST_BYTES)
         return self._walk.over()
 
     def _count(self, size: int) -> None:
@@ -171,26 +173,26 @@ class _Search:
 
     def _file(self, place: OpenPath) -> None:
         self._files += 1
-        name = shown(place.path)
+        name = display_name(place.path)
         separate = self._shown and not self._wanted.files_only
         self._shown.append(f"\n{name}" if separate else name)
-        if self._files >= MOST_FILES:
-            self._walk.cut = f"there are {MOST_FILES:,} files or more"
+        if self._files >= MAX_FILES:
+            self._walk.cut = f"there are {MAX_FILES:,} files or more"
 
     def _show(self, lines: list[str], matching: int) -> None:
         self._lines += matching
         self._shown += lines
         self._characters += sum(map(len, lines))
-        if self._lines >= MOST_LINES:
-            self._walk.cut = f"{MOST_LINES} lines are shown"
-        elif self._characters >= MOST_CHARACTERS:
-            self._walk.cut = f"{MOST_CHARACTERS:,} characters are shown"
+        if self._lines >= MAX_LINES:
+            self._walk.cut = f"{MAX_LINES} lines are shown"
+        elif self._characters >= MAX_CHARACTERS:
+            self._walk.cut = f"{MAX_CHARACTERS:,} characters are shown"
 
 
-def _blocks_of(descriptor: int) -> Iterator[bytes]:
+def _read_blocks(descriptor: int) -> Iterator[bytes]:
     """The file in pieces of whole lines, where its lines are not longer than a piece."""
     rest = b""
-    while piece := read_bytes(descriptor, _BLOCK):
+    while piece := read_bytes(descriptor, _BLOCK_BYTES):
         block = rest + piece
         end = block.rfind(b"\n") + 1 or len(block)
         rest = block[end:]

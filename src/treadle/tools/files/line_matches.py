@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 from treadle.tools.files.regex import Expression
 
-LONGEST_LINE = 400
-_LOOKED_AROUND = 4096
+MAX_LINE_BYTES = 400
+_REDACTION_MARGIN_BYTES = 4096
 """Bytes before and after a part that is shown in which a secret may begin or end."""
-Hide = Callable[[str], str]
-_SHOWN_BEFORE = 100
+Redact = Callable[[str], str]
+_BYTES_BEFORE_MATCH = 100
 """Characters of a long line that are shown before what matches."""
 
 
@@ -23,7 +23,7 @@ class LineMatch(NamedTuple):
     """Where in the line the match begins, in bytes."""
 
 
-class Matcher:
+class LineMatcher:
     """A pattern that is held against lines.
 
     A search through the whole text leads to the next line that may match; that line is then looked at by itself. So
@@ -50,7 +50,7 @@ class Matcher:
                 yield LineMatch(number, start, end, inside[0])
 
 
-def rendered(text: bytes, hits: list[LineMatch], context_lines: int, hide: Hide) -> list[str]:
+def render_matches(text: bytes, hits: list[LineMatch], context_lines: int, hide: Redact) -> list[str]:
     """The lines, with those around them; `--` where something is left out between."""
     shown: list[str] = []
     done = 0
@@ -61,15 +61,15 @@ def rendered(text: bytes, hits: list[LineMatch], context_lines: int, hide: Hide)
             back += 1
         if context_lines and shown and begin > done:
             shown.append("--")
-        shown += _context(text, begin, hit.start, hit.number - back, hide)
-        shown.append(f"{hit.number}:{_cut(text[hit.start : hit.end], hit.column, hide)}")
+        shown += _render_context(text, begin, hit.start, hit.number - back, hide)
+        shown.append(f"{hit.number}:{_truncate_line(text[hit.start : hit.end], hit.column, hide)}")
         limit = hits[index + 1].start if index + 1 < len(hits) else len(text)
-        done = _after(text, hit.end + 1, limit, context_lines)
-        shown += _context(text, hit.end + 1, done, hit.number + 1, hide)
+        done = _find_context_end(text, hit.end + 1, limit, context_lines)
+        shown += _render_context(text, hit.end + 1, done, hit.number + 1, hide)
     return shown
 
 
-def _after(text: bytes, start: int, limit: int, lines: int) -> int:
+def _find_context_end(text: bytes, start: int, limit: int, lines: int) -> int:
     """Where so many lines from here end, at most at the limit."""
     end = start
     for _ in range(lines):
@@ -79,23 +79,25 @@ def _after(text: bytes, start: int, limit: int, lines: int) -> int:
     return min(end, max(limit, start))
 
 
-def _context(text: bytes, start: int, end: int, number: int, hide: Hide) -> list[str]:
+def _render_context(text: bytes, start: int, end: int, number: int, hide: Redact) -> list[str]:
     if start >= end:
         return []
     lines = text[start:end].removesuffix(b"\n").split(b"\n")
-    return [f"{number + index}-{_cut(line, 0, hide)}" for index, line in enumerate(lines)]
+    return [f"{number + index}-{_truncate_line(line, 0, hide)}" for index, line in enumerate(lines)]
 
 
-def _cut(line: bytes, column: int, hide: Hide) -> str:
+def _truncate_line(line: bytes, column: int, hide: Redact) -> str:
     """The line, or the part of a long one that matches. A secret is not cut in two: nobody would know its half."""
-    if len(line) <= LONGEST_LINE:
+    if len(line) <= MAX_LINE_BYTES:
         return line.decode("utf-8", "replace")
-    start = max(0, column - _SHOWN_BEFORE)
-    before = line[max(0, start - _LOOKED_AROUND) : start].decode("utf-8", "replace")
-    part = line[start : start + LONGEST_LINE].decode("utf-8", "replace")
-    after = line[start + LONGEST_LINE : start + LONGEST_LINE + _LOOKED_AROUND].decode("utf-8", "replace")
+    start = max(0, column - _BYTES_BEFORE_MATCH)
+    before = line[max(0, start - _REDACTION_MARGIN_BYTES) : start].decode("utf-8", "replace")
+    part = line[start : start + MAX_LINE_BYTES].decode("utf-8", "replace")
+    after = line[start + MAX_LINE_BYTES : start + MAX_LINE_BYTES + _REDACTION_MARGIN_BYTES].decode(
+        "utf-8", "replace"
+    )
     around = before + part + after
     if (hidden := hide(around)) != around:
         part = hidden[len(before) : len(hidden) - len(after)]
-    left = len(line) - start - LONGEST_LINE
+    left = len(line) - start - MAX_LINE_BYTES
     return f"{'[…]' if start else ''}{part}{f'[… {left} more bytes in this line]' if left > 0 else ''}"

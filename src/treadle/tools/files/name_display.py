@@ -1,18 +1,18 @@
 """How names of files are shown to the model: on one line, and with nothing in them that a screen would act on."""
 
-_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
+_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 _RAW_BYTES = range(0xDC80, 0xDD00)
 """Where Python puts the bytes of a name that are not UTF-8."""
 
 
-def shown(name: str) -> str:
+def display_name(name: str) -> str:
     """The name as it is; in quotes and escaped where it holds control, invisible or undecodable characters."""
-    return name if name.isprintable() else f'"{"".join(map(_escaped, name))}"'
+    return name if name.isprintable() else f'"{"".join(map(_escape, name))}"'
 
 
-def _escaped(character: str) -> str:
-    if character in _SHORT:
-        return _SHORT[character]
+def _escape(character: str) -> str:
+    if character in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[character]
     if character.isprintable():
         return character
     code = ord(character)

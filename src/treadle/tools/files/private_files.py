@@ -9,20 +9,22 @@ from pathlib import Path
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.private_paths import CREDENTIALS, Kind, PrivatePlace, classify_name, find_private_place
 from treadle.ports.tool import ToolError
-from treadle.tools.files.name_display import shown
+from treadle.tools.files.name_display import display_name
 
-READING: frozenset[Kind] = frozenset({"credentials", "project"})
-WRITING: frozenset[Kind] = frozenset({"credentials"})
+REFUSED_FOR_READING: frozenset[Kind] = frozenset({"credentials", "project"})
+REFUSED_FOR_WRITING: frozenset[Kind] = frozenset({"credentials"})
 """A file such as `.env` may be written without showing what was in it."""
-LINKED = "a hard link to a private file of the home"
-MOST_FILES_OF_A_HOME = 5000
+LINKED_PLACE = "a hard link to a private file of the home"
+MAX_HOME_FILES = 5000
 """Private files of the home that are known by their inode, to recognise hard links to them."""
 
 
 class Privacy:
     """The private places of one workspace, for one call."""
 
-    def __init__(self, root: str, allowed: Iterable[str] = (), kinds: frozenset[Kind] = READING) -> None:
+    def __init__(
+        self, root: str, allowed: Iterable[str] = (), kinds: frozenset[Kind] = REFUSED_FOR_READING
+    ) -> None:
         """`root` is the workspace without links, `allowed` are resolved paths that this call may use."""
         self._root = root.rstrip("/")
         self._allowed = tuple(allowed)
@@ -45,12 +47,12 @@ class Privacy:
     def refuse(self, path: str) -> None:
         """Raise ToolError for a path in a private place."""
         if (found := self.place_of(path)) is not None:
-            raise refusal(path, found.name)
+            raise make_refusal(path, found.name)
 
     def refuse_linked(self, path: str, found: os.stat_result) -> None:
         """Raise ToolError for a file that is a second name of a private file of the user's home."""
         if self.is_linked(path, found):
-            raise refusal(path, LINKED)
+            raise make_refusal(path, LINKED_PLACE)
 
     def is_linked(self, path: str, found: os.stat_result) -> bool:
         if (
@@ -61,7 +63,7 @@ class Privacy:
         ):
             return False
         if self._inodes is None:
-            self._inodes = frozenset(_inodes_of_home())
+            self._inodes = frozenset(_find_home_inodes())
         return (found.st_dev, found.st_ino) in self._inodes
 
     def whole(self, path: str) -> str:
@@ -74,32 +76,33 @@ class Privacy:
 NO_PRIVACY = Privacy("", kinds=frozenset())
 
 
-def refusal(path: str, name: str) -> ToolError:
+def make_refusal(path: str, name: str) -> ToolError:
     return ToolError(
-        f"{shown(path)} was not used: it is a private place ({shown(name)}), and no reviewer has approved this "
+        f"{display_name(path)} was not used: it is a private place ({display_name(name)}), and no reviewer has "
+        "approved this "
         "very path. Go on without it, or ask for it by its own path, without links."
     )
 
 
-def listed_in(policy: SandboxPolicy) -> list[str]:
+def find_listed_places(policy: SandboxPolicy) -> list[str]:
     """Return the private places that an agent's settings name themselves. A folder that merely contains one does
     not count."""
     named = (os.path.realpath(Path(name).expanduser()) for name in (*policy.readable, *policy.writable))
     return [path for path in named if find_private_place(path) is not None]
 
 
-def _inodes_of_home() -> Iterator[tuple[int, int]]:
+def _find_home_inodes() -> Iterator[tuple[int, int]]:
     home = os.path.expanduser("~")
-    left = MOST_FILES_OF_A_HOME
+    left = MAX_HOME_FILES
     for place in CREDENTIALS:
-        for found in _files_of(os.path.join(home, place)):
+        for found in _find_files(os.path.join(home, place)):
             yield found.st_dev, found.st_ino
             left -= 1
             if not left:
                 return
 
 
-def _files_of(path: str) -> Iterator[os.stat_result]:
+def _find_files(path: str) -> Iterator[os.stat_result]:
     """Yield the files at a path, or below it where it is a folder."""
     with suppress(OSError):
         found = os.stat(path)

@@ -7,13 +7,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.name_display import shown
+from treadle.tools.files.name_display import display_name
 from treadle.tools.files.text import FileText, read_text
-from treadle.tools.files.workspace import opened_for
+from treadle.tools.files.workspace import open_call_workspace
 from treadle.tools.function import tool
 
-LONGEST_LINE = 2000
-MOST_CHARACTERS = 100_000
+MAX_LINE_CHARACTERS = 2000
+MAX_CHARACTERS = 100_000
 
 _ENCODINGS = {
     "latin-1": "not UTF-8: read as Latin-1, other characters than ASCII may be wrong",
@@ -36,36 +36,36 @@ def read_file(
         start_line: First line.
         lines: Number of lines.
     """
-    with opened_for(context) as workspace, workspace.place(path) as place:
+    with open_call_workspace(context) as workspace, workspace.place(path) as place:
         descriptor = place.open()
         try:
             text = read_text(descriptor, place.path)
         finally:
             os.close(descriptor)
-        return _numbered(text, place.path, start_line, lines, context.hide)
+        return _number_lines(text, place.path, start_line, lines, context.hide)
 
 
-def _numbered(text: FileText, path: str, start: int, count: int, hide: Callable[[str], str]) -> str:
-    every = lines_of(text.text)
+def _number_lines(text: FileText, path: str, start: int, count: int, hide: Callable[[str], str]) -> str:
+    every = split_lines(text.text)
     if not every:
         return "[the file is empty]"
     if start > len(every):
         raise ToolError(
-            f"{shown(path)} has {len(every)} lines, so there is no line {start}. Use a smaller start_line."
+            f"{display_name(path)} has {len(every)} lines, so there is no line {start}. Use a smaller start_line."
         )
     taken: list[str] = []
-    room = MOST_CHARACTERS
+    room = MAX_CHARACTERS
     for number, line in enumerate(every[start - 1 : start - 1 + count], start):
-        cut = _cut(line.removesuffix("\r"), hide)
+        cut = _truncate_line(line.removesuffix("\r"), hide)
         room -= len(cut)
         if room < 0 and taken:
             break
         taken.append(f"{number:>6}\t{cut}")
     last = start + len(taken) - 1
-    return "\n".join([*taken, _note(text, start, last, len(every))])
+    return "\n".join([*taken, _format_note(text, start, last, len(every))])
 
 
-def lines_of(text: str) -> list[str]:
+def split_lines(text: str) -> list[str]:
     """The lines; a newline at the end of the text begins no further one."""
     every = text.split("\n")
     if not every[-1]:
@@ -73,14 +73,14 @@ def lines_of(text: str) -> list[str]:
     return every
 
 
-def _cut(line: str, hide: Callable[[str], str]) -> str:
-    if len(line) <= LONGEST_LINE:
+def _truncate_line(line: str, hide: Callable[[str], str]) -> str:
+    if len(line) <= MAX_LINE_CHARACTERS:
         return line
     line = hide(line)  # a secret must not be cut in two: nobody would know its half
-    return f"{line[:LONGEST_LINE]} [… {len(line) - LONGEST_LINE} more characters in this line]"
+    return f"{line[:MAX_LINE_CHARACTERS]} [… {len(line) - MAX_LINE_CHARACTERS} more characters in this line]"
 
 
-def _note(text: FileText, start: int, last: int, total: int) -> str:
+def _format_note(text: FileText, start: int, last: int, total: int) -> str:
     notes = [f"lines {start}-{last} of {total}"]
     if last < total:
         notes.append(f"start_line={last + 1} reads on")

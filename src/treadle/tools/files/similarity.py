@@ -5,57 +5,57 @@ from difflib import SequenceMatcher
 
 _NUMBERED = re.compile(r"\s*\d+\t")
 _SPACES = re.compile(r"\s+")
-_ENOUGH = 0.6
-_LONGEST = 200
+_MIN_RATIO = 0.6
+_MAX_LINE_CHARACTERS = 200
 """Characters of a line that are compared."""
-_MOST_COMPARISONS = 2_000_000
+_MAX_COMPARISONS = 2_000_000
 """Of characters, about half a second's worth; a hostile file could otherwise take minutes. It is a count and not a
 time, so that a busy machine guesses the same."""
 _LINE_COMPARISONS = 8
 """What a line costs that is not like the one wanted in length."""
-_SHOWN_LINES = 6
+_MAX_SHOWN_LINES = 6
 
 
-def why_not_found(text: str, old: str, new: str) -> str:
+def explain_not_found(text: str, old: str, new: str) -> str:
     wanted = old.splitlines() or [old]
     lines = text.splitlines()
     if all(_NUMBERED.match(line) for line in wanted if line.strip()):
         return "It begins with the line numbers of read_file: leave them out."
-    if (at := _same_but_for_spaces(lines, wanted)) is not None:
-        return f"The same text with other spaces stands at line {at + 1}:\n{_quoted(lines, at, len(wanted))}\n"
+    if (at := _find_ignoring_spaces(lines, wanted)) is not None:
+        return f"The same text with other spaces stands at line {at + 1}:\n{_quote_lines(lines, at, len(wanted))}\n"
     if new.strip() and new in text:
         line = text.count("\n", 0, text.find(new)) + 1
         return f"But `new` stands there already, at line {line}: the change may have been made before."
-    if (at := _nearest(lines, wanted)) is not None:
-        return f"The nearest text is at line {at + 1}:\n{_quoted(lines, at, len(wanted))}\nCopy it exactly."
+    if (at := _find_nearest(lines, wanted)) is not None:
+        return f"The nearest text is at line {at + 1}:\n{_quote_lines(lines, at, len(wanted))}\nCopy it exactly."
     return "Nothing like it is in the file. Read the file again."
 
 
-def _same_but_for_spaces(lines: list[str], wanted: list[str]) -> int | None:
+def _find_ignoring_spaces(lines: list[str], wanted: list[str]) -> int | None:
     """The line at which the same words stand."""
-    words = _without_spaces(wanted)
+    words = _strip_spaces(wanted)
     if not words.strip():
         return None
-    found = _without_spaces(lines)
+    found = _strip_spaces(lines)
     at = found.find(words)
     return None if at < 0 else found.count("\n", 0, at)
 
 
-def _without_spaces(lines: list[str]) -> str:
+def _strip_spaces(lines: list[str]) -> str:
     """The lines without any space, each between the ends of two lines."""
     return "\n".join(["", *[_SPACES.sub("", line) for line in lines], ""])
 
 
-def _nearest(lines: list[str], wanted: list[str]) -> int | None:
+def _find_nearest(lines: list[str], wanted: list[str]) -> int | None:
     """The line that is most like the first of those that were wanted."""
     offset, sought = max(enumerate(wanted), key=lambda numbered: (bool(numbered[1].strip()), -numbered[0]))
-    sought = sought.strip()[:_LONGEST]
+    sought = sought.strip()[:_MAX_LINE_CHARACTERS]
     matcher = SequenceMatcher(None, "", sought, autojunk=False)
-    best, best_at, left = _ENOUGH, None, _MOST_COMPARISONS
+    best, best_at, left = _MIN_RATIO, None, _MAX_COMPARISONS
     for at, line in enumerate(lines):
         if left <= 0:
             break
-        compared = line.strip()[:_LONGEST]
+        compared = line.strip()[:_MAX_LINE_CHARACTERS]
         matcher.set_seq1(compared)
         left -= _LINE_COMPARISONS
         if matcher.real_quick_ratio() <= best:
@@ -69,5 +69,5 @@ def _nearest(lines: list[str], wanted: list[str]) -> int | None:
     return None if best_at is None else max(0, best_at - offset)
 
 
-def _quoted(lines: list[str], at: int, count: int) -> str:
-    return "\n".join(line[:_LONGEST] for line in lines[at : at + min(count, _SHOWN_LINES)])
+def _quote_lines(lines: list[str], at: int, count: int) -> str:
+    return "\n".join(line[:_MAX_LINE_CHARACTERS] for line in lines[at : at + min(count, _MAX_SHOWN_LINES)])

@@ -5,16 +5,16 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from typing import Literal, NamedTuple
 
 from treadle.ports.tool import ToolError
-from treadle.tools.files.name_display import shown
+from treadle.tools.files.name_display import display_name
 
-MOST_BYTES = 32_000_000
+MAX_BYTES = 32_000_000
 """Of a file that is read as a whole."""
-_LOOKED_AT = 8192
+_SNIFFED_BYTES = 8192
 """Bytes in which a NUL shows that it is not text."""
 Newline = Literal["LF", "CRLF", "mixed"]
 
-_MARKS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
-_KNOWN = (
+_BYTE_ORDER_MARKS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
+_MAGIC_BYTES = (
     (b"\x89PNG\r\n", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
     (b"GIF8", "a GIF image"),
@@ -53,17 +53,19 @@ class FileText(NamedTuple):
 def read_text(descriptor: int, path: str) -> FileText:
     """The text of an open file. Raises ToolError for what is not text, and for what is too large."""
     size = os.fstat(descriptor).st_size
-    data = read_bytes(descriptor, MOST_BYTES + 1)
-    if not_text := kind_of(data):
+    data = read_bytes(descriptor, MAX_BYTES + 1)
+    if not_text := find_binary_kind(data):
         raise ToolError(
-            f"{shown(path)} is {not_text} ({size:,} bytes), not text. Use a program that reads it, if there is one."
+            f"{display_name(path)} is {not_text} ({size:,} bytes), not text. Use a program that reads it, if there "
+            "is one."
         )
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise ToolError(
-            f"{shown(path)} is {size:,} bytes large; at most {MOST_BYTES:,} can be read as a whole. Use grep to "
+            f"{display_name(path)} is {size:,} bytes large; at most {MAX_BYTES:,} can be read as a whole. Use grep "
+            "to "
             "find a place in it, or a command that reads a part."
         )
-    return decoded(data)
+    return decode_text(data)
 
 
 def read_bytes(descriptor: int, most: int) -> bytes:
@@ -75,20 +77,20 @@ def read_bytes(descriptor: int, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def kind_of(data: bytes) -> str | None:
+def find_binary_kind(data: bytes) -> str | None:
     """What it is, if it is not text."""
-    for start, kind in _KNOWN:
+    for start, kind in _MAGIC_BYTES:
         if data.startswith(start):
             return kind
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "a WebP image"
     marked = data.startswith((BOM_UTF16_LE, BOM_UTF16_BE))
-    return "binary data" if not marked and b"\0" in data[:_LOOKED_AT] else None
+    return "binary data" if not marked and b"\0" in data[:_SNIFFED_BYTES] else None
 
 
-def decoded(data: bytes) -> FileText:
+def decode_text(data: bytes) -> FileText:
     """UTF-8, or what a mark says; else Latin-1, in which every byte is a character and comes back as it was."""
-    mark, encoding = next((known for known in _MARKS if data.startswith(known[0])), (b"", "utf-8"))
+    mark, encoding = next((known for known in _BYTE_ORDER_MARKS if data.startswith(known[0])), (b"", "utf-8"))
     try:
         return FileText(data[len(mark) :].decode(encoding), encoding, mark)
     except UnicodeDecodeError:

@@ -18,20 +18,20 @@ from typing import NamedTuple
 
 from treadle.domain.private_paths import Kind
 from treadle.ports.tool import ToolContext, ToolError
-from treadle.tools.files.name_display import shown
-from treadle.tools.files.private_files import NO_PRIVACY, READING, Privacy, listed_in
+from treadle.tools.files.name_display import display_name
+from treadle.tools.files.private_files import NO_PRIVACY, REFUSED_FOR_READING, Privacy, find_listed_places
 
-HERE = "."
-_MOST_LINKS = 40
-_DEEPEST = 100
+CURRENT_FOLDER = "."
+_MAX_LINKS = 40
+_MAX_DEPTH = 100
 """Folders that are held open at once."""
-_LONGEST = 4096
-_MOST_NEIGHBOURS = 2000
+_MAX_PATH_BYTES = 4096
+_MAX_NEIGHBOURS = 2000
 """Names that are looked through for one that was meant."""
 _HOME = re.compile(r"~[A-Za-z0-9_.-]*(?:/.*)?", re.DOTALL)
-_COMMON = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
-OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | _COMMON
-_KINDS = {
+_COMMON_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | _COMMON_FLAGS
+_KIND_NAMES = {
     stat.S_IFIFO: "a pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFCHR: "a device",
@@ -57,7 +57,7 @@ class OpenPath(NamedTuple):
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise explained(error, self.path) from error
+            raise explain_os_error(error, self.path) from error
 
     def open(self, flags: int = os.O_RDONLY) -> int:
         """A descriptor of the regular file that is there; the caller closes it."""
@@ -66,9 +66,9 @@ class OpenPath(NamedTuple):
             raise ToolError(self._missing())
         self._must_be_a_file(found)
         try:
-            descriptor = os.open(self.name, flags | _COMMON, dir_fd=self.folder)
+            descriptor = os.open(self.name, flags | _COMMON_FLAGS, dir_fd=self.folder)
         except OSError as error:
-            raise explained(error, self.path) from error
+            raise explain_os_error(error, self.path) from error
         try:
             opened = os.fstat(descriptor)
             self._must_be_a_file(opened)
@@ -80,13 +80,15 @@ class OpenPath(NamedTuple):
 
     def _must_be_a_file(self, found: os.stat_result) -> None:
         if stat.S_ISDIR(found.st_mode):
-            raise ToolError(f'{shown(self.path)} is a folder. glob(pattern="*", path=...) lists what is in it.')
+            raise ToolError(
+                f'{display_name(self.path)} is a folder. glob(pattern="*", path=...) lists what is in it.'
+            )
         if not stat.S_ISREG(found.st_mode):
-            kind = _KINDS.get(stat.S_IFMT(found.st_mode), "something else")
-            raise ToolError(f"{shown(self.path)} is {kind}, not a file. Only regular files can be used.")
+            kind = _KIND_NAMES.get(stat.S_IFMT(found.st_mode), "something else")
+            raise ToolError(f"{display_name(self.path)} is {kind}, not a file. Only regular files can be used.")
 
     def _missing(self) -> str:
-        return f"{shown(self.path)} is not there. {_neighbours(self.folder, self.name)}"
+        return f"{display_name(self.path)} is not there. {_suggest_neighbours(self.folder, self.name)}"
 
 
 class Workspace:
@@ -126,13 +128,13 @@ class Workspace:
         if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
             return False
         if self._linked is None:
-            self._linked = frozenset(linked_files(self._hidden_folders))
+            self._linked = frozenset(find_linked_files(self._hidden_folders))
         return _identity(found) in self._linked
 
     @contextmanager
     def place(self, path: str) -> Generator[OpenPath]:
         """Where the path leads. Its last name need not be there; the folders before it must be."""
-        walk = _Walk(self, self._written, path)
+        walk = _PathWalk(self, self._written, path)
         try:
             yield self._vetted(walk.to_the_end())
         finally:
@@ -141,7 +143,7 @@ class Workspace:
     @contextmanager
     def place_to_write(self, path: str) -> Generator[OpenPath]:
         """The same, and folders that are missing on the way are made."""
-        walk = _MakingWalk(self, self._written, path)
+        walk = _CreatingPathWalk(self, self._written, path)
         try:
             yield self._vetted(walk.to_the_end())
         finally:
@@ -150,7 +152,7 @@ class Workspace:
     @contextmanager
     def unvetted(self, path: str) -> Generator[OpenPath]:
         """Where the path leads, also if that is private: for judging it, not for opening it."""
-        walk = _Walk(self, self._written, path)
+        walk = _PathWalk(self, self._written, path)
         try:
             yield walk.to_the_end()
         finally:
@@ -165,20 +167,23 @@ class Workspace:
         """A descriptor of the folder that the path leads to."""
         with self.place(path) as place:
             try:
-                descriptor = os.open(place.name, OPEN_FOLDER, dir_fd=place.folder)
+                descriptor = os.open(place.name, OPEN_FOLDER_FLAGS, dir_fd=place.folder)
             except OSError as error:
-                raise explained(error, place.path) from error
+                raise explain_os_error(error, place.path) from error
         try:
             if self.keeps_out_of(descriptor):
-                raise kept_out(place.path)
+                raise make_hidden_error(place.path)
             yield descriptor
         finally:
             os.close(descriptor)
 
 
 @contextmanager
-def opened(
-    root: Path, hidden: Iterable[Path] = (), allowed: Iterable[str] = (), kinds: frozenset[Kind] = READING
+def open_workspace(
+    root: Path,
+    hidden: Iterable[Path] = (),
+    allowed: Iterable[str] = (),
+    kinds: frozenset[Kind] = REFUSED_FOR_READING,
 ) -> Generator[Workspace]:
     """The workspace at this folder, for as long as the block lasts, without the hidden folders that are in it.
 
@@ -187,25 +192,27 @@ def opened(
     try:
         descriptor = os.open(written, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise ToolError(f"the workspace {shown(written)} cannot be opened: {error.strerror}.") from error
+        raise ToolError(f"the workspace {display_name(written)} cannot be opened: {error.strerror}.") from error
     try:
         real, folders = os.path.realpath(written), tuple(hidden)
         privacy = Privacy(real, allowed, kinds)
-        workspace = Workspace(descriptor, (written, real), _identities(folders), privacy, folders)
+        workspace = Workspace(descriptor, (written, real), _find_identities(folders), privacy, folders)
         if workspace.keeps_out_of(descriptor):
-            raise kept_out(written)
+            raise make_hidden_error(written)
         yield workspace
     finally:
         os.close(descriptor)
 
 
-def opened_for(context: ToolContext, kinds: frozenset[Kind] = READING) -> AbstractContextManager[Workspace]:
+def open_call_workspace(
+    context: ToolContext, kinds: frozenset[Kind] = REFUSED_FOR_READING
+) -> AbstractContextManager[Workspace]:
     """The workspace of a call, with the private places that it may use."""
-    allowed = (*context.approved, *listed_in(context.sandbox))
-    return opened(context.workspace, context.hidden, allowed, kinds)
+    allowed = (*context.approved, *find_listed_places(context.sandbox))
+    return open_workspace(context.workspace, context.hidden, allowed, kinds)
 
 
-def _identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
+def _find_identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for folder in folders:
         with suppress(OSError):  # what is not there need not be hidden
@@ -213,7 +220,7 @@ def _identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
     return frozenset(found)
 
 
-def linked_files(folders: Iterable[Path]) -> Generator[tuple[int, int]]:
+def find_linked_files(folders: Iterable[Path]) -> Generator[tuple[int, int]]:
     """Yield the files in these folders that have more than one name."""
     for top in folders:
         for folder, _, names in os.walk(top):
@@ -228,13 +235,13 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def kept_out(path: str) -> ToolError:
-    return ToolError(f"{shown(path)} is Treadle's own, which no tool may read or change. Leave it alone.")
+def make_hidden_error(path: str) -> ToolError:
+    return ToolError(f"{display_name(path)} is Treadle's own, which no tool may read or change. Leave it alone.")
 
 
-def explained(error: OSError, path: str) -> ToolError:
+def explain_os_error(error: OSError, path: str) -> ToolError:
     """What the system refused, in words."""
-    what = shown(path)
+    what = display_name(path)
     match error.errno:
         case errno.ENOENT:
             words = f"{what} is not there. glob finds what is."
@@ -255,7 +262,7 @@ def explained(error: OSError, path: str) -> ToolError:
     return ToolError(words)
 
 
-class _Walk:
+class _PathWalk:
     def __init__(self, workspace: Workspace, written: tuple[str, ...], path: str) -> None:
         self._workspace = workspace
         self._root = workspace.root
@@ -264,7 +271,7 @@ class _Walk:
         self._held: list[int] = []
         self._names: list[str] = []
         self._links = 0
-        self._ahead = _names(self._from_the_root(_checked(path)))
+        self._ahead = _split_names(self._from_the_root(_check_path(path)))
 
     def to_the_end(self) -> OpenPath:
         while self._ahead:
@@ -276,10 +283,10 @@ class _Walk:
             elif (target := self._link(name)) is not None:
                 self._follow(target)
             elif self._workspace.hides(name, self._here):
-                raise kept_out("/".join([*self._names, name]))
+                raise make_hidden_error("/".join([*self._names, name]))
             else:
                 return OpenPath(self._here, name, "/".join([*self._names, name]))
-        return OpenPath(self._here, HERE, "/".join(self._names) or HERE)
+        return OpenPath(self._here, CURRENT_FOLDER, "/".join(self._names) or CURRENT_FOLDER)
 
     def let_go(self) -> None:
         while self._held:
@@ -296,22 +303,24 @@ class _Walk:
         self._names.pop()
 
     def _into(self, name: str) -> None:
-        if len(self._held) == _DEEPEST:
-            raise ToolError(f"{shown(self._asked)} is more than {_DEEPEST} folders deep. Use a shorter path.")
+        if len(self._held) == _MAX_DEPTH:
+            raise ToolError(
+                f"{display_name(self._asked)} is more than {_MAX_DEPTH} folders deep. Use a shorter path."
+            )
         try:
             descriptor = self._open(name)
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP) and (target := self._link(name)) is not None:
                 self._follow(target)
                 return
-            raise explained(error, "/".join([*self._names, name])) from error
+            raise explain_os_error(error, "/".join([*self._names, name])) from error
         self._held.append(descriptor)
         self._names.append(name)
         if self._workspace.keeps_out_of(descriptor):
-            raise kept_out("/".join(self._names))
+            raise make_hidden_error("/".join(self._names))
 
     def _open(self, name: str) -> int:
-        return os.open(name, OPEN_FOLDER, dir_fd=self._here)
+        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=self._here)
 
     def _link(self, name: str) -> str | None:
         """Where a link points to; None: it is not one."""
@@ -322,13 +331,13 @@ class _Walk:
 
     def _follow(self, target: str) -> None:
         self._links += 1
-        if self._links > _MOST_LINKS:
-            raise ToolError(f"{shown(self._asked)} leads through links in a circle. Use another path.")
+        if self._links > _MAX_LINKS:
+            raise ToolError(f"{display_name(self._asked)} leads through links in a circle. Use another path.")
         if target.startswith("/"):
             target = self._from_the_root(target)
             self.let_go()
             self._names.clear()
-        self._ahead += _names(target)
+        self._ahead += _split_names(target)
 
     def _from_the_root(self, path: str) -> str:
         """An absolute path, as it is from the workspace."""
@@ -341,12 +350,13 @@ class _Walk:
 
     def _outside(self) -> ToolError:
         return ToolError(
-            f"{shown(self._asked)} leads out of the workspace {shown(self._written[0])}, and only files in it can "
+            f"{display_name(self._asked)} leads out of the workspace {display_name(self._written[0])}, and only "
+            "files in it can "
             "be used. Use a path relative to the workspace."
         )
 
 
-class _MakingWalk(_Walk):
+class _CreatingPathWalk(_PathWalk):
     def _open(self, name: str) -> int:
         try:
             return super()._open(name)
@@ -356,38 +366,39 @@ class _MakingWalk(_Walk):
             return super()._open(name)
 
 
-def _names(path: str) -> list[str]:
+def _split_names(path: str) -> list[str]:
     """The names on the way, the last one first."""
-    return [name for name in reversed(path.split("/")) if name not in ("", HERE)]
+    return [name for name in reversed(path.split("/")) if name not in ("", CURRENT_FOLDER)]
 
 
-def _checked(path: str) -> str:
+def _check_path(path: str) -> str:
     if not path:
         raise ToolError('the path is empty. Name a file, relative to the workspace; "." is the workspace itself.')
     if "\0" in path:
-        raise ToolError(f"{shown(path)} holds a NUL character, which no file name can.")
+        raise ToolError(f"{display_name(path)} holds a NUL character, which no file name can.")
     if _HOME.fullmatch(path):
         raise ToolError(
-            f"{shown(path)}: `~` is not expanded, and only the workspace can be used. Use a path relative to it; "
-            f"a file that is really called so is ./{shown(path)}."
+            f"{display_name(path)}: `~` is not expanded, and only the workspace can be used. Use a path relative "
+            "to it; "
+            f"a file that is really called so is ./{display_name(path)}."
         )
     try:
         size = len(os.fsencode(path))
     except UnicodeEncodeError:
-        raise ToolError(f"{shown(path)} is not valid text, so no file is called that.") from None
-    if size > _LONGEST:
-        raise ToolError(f"the path is {size} bytes long; at most {_LONGEST} are accepted.")
+        raise ToolError(f"{display_name(path)} is not valid text, so no file is called that.") from None
+    if size > _MAX_PATH_BYTES:
+        raise ToolError(f"the path is {size} bytes long; at most {_MAX_PATH_BYTES} are accepted.")
     return path
 
 
-def _neighbours(folder: int, name: str) -> str:
+def _suggest_neighbours(folder: int, name: str) -> str:
     """What might have been meant, of what stands in the same folder."""
     try:
         with os.scandir(folder) as listed:
-            names = [entry.name for entry in islice(listed, _MOST_NEIGHBOURS)]
+            names = [entry.name for entry in islice(listed, _MAX_NEIGHBOURS)]
     except OSError:
         names = []
     close = get_close_matches(name[:200], names, n=3)
     if not close:
         return "glob finds what is."
-    return f"Beside it there is {', '.join(shown(one) for one in close)}."
+    return f"Beside it there is {', '.join(display_name(one) for one in close)}."

@@ -4,7 +4,7 @@ import re
 from functools import cache
 
 from treadle.tools.shell.rules import CommandRule, RuleTable
-from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
+from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 from treadle.tools.shell.wrappers import SHELLS
 
 _EVERYTHING = re.compile(
@@ -17,16 +17,16 @@ _DEVICE = re.compile(r"/dev/(?!null$|zero$|stdout$|stderr$|tty$|shm/|fd/)")
 _FORK_BOMB = re.compile(r"([^\s;{}()|&]{1,40})\s{0,9}\(\s{0,9}\)\s{0,9}\{[^}]{0,200}\1\s{0,9}\|\s{0,9}\1\s{0,9}&")
 
 
-def _on_everything(call: SimpleCommand) -> bool:
-    return any(_EVERYTHING.fullmatch(_plain(operand)) for operand in call.operands)
+def _is_on_everything(call: SimpleCommand) -> bool:
+    return any(_EVERYTHING.fullmatch(_normalize_path(operand)) for operand in call.operands)
 
 
-def _plain(path: str) -> str:
+def _normalize_path(path: str) -> str:
     return re.sub(r"/\./|/[^/]+/\.\.(?=/|$)", "/", path)
 
 
 def _removes_everything(call: SimpleCommand) -> bool:
-    return call.has("--no-preserve-root") or (call.has("-r", "-R", "--recursive") and _on_everything(call))
+    return call.has("--no-preserve-root") or (call.has("-r", "-R", "--recursive") and _is_on_everything(call))
 
 
 def _pushes_over(call: SimpleCommand) -> bool:
@@ -58,7 +58,8 @@ CAUTION_RULES = (
         "removes a whole system or home",
         ("find / -delete", "find ~ -type f -exec rm {} +"),
         ("find . -delete", "find / -name x"),
-        lambda call: _on_everything(call) and bool(re.search(r" -delete| -exec\w* (/bin/)?(rm|shred) ", call.text)),
+        lambda call: _is_on_everything(call)
+        and bool(re.search(r" -delete| -exec\w* (/bin/)?(rm|shred) ", call.text)),
     ),
     CommandRule(
         ("mkfs", "mkfs.ext4", "mkfs.xfs", "mkfs.btrfs", "mkfs.vfat", "mke2fs", "wipefs", "fdisk", "parted",
@@ -97,7 +98,7 @@ CAUTION_RULES = (
         "changes the rights of a whole system or home",
         ("chmod -R 777 /", "chown -R me ~", "sudo chmod -R u+x /usr"),
         ("chmod -R 755 build", "chmod 644 /etc/x", "chown me x"),
-        lambda call: call.has("-R", "--recursive") and _on_everything(call),
+        lambda call: call.has("-R", "--recursive") and _is_on_everything(call),
     ),
     CommandRule(
         ("git",),
@@ -150,7 +151,7 @@ def _table() -> RuleTable:
     return RuleTable(CAUTION_RULES)
 
 
-def caution_about(line: str, parsed: Parsed) -> str | None:
+def find_caution(line: str, parsed: ParsedLine) -> str | None:
     """Why somebody must be asked about a line, whatever the rules say."""
     if _FORK_BOMB.search(line):
         return "the line starts copies of itself without end"

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from treadle.tools.shell import git, sed
-from treadle.tools.shell.options import ALSO, DANGEROUS
+from treadle.tools.shell.options import PROGRAM_ALIASES, RISKY_OPTIONS
 from treadle.tools.shell.simple_commands import SimpleCommand
 from treadle.tools.shell.variable_builtins import may_be_an_option
 from treadle.tools.shell.words import Word
-from treadle.tools.shell.wrappers import SHELLS, operands_of_shell
+from treadle.tools.shell.wrappers import SHELLS, shell_operands
 
-_OF_THE_SHELL: Mapping[str, str] = {
+_SHELL_BUILTINS: Mapping[str, str] = {
     "source": "runs a file in this shell",
     ".": "runs a file in this shell",
     "alias": "changes what a command's name stands for",
@@ -24,7 +24,7 @@ _OF_THE_SHELL: Mapping[str, str] = {
     "compgen": "runs a text",
     "fc": "runs earlier commands again",
 }
-_RUNS_ANOTHER = frozenset(
+_RUNS_ANOTHER_PROGRAM = frozenset(
     {
         "unshare", "nsenter", "setpriv", "setarch", "linux32", "linux64", "i386", "i686", "x86_64", "uname26",
         "prlimit", "choom", "sg", "newgrp", "ssh-agent", "run-parts", "capsh", "catchsegv", "ltrace", "valgrind",
@@ -62,49 +62,51 @@ SUBCOMMANDS = frozenset(
 """Programs whose first word says what they do."""
 
 
-def escape_of(call: SimpleCommand, words: tuple[Word, ...]) -> str | None:
+def find_escape(call: SimpleCommand, words: tuple[Word, ...]) -> str | None:
     """Why a command may do more than its words say."""
     program = call.program
-    if (why := _OF_THE_SHELL.get(program)) is not None:
+    if (why := _SHELL_BUILTINS.get(program)) is not None:
         return f"`{program}` {why}"
-    if program in _RUNS_ANOTHER or _LOADER.fullmatch(program):
+    if program in _RUNS_ANOTHER_PROGRAM or _LOADER.fullmatch(program):
         return f"`{program}` runs another program"
-    if program in _PLACES_FILES and any(_STANDARD_FOLDER.fullmatch(_target(word)) for word in call.arguments[1:]):
+    if program in _PLACES_FILES and any(
+        _STANDARD_FOLDER.fullmatch(_target_path(word)) for word in call.arguments[1:]
+    ):
         return f"`{program}` may put a program where programs are looked for"
     if _reads_its_program(call):
         return f"`{program}` runs what it reads"
-    if program in SUBCOMMANDS and _comes_from_elsewhere(words):
+    if program in SUBCOMMANDS and _verb_is_dynamic(words):
         return f"what `{program}` does comes from an expansion"
-    if _by_options(program, call.arguments):
+    if _escapes_by_options(program, call.arguments):
         return f"`{program}` can run other programs or write files with these options"
     if _options_are_hidden(program, words):
         return f"what `{program}` does comes from an expansion"
     return None
 
 
-def _target(word: str) -> str:
+def _target_path(word: str) -> str:
     return posixpath.normpath(word.removeprefix("of=").partition("=")[2] or word.removeprefix("of="))
 
 
 def _options_are_hidden(program: str, words: tuple[Word, ...]) -> bool:
     """Whether an expansion may turn out to be an option that would be asked about."""
-    name = ALSO.get(program, program)
+    name = PROGRAM_ALIASES.get(program, program)
     rest = words[1:]
     if name in ("sed", "gsed", "awk"):
         return any(word.dynamic for before, word in pairwise(words) if before.text != "-v")
     if name == "git":
         verb = next((word.text for word in rest if not word.text.startswith("-")), "")
-        if verb in git.WITHOUT_ESCAPES:
+        if verb in git.VERBS_WITHOUT_ESCAPES:
             return False
     elif name == "find":
         rest = tuple(word for before, word in pairwise(words) if not before.text.startswith("-"))
-    elif name not in DANGEROUS:
+    elif name not in RISKY_OPTIONS:
         return False
     end = next((index for index, word in enumerate(rest) if word.text == "--"), len(rest))
     return any(may_be_an_option(word) for word in rest[:end])
 
 
-def _by_options(program: str, arguments: tuple[str, ...]) -> bool:
+def _escapes_by_options(program: str, arguments: tuple[str, ...]) -> bool:
     match program:
         case "git":
             return git.does_more(arguments)
@@ -117,7 +119,7 @@ def _by_options(program: str, arguments: tuple[str, ...]) -> bool:
         case "mapfile" | "readarray":
             return any(word.startswith("-") and "C" in word for word in arguments)
         case _:
-            options = DANGEROUS.get(ALSO.get(program, program))
+            options = RISKY_OPTIONS.get(PROGRAM_ALIASES.get(program, program))
             return options is not None and options.is_in(arguments)
 
 
@@ -136,7 +138,7 @@ def _sets_harmlessly(arguments: tuple[str, ...], index: int) -> bool:
 def _reads_its_program(call: SimpleCommand) -> bool:
     """A shell or an interpreter with nothing else to run than what it reads."""
     if call.program in SHELLS:
-        operands = operands_of_shell(call.arguments)
+        operands = shell_operands(call.arguments)
         return (call.fed and not operands) or bool(operands and _is_fed(operands[0]))
     if _PYTHON.fullmatch(call.program):
         return _python_reads(call)
@@ -166,7 +168,7 @@ def _python_reads(call: SimpleCommand) -> bool:
     return (call.fed and not rest) or bool(rest and _is_fed(rest[0]) and (call.fed or rest[0] != "-"))
 
 
-def _comes_from_elsewhere(words: tuple[Word, ...]) -> bool:
+def _verb_is_dynamic(words: tuple[Word, ...]) -> bool:
     """Whether the word that says what a program does is not in the line."""
     for word in words[1:]:
         if word.dynamic or word.is_glob:

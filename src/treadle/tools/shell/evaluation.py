@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
-from treadle.tools.shell.words import Word, word_of
+from treadle.tools.shell.words import Word, read_word
 
 _NUMBER = re.compile(r"[-+]?(?:0[xX][0-9A-Fa-f]+|[0-9]+#[0-9A-Za-z]+|[0-9]+)?")
 _RANGE = re.compile(r"\{-?[0-9]+\.\.-?[0-9]+(?:\.\.-?[0-9]+)?\}|\$\(seq(?: -?[0-9]+)+\)")
@@ -32,11 +32,11 @@ _KEYS_OR_NAMES = re.compile(r"\$\{![A-Za-z_][A-Za-z0-9_]*(?:\[[@*]\]|[@*])\}")
 _ELEMENT = re.compile(r"\[([^\]]*)\]\+?=", re.DOTALL)
 _RUNS = re.compile(rb"\$\(|`")
 
-AGAIN = "arithmetic evaluates a text that is not in the line"
-A_NAME = "the name of a variable is evaluated, and may hold a command"
+REEVALUATED_TEXT = "arithmetic evaluates a text that is not in the line"
+EVALUATED_NAME = "the name of a variable is evaluated, and may hold a command"
 
 
-class Evaluation:
+class VariableUse:
     """What one line puts into variables, and which of them it evaluates."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Evaluation:
         if self._arrays & self._from_texts:
             return "a text becomes the elements of an array, and is evaluated"
         unknown = sorted(name for name in self._used - _ALWAYS_NUMBERS if not self._only_numbers.get(name, False))
-        return f"{AGAIN}: that of `{unknown[0]}`" if unknown else None
+        return f"{REEVALUATED_TEXT}: that of `{unknown[0]}`" if unknown else None
 
     def puts(self, name: str, is_number: bool) -> None:
         self._only_numbers[name] = self._only_numbers.get(name, True) and is_number
@@ -100,7 +100,7 @@ class Evaluation:
         for found in _NAME_IN_ARITHMETIC.finditer(text):
             self._used.add(found[1] or found[2])
         rest = _NAME_IN_ARITHMETIC.sub(" ", text).replace('"', "")
-        return None if _OPERATORS.fullmatch(rest) else AGAIN
+        return None if _OPERATORS.fullmatch(rest) else REEVALUATED_TEXT
 
     # ── Nodes ──
 
@@ -113,8 +113,8 @@ class Evaluation:
     def _expansion(self, node: Node) -> str | None:
         text = _text(node)
         if text.startswith("${!") and not _KEYS_OR_NAMES.fullmatch(text):
-            return A_NAME
-        if any(_RUNS.search(part.text or b"") for part in _within(node, "raw_string", "ansi_c_string")):
+            return EVALUATED_NAME
+        if any(_RUNS.search(part.text or b"") for part in _find_nodes(node, "raw_string", "ansi_c_string")):
             return "quotes within an expansion may not quote"
         colon = next((child for child in node.children if child.type == ":"), None)
         if colon is None:
@@ -126,19 +126,19 @@ class Evaluation:
             text = _text(child)
             if text.startswith("["):
                 found = _ELEMENT.match(text)
-                why = AGAIN if found is None else self.arithmetic(found[1])
+                why = REEVALUATED_TEXT if found is None else self.arithmetic(found[1])
                 if why is not None:
                     return why
         return None
 
     def _test(self, node: Node) -> str | None:
         evaluates = _text(node).startswith("[[")
-        for part in _within(node, "binary_expression", "unary_expression"):
+        for part in _find_nodes(node, "binary_expression", "unary_expression"):
             operator = part.child_by_field_name("operator")
             sign = _text(operator) if operator is not None else ""
             operands = [child for child in part.children if child.is_named and child.type != "test_operator"]
-            if sign in ("-v", "-R") and not all(is_plain_name(word_of(operand)) for operand in operands):
-                return A_NAME
+            if sign in ("-v", "-R") and not all(is_plain_name(read_word(operand)) for operand in operands):
+                return EVALUATED_NAME
             if evaluates and sign in _COMPARES_NUMBERS:
                 for operand in operands:
                     if why := self.arithmetic(_text(operand)):
@@ -167,7 +167,7 @@ def is_plain_name(word: Word) -> bool:
     return not word.dynamic and _PLAIN_NAME.fullmatch(word.text) is not None
 
 
-def holds_numbers(word: Word) -> bool:
+def is_number_word(word: Word) -> bool:
     return not word.dynamic and _NUMBER.fullmatch(word.text) is not None
 
 
@@ -179,10 +179,10 @@ def _is_number(value: Node) -> bool:
     text = _text(value)
     if _COUNT.fullmatch(text.strip('"')) or _RANGE.fullmatch(text.strip('"')):
         return True
-    return holds_numbers(word_of(value))
+    return is_number_word(read_word(value))
 
 
-def _within(node: Node, *kinds: str) -> Iterator[Node]:
+def _find_nodes(node: Node, *kinds: str) -> Iterator[Node]:
     pending = list(node.children)
     while pending:
         found = pending.pop()

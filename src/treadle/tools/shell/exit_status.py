@@ -9,18 +9,18 @@ from typing import Final
 
 from tree_sitter import Node
 
-from treadle.tools.shell.parser import MOST_BYTES, MOST_SYNTAX, SYNTAX, syntax_tree
+from treadle.tools.shell.parser import MAX_BYTES, MAX_SYNTAX_CHARACTERS, SYNTAX_CHARACTERS, parse_syntax
 
 ANSWER_STATUS: Final = 1
 """The status by which these programs say no."""
-_ASKS: Final = frozenset(
+_ANSWERING_PROGRAMS: Final = frozenset(
     {
         "grep", "egrep", "fgrep", "rgrep", "zgrep", "bzgrep", "xzgrep", "pgrep", "pidof", "rg", "ag", "ack",
         "ugrep", "diff", "diff3", "sdiff", "colordiff", "zdiff", "cmp", "zcmp", "test", "[", "expr", "which",
         "type", "hash", "command", "let",
     }
 )  # fmt: skip
-_GIT_ASKS: Final = frozenset(
+_ANSWERING_GIT_VERBS: Final = frozenset(
     {
         "grep", "diff", "merge-base", "show-ref", "check-ignore", "config", "rev-parse", "ls-files",
     }
@@ -38,7 +38,7 @@ _NEVER_FAILS: Final = frozenset(
     }
 )  # fmt: skip
 _ASSIGNMENT_OR_AMOUNT: Final = re.compile(r"[A-Za-z_]\w*=.*|[0-9.]+[a-z]?", re.DOTALL)
-_DEEPEST: Final = 40
+_MAX_DEPTH: Final = 40
 _LAST_COUNTS: Final = frozenset(
     {
         "program", "list", "pipeline", "compound_statement", "subshell", "do_group", "if_statement",
@@ -55,55 +55,58 @@ def is_failure(line: str, status: int | None) -> bool:
     if status != ANSWER_STATUS:
         return True
     source = line.encode("utf-8", "surrogatepass")
-    if len(source) > MOST_BYTES or len(source) - len(source.translate(None, SYNTAX)) > MOST_SYNTAX:
+    if (
+        len(source) > MAX_BYTES
+        or len(source) - len(source.translate(None, SYNTAX_CHARACTERS)) > MAX_SYNTAX_CHARACTERS
+    ):
         return True
-    root = syntax_tree(source)
-    return root.has_error or not _asks(root, _DEEPEST)
+    root = parse_syntax(source)
+    return root.has_error or not _is_answer(root, _MAX_DEPTH)
 
 
-def _asks(node: Node, depth: int) -> bool:
+def _is_answer(node: Node, depth: int) -> bool:
     """Whether the status 1 of this part of a line is an answer."""
     if depth < 0:
         return False
     match node.type:
         case "command":
-            return _command_asks(_words(node))
+            return _is_command_answer(_command_words(node))
         case "negated_command" | "test_command":
             return True
         case "redirected_statement":
             body = node.child_by_field_name("body")
-            return body is not None and _asks(body, depth - 1)
+            return body is not None and _is_answer(body, depth - 1)
         case kind if kind in _LAST_COUNTS:
-            return _last_asks(node, depth)
+            return _is_last_answer(node, depth)
         case _:
             return False
 
 
-def _last_asks(node: Node, depth: int) -> bool:
+def _is_last_answer(node: Node, depth: int) -> bool:
     parts = [child for child in node.children if child.is_named and child.type != "comment"]
     if not parts:
         return False
-    if _asks(parts[-1], depth - 1):
+    if _is_answer(parts[-1], depth - 1):
         return True
     after_and = len(parts) > 1 and any(child.type == "&&" for child in node.children)
-    return after_and and _never_fails(parts[-1]) and _asks(parts[-2], depth - 1)
+    return after_and and _never_fails(parts[-1]) and _is_answer(parts[-2], depth - 1)
 
 
 def _never_fails(node: Node) -> bool:
     if node.type == "redirected_statement":
         return any(_never_fails(child) for child in node.children)
-    return node.type == "command" and _words(node)[:1] != [] and _words(node)[0] in _NEVER_FAILS
+    return node.type == "command" and _command_words(node)[:1] != [] and _command_words(node)[0] in _NEVER_FAILS
 
 
-def _command_asks(words: list[str]) -> bool:
+def _is_command_answer(words: list[str]) -> bool:
     """Whether a simple command says no with its status, itself or as the one that a wrapper runs."""
     while words:
         program, *arguments = words
         if program == "git":
-            return _git_subcommand(arguments) in _GIT_ASKS
+            return _git_subcommand(arguments) in _ANSWERING_GIT_VERBS
         if program == "command" and arguments and not arguments[0].startswith(("-v", "-V")):
             words = arguments
-        elif program in _ASKS:
+        elif program in _ANSWERING_PROGRAMS:
             return True
         elif program in _WRAPPERS:
             while arguments and (arguments[0].startswith("-") or _ASSIGNMENT_OR_AMOUNT.fullmatch(arguments[0])):
@@ -120,7 +123,7 @@ def _git_subcommand(arguments: list[str]) -> str:
     return arguments[0] if arguments else ""
 
 
-def _words(command: Node) -> list[str]:
+def _command_words(command: Node) -> list[str]:
     """Return the words of a simple command as they are written, without plain quotes; its program by its name."""
     words: list[str] = []
     for child in command.children:

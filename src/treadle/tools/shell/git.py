@@ -14,14 +14,14 @@ _FLAGS = frozenset(
      "--no-optional-locks", "--glob-pathspecs", "--noglob-pathspecs", "--icase-pathspecs", "--no-advice",
      "-v", "--version", "-h", "--html-path", "--man-path", "--info-path", "--exec-path"}
 )  # fmt: skip
-READS = frozenset(
+READING_VERBS = frozenset(
     {"status", "diff", "log", "show", "blame", "annotate", "shortlog", "describe", "rev-parse", "rev-list",
      "ls-files", "ls-tree", "cat-file", "reflog", "grep", "name-rev", "merge-base", "count-objects",
      "for-each-ref", "show-ref", "show-branch", "diff-tree", "range-diff", "cherry", "var", "version",
      "check-ignore", "check-attr", "check-ref-format", "verify-commit", "verify-tag", "merge-tree"}
 )  # fmt: skip
 """Verbs that only look. With the overrides they run no program that a repository names."""
-_CHANGES = frozenset(
+_CHANGING_VERBS = frozenset(
     {"add", "am", "apply", "bisect", "branch", "bundle", "checkout", "cherry-pick", "clean", "clone", "commit",
      "commit-tree", "config", "fetch", "format-patch", "fsck", "gc", "hash-object", "init", "ls-remote",
      "merge", "mv", "notes", "pack-refs", "pull", "push", "rebase", "remote", "reset", "restore", "revert",
@@ -34,7 +34,7 @@ _KEEP_SETTINGS = frozenset({"add", "commit", "push", "fetch", "branch", "tag"})
 _PLAIN_FOLDER = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@-]*")
 _NEW_ENVIRONMENT = frozenset({"env", "exec", "sudo", "doas", "su", "runuser", "ssh", "chroot", "find", "watch"})
 """Wrappers that drop or may replace the variables with the overrides, or that change the folder."""
-WITHOUT_ESCAPES = frozenset(
+VERBS_WITHOUT_ESCAPES = frozenset(
     {"add", "rm", "mv", "commit", "checkout", "switch", "branch", "tag", "status", "restore", "reset", "stash",
      "merge", "cherry-pick", "revert", "rev-parse", "ls-files", "cat-file", "describe", "worktree", "blame"}
 )  # fmt: skip
@@ -90,7 +90,7 @@ def does_more(arguments: tuple[str, ...]) -> bool:
     return bool(rest) and _does_more_by_verb(rest[0], rest[1:])
 
 
-def use_of(calls: Iterable[SimpleCommand]) -> GitUse | None:
+def find_git_use(calls: Iterable[SimpleCommand]) -> GitUse | None:
     """Return how a line uses git, for the overrides; None where it does not."""
     folders = {"."}
     reads_only, used = True, False
@@ -99,19 +99,19 @@ def use_of(calls: Iterable[SimpleCommand]) -> GitUse | None:
             folders.update(call.operands[:1])
         elif call.program == "git":
             used = True
-            verb, words = verb_of(call.arguments)
+            verb, words = split_verb(call.arguments)
             reads_only = reads_only and (not verb or _only_reads(verb, words))
             if "-C" in call.arguments[:-1]:
                 folders.add(call.arguments[call.arguments.index("-C") + 1])
     return GitUse(reads_only, tuple(sorted(folders))) if used else None
 
 
-def escape_of_line(calls: list[SimpleCommand], looking: frozenset[str]) -> str | None:
+def find_line_escape(calls: list[SimpleCommand], looking: frozenset[str]) -> str | None:
     """Why the overrides may not cover a call of git in this line. `looking`: programs that write no file."""
     of_git = [call for call in calls if call.program == "git"]
     if any(_NEW_ENVIRONMENT & set(call.within) for call in of_git):
         return "`git` runs in another environment or folder"
-    if not any(_only_reads(*verb_of(call.arguments)) for call in of_git):
+    if not any(_only_reads(*split_verb(call.arguments)) for call in of_git):
         return None
     moves = [call for call in calls if call.program in ("cd", "pushd", "popd", "dirs")]
     elsewhere = [call for call in of_git if "-C" in call.arguments]
@@ -119,7 +119,7 @@ def escape_of_line(calls: list[SimpleCommand], looking: frozenset[str]) -> str |
         return "`git` runs in a folder that is not known"
     for call in calls:
         if call.program == "git":
-            verb, words = verb_of(call.arguments)
+            verb, words = split_verb(call.arguments)
             changes_nothing = not verb or _only_reads(verb, words) or verb in _KEEP_SETTINGS
         else:
             changes_nothing = call.program in looking
@@ -128,7 +128,7 @@ def escape_of_line(calls: list[SimpleCommand], looking: frozenset[str]) -> str |
     return None
 
 
-def verb_of(arguments: tuple[str, ...]) -> tuple[str, list[str]]:
+def split_verb(arguments: tuple[str, ...]) -> tuple[str, list[str]]:
     """Return the verb and what follows it; an empty verb where there is none."""
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
@@ -144,18 +144,18 @@ def _only_reads(verb: str, words: list[str]) -> bool:
     if verb == "reflog":
         operands = [word for word in words if not word.startswith("-")]
         return not operands or operands[0] not in ("expire", "delete", "write", "drop")
-    return verb in READS
+    return verb in READING_VERBS
 
 
 def _does_more_by_verb(verb: str, words: list[str]) -> bool:
-    if verb not in READS and verb not in _CHANGES:
+    if verb not in READING_VERBS and verb not in _CHANGING_VERBS:
         return True
     operands = [word for word in words if not word.startswith("-")]
     match verb:
         case "bisect":
             return "run" in operands
         case "config":
-            return _sets(words, operands)
+            return _sets_dangerous_setting(words, operands)
         case _:
             return any(_is_dangerous(verb, word) for word in words)
 
@@ -169,7 +169,7 @@ def _is_dangerous(command: str, word: str) -> bool:
     return word.startswith("-") and any(letter in word[1:] for letter in letters)
 
 
-def _sets(words: list[str], operands: list[str]) -> bool:
+def _sets_dangerous_setting(words: list[str], operands: list[str]) -> bool:
     """Whether a setting is changed that could name a program."""
     if any(word in _READS_SETTINGS for word in words) or len(operands) < 2:
         return any(word in ("-e", "--edit", "edit") for word in words)

@@ -7,11 +7,11 @@ import re
 from collections.abc import Mapping
 
 from treadle.tools.shell.escapes import SUBCOMMANDS
-from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
+from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 from treadle.tools.shell.wrappers import SHELLS, WRAPPERS
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./:@+,=-]+")
-_ANYTHING = (
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@+,=-]+")
+_RUNS_ANYTHING = (
     SHELLS
     | WRAPPERS.keys()
     | {
@@ -22,7 +22,7 @@ _ANYTHING = (
     }
 )  # fmt: skip
 """Programs that run whatever they are told: to allow them always is to allow everything."""
-LOOKING = frozenset(
+READ_ONLY_PROGRAMS = frozenset(
     {
         "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "rg", "pwd", "echo", "printf", "whoami", "id",
         "uname", "du", "df", "stat", "file", "tree", "which", "type", "ps", "uptime", "free", "diff", "cmp",
@@ -32,7 +32,7 @@ LOOKING = frozenset(
     }
 )  # fmt: skip
 """Programs that only look and print, or make something empty; with options that do more they are asked about."""
-_VERBS: Mapping[str, frozenset[str]] = {
+_OFFERED_VERBS: Mapping[str, frozenset[str]] = {
     "git": frozenset({
         "status", "log", "diff", "show", "add", "commit", "blame", "shortlog", "describe", "rev-parse", "ls-files",
         "ls-tree", "cat-file", "reflog", "grep", "rev-list", "fetch", "name-rev", "merge-base", "count-objects",
@@ -53,21 +53,21 @@ _VERBS: Mapping[str, frozenset[str]] = {
     "helm": frozenset({"list", "status", "get", "history", "search", "show", "version"}),
 }  # fmt: skip
 """Commands of these that are offered with any further words."""
-_LOOKS = frozenset({"list", "ls", "view", "status", "diff", "checks", "show", "describe", "get"})
+_READING_VERBS = frozenset({"list", "ls", "view", "status", "diff", "checks", "show", "describe", "get"})
 _NAMED_SCRIPTS = frozenset({"npm run", "pnpm run", "yarn run"})
 _THREE_WORDS = frozenset({"gh", "aws", "gcloud", "az"})
 
 
-def pattern_for(parsed: Parsed) -> str | None:
+def suggest_pattern(parsed: ParsedLine) -> str | None:
     """For one simple command that can be understood."""
     if (parsed.opaque is not None and not parsed.only_by_path) or len(parsed.calls) != 1 or parsed.calls[0].within:
         return None
     call = parsed.calls[0]
-    depth = _depth(call)
+    depth = _count_fixed_words(call)
     said = call.words[: depth or len(call.words)]
-    if call.program in _ANYTHING or re.fullmatch(r"python[0-9.]+", call.program):
+    if call.program in _RUNS_ANYTHING or re.fullmatch(r"python[0-9.]+", call.program):
         return None
-    if not all(_PLAIN.fullmatch(word) for word in said):
+    if not all(_PLAIN_WORD.fullmatch(word) for word in said):
         return None
     if call.program in SUBCOMMANDS and len(said) > 1 and said[1].startswith("-"):
         return None
@@ -75,13 +75,13 @@ def pattern_for(parsed: Parsed) -> str | None:
     return exact if len(said) == len(call.words) else f"{exact} *"
 
 
-def _depth(call: SimpleCommand) -> int | None:
+def _count_fixed_words(call: SimpleCommand) -> int | None:
     """How many words say what a command does, whatever follows them; None: all of them."""
     words = call.words
-    if call.program in LOOKING:
+    if call.program in READ_ONLY_PROGRAMS:
         return 1
     if " ".join(words[:2]) in _NAMED_SCRIPTS and len(words) > 2 and not words[2].startswith("-"):
         return 3
     if call.program in _THREE_WORDS:
-        return 3 if len(words) > 2 and words[2] in _LOOKS and not words[1].startswith("-") else None
-    return 2 if len(words) > 1 and words[1] in _VERBS.get(call.program, ()) else None
+        return 3 if len(words) > 2 and words[2] in _READING_VERBS and not words[1].startswith("-") else None
+    return 2 if len(words) > 1 and words[1] in _OFFERED_VERBS.get(call.program, ()) else None

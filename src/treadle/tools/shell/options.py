@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 
-class Dangerous(Struct, frozen=True):
+class RiskyOptions(Struct, frozen=True):
     short: str = ""
     """Letters, also among others: `-xf`."""
     valued: str = ""
@@ -39,46 +39,51 @@ class Dangerous(Struct, frozen=True):
         return any(letter in before for letter in self.short)
 
 
-_COMPILER = Dangerous(text=re.compile(r" (-wrapper|-B|-fplugin|-specs|--specs|-load|@)"))
-_APT = Dangerous("oc", "t", ("--option", "--config-file"))
-_KUBERNETES = Dangerous(long=("--kubeconfig", "--post-renderer"))
-_PACKAGES = Dangerous(long=("--script-shell", "--node-options", "--userconfig", "--globalconfig", "--shell"))
-DANGEROUS: Mapping[str, Dangerous] = {
-    "tar": Dangerous(
+_COMPILER = RiskyOptions(text=re.compile(r" (-wrapper|-B|-fplugin|-specs|--specs|-load|@)"))
+_APT = RiskyOptions("oc", "t", ("--option", "--config-file"))
+_KUBERNETES = RiskyOptions(long=("--kubeconfig", "--post-renderer"))
+_PACKAGES = RiskyOptions(long=("--script-shell", "--node-options", "--userconfig", "--globalconfig", "--shell"))
+RISKY_OPTIONS: Mapping[str, RiskyOptions] = {
+    "tar": RiskyOptions(
         "IF",
         "fCTXVgKNbHL",
         ("--checkpoint-action", "--to-command", "--use-compress-program", "--rsh-command", "--info-script",
          "--new-volume-script", "--rmt-command"),
         bundled=True,
     ),
-    "rsync": Dangerous("e", "fMTB", ("--rsh", "--rsync-path"), text=re.compile(r" (-M|--remote-option)")),
-    "scp": Dangerous("oSFD", "cilP"),
-    "sftp": Dangerous("oSFDb", "cilPR"),
-    "ssh": Dangerous(
+    "rsync": RiskyOptions("e", "fMTB", ("--rsh", "--rsync-path"), text=re.compile(r" (-M|--remote-option)")),
+    "scp": RiskyOptions("oSFD", "cilP"),
+    "sftp": RiskyOptions("oSFDb", "cilPR"),
+    "ssh": RiskyOptions(
         "FI",
         "bcDEeiJLlmOopQRSWwBP",
         text=re.compile(r"(?i)(ProxyCommand|LocalCommand|KnownHostsCommand|PKCS11Pro)"),
     ),
-    "awk": Dangerous(
+    "awk": RiskyOptions(
         "filE",
         "Fv",
         ("--file", "--exec", "--include", "--load", "--dump-variables", "--profile", "--pretty-print"),
         text=re.compile(r"system\s*\(|(?<!\|)\|(?!\|)|getline|@\w+\s*[(\"]|print.*>", re.DOTALL),
     ),
-    "sort": Dangerous("o", "ktST", ("--compress-program", "--output")),
-    "rg": Dangerous(long=("--pre", "--hostname-bin")),
-    "fd": Dangerous("xX", "edtEcj", ("--exec", "--exec-batch")),
-    "man": Dangerous("PHC", "kfeLMmsrRp", ("--pager", "--html", "--config-file", "--browser")),
-    "zip": Dangerous(text=re.compile(r" (-\w*TT|--unzip-command)")),
-    "make": Dangerous("E", "fCIjloW", ("--eval",), text=re.compile(r" (\.?SHELL\w*|MAKEFLAGS|MAKE|\w+:?:?=.*\$)")),
-    "split": Dangerous(long=("--filter",)),
-    "tee": Dangerous(text=re.compile(r" [^-]| --? ")),
-    "hash": Dangerous("p"),
+    "sort": RiskyOptions("o", "ktST", ("--compress-program", "--output")),
+    "rg": RiskyOptions(long=("--pre", "--hostname-bin")),
+    "fd": RiskyOptions("xX", "edtEcj", ("--exec", "--exec-batch")),
+    "man": RiskyOptions("PHC", "kfeLMmsrRp", ("--pager", "--html", "--config-file", "--browser")),
+    "zip": RiskyOptions(text=re.compile(r" (-\w*TT|--unzip-command)")),
+    "make": RiskyOptions(
+        "E",
+        "fCIjloW",
+        ("--eval",),
+        text=re.compile(r" (\.?SHELL\w*|MAKEFLAGS|MAKE|\w+:?:?=.*\$)"),
+    ),
+    "split": RiskyOptions(long=("--filter",)),
+    "tee": RiskyOptions(text=re.compile(r" [^-]| --? ")),
+    "hash": RiskyOptions("p"),
     "apt": _APT,
     "apt-get": _APT,
     "apt-cache": _APT,
-    "wget": Dangerous("e", "OoaPUtTwQDARIXiBl", ("--use-askpass", "--execute", "--config")),
-    "curl": Dangerous(
+    "wget": RiskyOptions("e", "OoaPUtTwQDARIXiBl", ("--use-askpass", "--execute", "--config")),
+    "curl": RiskyOptions(
         "KOD",
         "AbcCdeEFhHmoPQrtTuUwxXyYz",
         ("--config", "--remote-name", "--remote-name-all", "--dump-header", "--engine", "--cookie-jar"),
@@ -91,35 +96,35 @@ DANGEROUS: Mapping[str, Dangerous] = {
     "cpp": _COMPILER,
     "clang": _COMPILER,
     "clang++": _COMPILER,
-    "go": Dangerous(text=re.compile(r" -?-(toolexec|vettool|exec|modfile|overlay)\b| env .*-w")),
-    "nc": Dangerous("ec", "IiMmOPpqsTVWwXx"),
-    "ncat": Dangerous("ec", "ghimpstwxX", ("--exec", "--sh-exec", "--lua-exec")),
-    "strace": Dangerous(text=re.compile(r" (-\w*o ?|--output[= ])[|!]")),
-    "openssl": Dangerous(text=re.compile(r" -(engine|provider|provider-path|config)\b")),
-    "tcpdump": Dangerous("zwW", "BCcDEFGijMrsTVy"),
-    "dmesg": Dangerous("Cc", "lfn", ("--clear", "--read-clear")),
-    "uniq": Dangerous(text=re.compile(r"^( -\S+)* [^- ]\S* [^- ]")),
-    "xxd": Dangerous(text=re.compile(r"^( -\S+)* [^- ]\S* [^- ]")),
-    "date": Dangerous("s", "dfrI", ("--set",)),
-    "sqlite3": Dangerous(text=re.compile(r"\.(sh|sys|load|import|once|output|excel|backup|save|log|archive)")),
-    "psql": Dangerous(text=re.compile(r"(?i)\\[!ogw]|\\copy|program")),
-    "mysql": Dangerous(text=re.compile(r"\\!|\\T|system|tee")),
-    "gdb": Dangerous(text=re.compile(r"shell|!|python|pipe|source|\||-x |--command|make")),
-    "vim": Dangerous(text=re.compile(r"!|system|py|lua|perl|ruby|source|-S|-u|-w")),
-    "tree": Dangerous("o", "LPIH"),
+    "go": RiskyOptions(text=re.compile(r" -?-(toolexec|vettool|exec|modfile|overlay)\b| env .*-w")),
+    "nc": RiskyOptions("ec", "IiMmOPpqsTVWwXx"),
+    "ncat": RiskyOptions("ec", "ghimpstwxX", ("--exec", "--sh-exec", "--lua-exec")),
+    "strace": RiskyOptions(text=re.compile(r" (-\w*o ?|--output[= ])[|!]")),
+    "openssl": RiskyOptions(text=re.compile(r" -(engine|provider|provider-path|config)\b")),
+    "tcpdump": RiskyOptions("zwW", "BCcDEFGijMrsTVy"),
+    "dmesg": RiskyOptions("Cc", "lfn", ("--clear", "--read-clear")),
+    "uniq": RiskyOptions(text=re.compile(r"^( -\S+)* [^- ]\S* [^- ]")),
+    "xxd": RiskyOptions(text=re.compile(r"^( -\S+)* [^- ]\S* [^- ]")),
+    "date": RiskyOptions("s", "dfrI", ("--set",)),
+    "sqlite3": RiskyOptions(text=re.compile(r"\.(sh|sys|load|import|once|output|excel|backup|save|log|archive)")),
+    "psql": RiskyOptions(text=re.compile(r"(?i)\\[!ogw]|\\copy|program")),
+    "mysql": RiskyOptions(text=re.compile(r"\\!|\\T|system|tee")),
+    "gdb": RiskyOptions(text=re.compile(r"shell|!|python|pipe|source|\||-x |--command|make")),
+    "vim": RiskyOptions(text=re.compile(r"!|system|py|lua|perl|ruby|source|-S|-u|-w")),
+    "tree": RiskyOptions("o", "LPIH"),
     "kubectl": _KUBERNETES,
     "helm": _KUBERNETES,
     "npm": _PACKAGES,
     "pnpm": _PACKAGES,
     "yarn": _PACKAGES,
-    "cargo": Dangerous("Z", "pj", ("--config",)),
-    "pip": Dangerous(long=("--python", "--config-settings")),
-    "pip3": Dangerous(long=("--python", "--config-settings")),
-    "bat": Dangerous(long=("--pager", "--diff")),
-    "journalctl": Dangerous(text=re.compile(r" --(vacuum|rotate|flush|relinquish)")),
+    "cargo": RiskyOptions("Z", "pj", ("--config",)),
+    "pip": RiskyOptions(long=("--python", "--config-settings")),
+    "pip3": RiskyOptions(long=("--python", "--config-settings")),
+    "bat": RiskyOptions(long=("--pager", "--diff")),
+    "journalctl": RiskyOptions(text=re.compile(r" --(vacuum|rotate|flush|relinquish)")),
 }  # fmt: skip
 """By the name of the program."""
-ALSO: Mapping[str, str] = {
+PROGRAM_ALIASES: Mapping[str, str] = {
     "gawk": "awk", "mawk": "awk", "nawk": "awk", "gmake": "make", "fdfind": "fd", "gtar": "tar", "ex": "vim",
     "vi": "vim", "nvim": "vim",
 }  # fmt: skip

@@ -9,31 +9,31 @@ import tree_sitter_bash
 from tree_sitter import Language, Node, Parser
 
 from treadle.tools.shell import git
-from treadle.tools.shell.escapes import escape_of
-from treadle.tools.shell.evaluation import Evaluation
-from treadle.tools.shell.glob_suggestion import LOOKING
-from treadle.tools.shell.simple_commands import Context, Parsed, SimpleCommand, Unwrapped
-from treadle.tools.shell.variable_builtins import evaluated_name, put_by
-from treadle.tools.shell.variables import assigned_by, trusted_variable
-from treadle.tools.shell.words import Word, literal, word_of
+from treadle.tools.shell.escapes import find_escape
+from treadle.tools.shell.evaluation import VariableUse
+from treadle.tools.shell.glob_suggestion import READ_ONLY_PROGRAMS
+from treadle.tools.shell.simple_commands import CommandContext, ParsedLine, SimpleCommand, Unwrapped
+from treadle.tools.shell.variable_builtins import find_evaluated_name, record_assignments
+from treadle.tools.shell.variables import find_assigned, is_trusted_variable
+from treadle.tools.shell.words import Word, make_literal, read_word
 from treadle.tools.shell.wrappers import unwrap
 
-DEEPEST = 60
+MAX_DEPTH = 60
 """How deep commands may be nested before nobody looks any further."""
-MOST_CALLS = 500
-MOST_BYTES = 128 * 1024
+MAX_CALLS = 500
+MAX_BYTES = 128 * 1024
 """Linux accepts no longer argument, so that no shell could be given a longer line."""
-MOST_SYNTAX = 1000
+MAX_SYNTAX_CHARACTERS = 1000
 """Characters with a meaning in the shell. On hostile lines the grammar takes time that grows with the square of
 their number, and it cannot be stopped. A count, unlike a time, gives the same answer on a busy machine."""
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
-_LOOKING = LOOKING | {"sed", "gsed", "awk", "gawk", "mawk", "find", "[", "xargs"}
-SYNTAX = b"`$(){}[]<>|&;!"
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+_LOOKING = READ_ONLY_PROGRAMS | {"sed", "gsed", "awk", "gawk", "mawk", "find", "[", "xargs"}
+SYNTAX_CHARACTERS = b"`$(){}[]<>|&;!"
+_INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
 """Characters that do something else than they show."""
-_JOINED = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
+_JOINED_LINES = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
 """A word that goes on in the next line: the grammar takes it for two."""
-_NO_PROGRAM = re.compile(
+_NOT_A_PROGRAM = re.compile(
     r"[-+=].*|[0-9]+|.*\{\}.*|[!{}]|\[\[|\]\]|(?:if|then|elif|else|fi|for|in|do|done|while|until|case|esac|select|function)",
     re.DOTALL,
 )
@@ -66,18 +66,18 @@ _SUBSTITUTION_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*(`|\$\(|[<>]\()")
 _LITERAL = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_start", "heredoc_end"})
 
 
-def commands_of(line: str) -> Parsed:
+def parse_commands(line: str) -> ParsedLine:
     """Never raises: what cannot be understood is opaque."""
-    reader = _Reader()
+    reader = _LineReader()
     try:
-        reader.read(line, Context())
+        reader.read(line, CommandContext())
     except RecursionError:
         reader.note("the line is nested too deep to be understood")
     reader.note(reader.evaluation.left_over())
-    reader.note(git.escape_of_line(reader.calls, _LOOKING))
+    reader.note(git.find_line_escape(reader.calls, _LOOKING))
     if reader.opaque is None and reader.paths:
-        return Parsed(tuple(reader.calls), f"`{reader.paths[0]}` is named by its path", tuple(reader.paths))
-    return Parsed(tuple(reader.calls), reader.opaque)
+        return ParsedLine(tuple(reader.calls), f"`{reader.paths[0]}` is named by its path", tuple(reader.paths))
+    return ParsedLine(tuple(reader.calls), reader.opaque)
 
 
 @cache
@@ -85,21 +85,21 @@ def _grammar() -> Language:
     return Language(tree_sitter_bash.language())
 
 
-def syntax_tree(source: bytes) -> Node:
+def parse_syntax(source: bytes) -> Node:
     """Return the root of the line's syntax. What is longer than `MOST_BYTES`, or has more than `MOST_SYNTAX`
     characters of syntax, may take very long."""
     return Parser(_grammar()).parse(source).root_node
 
 
-class _Reader:
+class _LineReader:
     def __init__(self) -> None:
         self.calls: list[SimpleCommand] = []
         self.opaque: str | None = None
         self.paths: list[str] = []
         """Programs that are named by a path outside the standard folders: each may be any program."""
-        self.evaluation = Evaluation()
-        self._syntax_left = MOST_SYNTAX
-        self._visitors: Mapping[str, Callable[[Node, Context], None]] = {
+        self.evaluation = VariableUse()
+        self._syntax_left = MAX_SYNTAX_CHARACTERS
+        self._visitors: Mapping[str, Callable[[Node, CommandContext], None]] = {
             "command": self._command,
             "pipeline": self._pipeline,
             "redirected_statement": self._redirected,
@@ -117,26 +117,26 @@ class _Reader:
         """Keep the first reason."""
         self.opaque = self.opaque or why
 
-    def read(self, text: str, context: Context) -> None:
-        if _UNSEEN.search(text):
+    def read(self, text: str, context: CommandContext) -> None:
+        if _INVISIBLE.search(text):
             self.note("the line holds characters that are not seen")
-        if _JOINED.search(text):
+        if _JOINED_LINES.search(text):
             self.note("a word goes on in the next line")
-        if context.depth > DEEPEST or len(self.calls) > MOST_CALLS:
+        if context.depth > MAX_DEPTH or len(self.calls) > MAX_CALLS:
             self.note("the line is nested too deep to be understood")
             return
         source = text.encode("utf-8", "surrogatepass")
-        self._syntax_left -= len(source) - len(source.translate(None, SYNTAX))
-        if len(source) > MOST_BYTES or self._syntax_left < 0:
+        self._syntax_left -= len(source) - len(source.translate(None, SYNTAX_CHARACTERS))
+        if len(source) > MAX_BYTES or self._syntax_left < 0:
             self.note("the line takes too long to be understood")
             return
-        root = syntax_tree(source)
-        if root.has_error or root.start_byte > _blank(source) or _unfinished_text(root):
+        root = parse_syntax(source)
+        if root.has_error or root.start_byte > _leading_blanks(source) or _has_unfinished_heredoc(root):
             self.note("the shell's syntax is not understood")
         self._visit(root, context)
 
-    def _visit(self, node: Node, context: Context) -> None:
-        if len(self.calls) > MOST_CALLS:
+    def _visit(self, node: Node, context: CommandContext) -> None:
+        if len(self.calls) > MAX_CALLS:
             self.note("the line has more commands than anybody would read")
             return
         if node.type not in _LITERAL and _hides_a_command(node):
@@ -154,42 +154,42 @@ class _Reader:
             self.note(f"`{node.type}` is not understood")
         self._children(node, context)
 
-    def _children(self, node: Node, context: Context) -> None:
+    def _children(self, node: Node, context: CommandContext) -> None:
         for child in node.children:
             self._visit(child, context)
 
     # ── What stands between commands ──
 
-    def _pipeline(self, node: Node, context: Context) -> None:
+    def _pipeline(self, node: Node, context: CommandContext) -> None:
         stages = [child for child in node.children if child.is_named]
         before: tuple[str, ...] = context.fed_by
         for index, stage in enumerate(stages):
             known = len(self.calls)
-            piped = Context(context.fed or index > 0, before, context.within, context.depth)
+            piped = CommandContext(context.fed or index > 0, before, context.within, context.depth)
             self._visit(stage, piped)
             before += tuple(call.program for call in self.calls[known:])
 
-    def _redirected(self, node: Node, context: Context) -> None:
-        fed = context.fed or any(_reads(child) for child in node.children)
-        within = Context(fed, context.fed_by, context.within, context.depth)
+    def _redirected(self, node: Node, context: CommandContext) -> None:
+        fed = context.fed or any(_is_input_redirect(child) for child in node.children)
+        within = CommandContext(fed, context.fed_by, context.within, context.depth)
         self._children(node, within)
 
-    def _function(self, node: Node, context: Context) -> None:
+    def _function(self, node: Node, context: CommandContext) -> None:
         self.note("a function is defined, and its name may stand for a program")
         self._children(node, context)
 
-    def _text(self, node: Node, context: Context) -> None:
+    def _text(self, node: Node, context: CommandContext) -> None:
         """A here-document, and what stands behind it in its first line."""
-        context = Context(True, context.fed_by, context.within, context.depth)
+        context = CommandContext(True, context.fed_by, context.within, context.depth)
         start = next((child.text or b"" for child in node.children if child.type == "heredoc_start"), b"")
         is_literal = start[:1] in (b"'", b'"', b"\\")
         for child in node.children:
             if not (is_literal and child.type == "heredoc_body"):
                 self._visit(child, context)
 
-    def _file(self, node: Node, context: Context) -> None:
+    def _file(self, node: Node, context: CommandContext) -> None:
         operator = next((child.type for child in node.children if not child.is_named), "")
-        targets = [word_of(target) for target in node.children_by_field_name("destination")]
+        targets = [read_word(target) for target in node.children_by_field_name("destination")]
         for target in targets:
             if operator in _WRITES and not _is_harmless(target, operator):
                 self.note(f"it writes to a file, `{target.text}`")
@@ -199,26 +199,26 @@ class _Reader:
             self.note("a redirection is not understood")  # words of the command may follow it
         self._children(node, context)
 
-    def _assignment(self, node: Node, context: Context) -> None:
+    def _assignment(self, node: Node, context: CommandContext) -> None:
         name = node.child_by_field_name("name")
         if name is not None and name.type == "subscript":
             name = name.child_by_field_name("name")
         before_a_command = node.parent is not None and node.parent.type == "command"
-        self._sets(word_of(name).text if name is not None else "", before_a_command)
+        self._sets(read_word(name).text if name is not None else "", before_a_command)
         self._children(node, context)
 
     def _sets(self, name: str, exported: bool = False) -> None:
-        if not name or not trusted_variable(name, exported):
+        if not name or not is_trusted_variable(name, exported):
             self.note(f"`{name}` changes what other programs do")
 
-    def _for(self, node: Node, context: Context) -> None:
+    def _for(self, node: Node, context: CommandContext) -> None:
         variable = node.child_by_field_name("variable")
-        self._sets(word_of(variable).text if variable is not None else "")
+        self._sets(read_word(variable).text if variable is not None else "")
         self._children(node, context)
 
-    def _expansion(self, node: Node, context: Context) -> None:
+    def _expansion(self, node: Node, context: CommandContext) -> None:
         operators = {child.type for child in node.children if not child.is_named}
-        variable = next((word_of(child).text for child in node.children if child.type == "variable_name"), "")
+        variable = next((read_word(child).text for child in node.children if child.type == "variable_name"), "")
         if operators & {":=", "="}:
             self._sets(variable)
         if any(operator.startswith("@") for operator in operators):
@@ -227,66 +227,66 @@ class _Reader:
 
     # ── Commands ──
 
-    def _command(self, node: Node, context: Context) -> None:
+    def _command(self, node: Node, context: CommandContext) -> None:
         name = node.child_by_field_name("name")
         arguments = node.children_by_field_name("argument")
-        words = [word_of(child) for child in arguments if not _is_descriptor(child)]
-        fed = context.fed or any(_reads(child) for child in node.children)
+        words = [read_word(child) for child in arguments if not _is_descriptor(child)]
+        fed = context.fed or any(_is_input_redirect(child) for child in node.children)
         self._children(node, context)
         if name is None:
             self.note("a command has no name")
             return
-        self.add((word_of(name), *words), Context(fed, context.fed_by, context.within, context.depth))
+        self.add((read_word(name), *words), CommandContext(fed, context.fed_by, context.within, context.depth))
 
-    def _declaration(self, node: Node, context: Context) -> None:
+    def _declaration(self, node: Node, context: CommandContext) -> None:
         keyword = next((child.type for child in node.children if not child.is_named), "")
-        words = [word_of(child) for child in node.children if child.is_named]
+        words = [read_word(child) for child in node.children if child.is_named]
         self._children(node, context)
-        self.add((literal(keyword), *words), context)
+        self.add((make_literal(keyword), *words), context)
 
-    def add(self, words: tuple[Word, ...], context: Context) -> None:
+    def add(self, words: tuple[Word, ...], context: CommandContext) -> None:
         """Take up a command, and all that it runs in turn."""
-        if _is_elsewhere(words[0].text):
+        if _is_nonstandard_path(words[0].text):
             self.paths.append(words[0].text)
-        words = (_named(words[0]), *words[1:])
+        words = (_strip_standard_folder(words[0]), *words[1:])
         program = words[0]
-        if _NO_PROGRAM.fullmatch(program.text):
+        if _NOT_A_PROGRAM.fullmatch(program.text):
             self.note(f"`{program.text}` stands where a program should")
         if program.text == "exec" and context.fed:
             self.note("`exec` changes what later commands read")
-        if not program.is_known or not program.text or _UNSEEN.search(program.text) or "\n" in program.text:
+        if not program.is_known or not program.text or _INVISIBLE.search(program.text) or "\n" in program.text:
             self.note("the name of a command comes from an expansion or a pattern")
         if any(word.is_brace for word in words):
             self.note("braces become several words")
-        for variable in assigned_by(words):
+        for variable in find_assigned(words):
             if variable.dynamic:
                 self.note(f"`{program.text}` sets a variable whose name comes from an expansion")
             self._sets(re.split(r"[+=\[]", variable.text)[0] or "-", _exports(words))
-        self.note(evaluated_name(words) or put_by(words, self.evaluation))
+        self.note(find_evaluated_name(words) or record_assignments(words, self.evaluation))
         unwrapped = unwrap(words)
         self.note(unwrapped.opaque)
         call = SimpleCommand(tuple(word.text for word in words), context.fed, context.fed_by, context.within)
-        self.note(escape_of(call, words))
+        self.note(find_escape(call, words))
         if unwrapped.keep or not unwrapped.inner:
             self.calls.append(call)
         self._run_in_turn(unwrapped, program.text, context)
 
-    def _run_in_turn(self, unwrapped: Unwrapped, program: str, context: Context) -> None:
+    def _run_in_turn(self, unwrapped: Unwrapped, program: str, context: CommandContext) -> None:
         deeper = context.inside(program)
         for inner in unwrapped.inner:
             if inner.text is not None:
                 self.read(inner.text, deeper)
-            elif deeper.depth > DEEPEST:
+            elif deeper.depth > MAX_DEPTH:
                 self.note("the line is nested too deep to be understood")
             elif inner.words:
                 self.add(inner.words, deeper)
 
 
-def _blank(source: bytes) -> int:
+def _leading_blanks(source: bytes) -> int:
     return len(source) - len(source.lstrip())
 
 
-def _unfinished_text(root: Node) -> bool:
+def _has_unfinished_heredoc(root: Node) -> bool:
     """Whether a here-document never ends: the shell takes the rest of the line for its text."""
     pending = [root]
     while pending:
@@ -324,7 +324,7 @@ def _is_translated(node: Node) -> bool:
     return following is not None and following.type == "string" and following.start_byte == node.end_byte
 
 
-def _reads(node: Node) -> bool:
+def _is_input_redirect(node: Node) -> bool:
     """Whether a redirection gives a command something to read."""
     if node.type == "file_redirect":
         return any(child.type in ("<", "<&", "<>") for child in node.children)
@@ -354,7 +354,7 @@ def _is_harmless(target: Word, operator: str) -> bool:
     return target.is_known and target.text in _HARMLESS_FILES
 
 
-def _is_elsewhere(program: str) -> bool:
+def _is_nonstandard_path(program: str) -> bool:
     """Whether a program is named by a path that may lead out of the standard folders."""
     if "/" not in program:
         return False
@@ -362,10 +362,10 @@ def _is_elsewhere(program: str) -> bool:
     return ".." in program.split("/") or posixpath.normpath(folder).replace("//", "/") not in _STANDARD_FOLDERS
 
 
-def _named(word: Word) -> Word:
+def _strip_standard_folder(word: Word) -> Word:
     """A program of the system by its name alone, however its path is written."""
     if word.is_known and word.text.startswith("/"):
         folder, name = posixpath.split(posixpath.normpath(word.text))
         if folder.replace("//", "/") in _STANDARD_FOLDERS and name:
-            return literal(name)
+            return make_literal(name)
     return word

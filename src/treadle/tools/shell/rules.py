@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from treadle.tools.shell.parser import commands_of
-from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
+from treadle.tools.shell.parser import parse_commands
+from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 
 
-def always(call: SimpleCommand) -> bool:
+def match_always(call: SimpleCommand) -> bool:
     return True
 
 
@@ -19,7 +19,7 @@ class CommandRule(Struct, frozen=True):
     """For whoever is told: what it is, and what to do instead."""
     match: tuple[str, ...]
     no_match: tuple[str, ...]
-    when: Callable[[SimpleCommand], bool] = always
+    when: Callable[[SimpleCommand], bool] = match_always
 
     def applies(self, call: SimpleCommand) -> bool:
         return call.program in self.programs and self.when(call)
@@ -33,12 +33,12 @@ class RuleTable:
         self._rules = tuple(rules)
         for rule in self._rules:
             for line in rule.match:
-                if not any(rule.applies(call) for call in commands_of(line).calls):
+                if not any(rule.applies(call) for call in parse_commands(line).calls):
                     raise ValueError(f"the rule for {', '.join(rule.programs)} does not match its example {line!r}")
             for line in rule.no_match:
-                if any(rule.applies(call) for call in commands_of(line).calls):
+                if any(rule.applies(call) for call in parse_commands(line).calls):
                     raise ValueError(f"the rule for {', '.join(rule.programs)} matches {line!r}, which it must not")
 
-    def first(self, parsed: Parsed) -> tuple[SimpleCommand, CommandRule] | None:
+    def first(self, parsed: ParsedLine) -> tuple[SimpleCommand, CommandRule] | None:
         """The first command that a rule applies to, with that rule."""
         return next(((call, rule) for call in parsed.calls for rule in self._rules if rule.applies(call)), None)

@@ -40,13 +40,13 @@ def only_prints(arguments: tuple[str, ...]) -> bool:
         elif word.startswith("--"):
             if word not in _LONG:
                 return False
-        elif not _short(word[1:], rest, scripts):
+        elif not _parse_short_options(word[1:], rest, scripts):
             return False
     scripts = scripts or operands[:1]
     return all(_is_harmless(script) for script in scripts)
 
 
-def _short(letters: str, rest: list[str], scripts: list[str]) -> bool:
+def _parse_short_options(letters: str, rest: list[str], scripts: list[str]) -> bool:
     for index, letter in enumerate(letters):
         if letter == "e":
             after = letters[index + 1 :]
@@ -59,71 +59,71 @@ def _short(letters: str, rest: list[str], scripts: list[str]) -> bool:
 
 def _is_harmless(script: str) -> bool:
     at = 0
-    while (at := _past(_BLANK, script, at)) < len(script):
-        command = _command(script, at)
+    while (at := _skip(_BLANK, script, at)) < len(script):
+        command = _skip_command(script, at)
         if command is None:
             return False
         at = command
     return True
 
 
-def _past(pattern: re.Pattern[str], script: str, at: int) -> int:
+def _skip(pattern: re.Pattern[str], script: str, at: int) -> int:
     found = pattern.match(script, at)
     return found.end() if found else at
 
 
-def _command(script: str, at: int) -> int | None:
+def _skip_command(script: str, at: int) -> int | None:
     """Where the command that begins here ends; None where it does more than print."""
-    start = _addresses(script, at)
+    start = _skip_addresses(script, at)
     if start is None or start >= len(script):
         return None
     letter, at = script[start], start + 1
     if letter in "#rRaic":
-        return _past(_LINE, script, at)
+        return _skip(_LINE, script, at)
     if letter == "{":
         return at
     if letter in ":btT":
-        return _ended(script, _past(_LABEL, script, at))
+        return _check_end(script, _skip(_LABEL, script, at))
     if letter in "qQlL":
-        return _ended(script, _past(_NUMBER, script, at))
+        return _check_end(script, _skip(_NUMBER, script, at))
     if letter in "sy":
-        end = _two_parts(script, at)
+        end = _skip_two_parts(script, at)
         if end is None:
             return None
-        return _ended(script, _past(_FLAGS, script, end) if letter == "s" else end)
-    return _ended(script, at) if letter in _PLAIN else None
+        return _check_end(script, _skip(_FLAGS, script, end) if letter == "s" else end)
+    return _check_end(script, at) if letter in _PLAIN else None
 
 
-def _ended(script: str, at: int) -> int | None:
+def _check_end(script: str, at: int) -> int | None:
     return at if _END.match(script, at) else None
 
 
-def _addresses(script: str, at: int) -> int | None:
+def _skip_addresses(script: str, at: int) -> int | None:
     """Where the addresses before a command end."""
     for index in range(2):
         if index and not script.startswith(",", at):
             break
-        at = _past(_COMMA, script, at)
+        at = _skip(_COMMA, script, at)
         if pattern := _PATTERN_ADDRESS.match(script, at):
-            end = _part(script, pattern.end(), pattern[1] or pattern[2])
+            end = _skip_part(script, pattern.end(), pattern[1] or pattern[2])
             if end is None:
                 return None
-            at = _past(_MODIFIERS, script, end)
+            at = _skip(_MODIFIERS, script, end)
         else:
-            at = _past(_ADDRESS, script, at)
-        at = _past(_SPACE, script, at)
-    return _past(_NOT, script, at)
+            at = _skip(_ADDRESS, script, at)
+        at = _skip(_SPACE, script, at)
+    return _skip(_NOT, script, at)
 
 
-def _two_parts(script: str, at: int) -> int | None:
+def _skip_two_parts(script: str, at: int) -> int | None:
     """Where `/this/that/` ends."""
     if at >= len(script) or script[at] in "\n\\":
         return None
-    middle = _part(script, at + 1, script[at])
-    return None if middle is None else _part(script, middle, script[at])
+    middle = _skip_part(script, at + 1, script[at])
+    return None if middle is None else _skip_part(script, middle, script[at])
 
 
-def _part(script: str, at: int, mark: str) -> int | None:
+def _skip_part(script: str, at: int, mark: str) -> int | None:
     """Where the text up to this mark has ended. One with brackets around the mark is read in neither way."""
     while at < len(script):
         if script[at] == "\\":

@@ -47,7 +47,7 @@ def _is_given(option: str, word: str) -> bool:
     return not word.startswith("--") and option[1] in word[1:]
 
 
-class Parsed(Struct, frozen=True):
+class ParsedLine(Struct, frozen=True):
     calls: tuple[SimpleCommand, ...]
     opaque: str | None = None
     """Why nobody can tell from the line what it would do."""
@@ -60,7 +60,7 @@ class Parsed(Struct, frozen=True):
         return tuple(call.text for call in self.calls)
 
 
-class Context(Struct, frozen=True):
+class CommandContext(Struct, frozen=True):
     """Where in a line a command stands."""
 
     fed: bool = False
@@ -68,11 +68,11 @@ class Context(Struct, frozen=True):
     within: tuple[str, ...] = ()
     depth: int = 0
 
-    def inside(self, program: str) -> "Context":
-        return Context(self.fed, self.fed_by, (*self.within, program), self.depth + 1)
+    def inside(self, program: str) -> "CommandContext":
+        return CommandContext(self.fed, self.fed_by, (*self.within, program), self.depth + 1)
 
 
-class Inner(Struct, frozen=True):
+class InnerCommand(Struct, frozen=True):
     """What a command runs in turn: words of another command, or a text for a shell."""
 
     words: tuple[Word, ...] = ()
@@ -80,7 +80,7 @@ class Inner(Struct, frozen=True):
 
 
 class Unwrapped(Struct, frozen=True):
-    inner: tuple[Inner, ...] = ()
+    inner: tuple[InnerCommand, ...] = ()
     keep: bool = True
     """It does something of its own, or lends its rights: a rule must allow it too."""
     opaque: str | None = None

@@ -4,49 +4,47 @@ import re
 from functools import cache
 
 from treadle.tools.shell.rules import CommandRule, RuleTable
-from treadle.tools.shell.simple_commands import Parsed, SimpleCommand
+from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 
 _QUERIES = ("--version", "--help", "-V")
 
 
-def _asks_only(call: SimpleCommand) -> bool:
+def _is_query(call: SimpleCommand) -> bool:
     """It says something about itself and ends."""
     return call.arguments == ("-h",) or any(word in _QUERIES for word in call.arguments)
 
 
-def _interactive(call: SimpleCommand) -> bool:
-    return not _asks_only(call)
+def _is_interactive(call: SimpleCommand) -> bool:
+    return not _is_query(call)
 
 
-def _bare_repl(call: SimpleCommand) -> bool:
+def _opens_repl(call: SimpleCommand) -> bool:
     """No script, no text to run, nothing to read."""
     forced = "-i" in call.options
-    return not _asks_only(call) and (forced or not (call.fed or call.operands or _runs_text(call)))
+    return not _is_query(call) and (forced or not (call.fed or call.operands or _runs_text(call)))
 
 
 def _runs_text(call: SimpleCommand) -> bool:
     return any(word.startswith(("-c", "-m", "-e", "-r", "-p", "--eval", "--print", "-E")) for word in call.options)
 
 
-def _bare_shell(call: SimpleCommand) -> bool:
+def _opens_shell(call: SimpleCommand) -> bool:
     clusters = "".join(word[1:] for word in call.options if not word.startswith("--"))
     forced = "i" in clusters and "c" not in clusters
-    return not _asks_only(call) and (
-        forced or not (call.fed or call.operands or "c" in clusters or "s" in clusters)
-    )
+    return not _is_query(call) and (forced or not (call.fed or call.operands or "c" in clusters or "s" in clusters))
 
 
-def _client(call: SimpleCommand) -> bool:
+def _opens_client(call: SimpleCommand) -> bool:
     """A client of a database without a statement or a file of them."""
     given = call.has("-c", "-f", "-e", "-l", "--command", "--file", "--execute", "--eval", "--list", "--query")
-    return not (given or call.fed or _asks_only(call))
+    return not (given or call.fed or _is_query(call))
 
 
-def _bare_sqlite(call: SimpleCommand) -> bool:
-    return not (call.fed or _asks_only(call)) and len(call.operands) < 2
+def _opens_sqlite(call: SimpleCommand) -> bool:
+    return not (call.fed or _is_query(call)) and len(call.operands) < 2
 
 
-def _ssh_shell(call: SimpleCommand) -> bool:
+def _opens_ssh_shell(call: SimpleCommand) -> bool:
     """Only the host is left once the options and their values are gone."""
     rest, operands = list(call.arguments), 0
     while rest:
@@ -57,7 +55,7 @@ def _ssh_shell(call: SimpleCommand) -> bool:
     return operands < 2 and not (call.fed or call.has("-N", "-V", "-G", "-O", "-Q"))
 
 
-def _writes_message(call: SimpleCommand) -> bool:
+def _opens_editor(call: SimpleCommand) -> bool:
     """`git commit` and its like, without the text that an editor would be opened for."""
     if not call.operands or call.operands[0] not in ("commit", "tag", "merge", "revert", "cherry-pick"):
         return False
@@ -72,7 +70,7 @@ def _writes_message(call: SimpleCommand) -> bool:
     return call.has("--edit") or "-e" in call.options
 
 
-def _picks(call: SimpleCommand) -> bool:
+def _asks_piece_by_piece(call: SimpleCommand) -> bool:
     verb = call.operands[0] if call.operands else ""
     if verb == "rebase":
         return "-i" in call.options or call.has("--interactive")
@@ -84,11 +82,11 @@ def _follows(call: SimpleCommand) -> bool:
     return call.has("-f", "-F", "--follow") and "timeout" not in call.within
 
 
-def _unbounded(call: SimpleCommand) -> bool:
-    return "timeout" not in call.within and not _asks_only(call)
+def _never_ends(call: SimpleCommand) -> bool:
+    return "timeout" not in call.within and not _is_query(call)
 
 
-def _attaches(call: SimpleCommand) -> bool:
+def _needs_tty(call: SimpleCommand) -> bool:
     verbs = call.operands[:2]
     if not any(verb in ("run", "exec", "start", "compose") for verb in verbs):
         return False
@@ -102,14 +100,14 @@ TERMINAL_RULES = (
         "is an editor; write files with `write_file` or `edit_file`, or with `sed -i` or a here-document",
         ("vim x", "sudo nano /etc/hosts", "git diff; emacs -nw x"),
         ("vim --version", "vim -es -c '%s/a/b/' -c wq x", "emacs --batch -l x.el", "printf '1p' | ed x"),
-        lambda call: not (_asks_only(call) or call.fed or call.has("--batch", "--headless", "-s", "--script")),
+        lambda call: not (_is_query(call) or call.fed or call.has("--batch", "--headless", "-s", "--script")),
     ),
     CommandRule(
         ("less", "more", "most", "pg"),
         "is a pager; use `cat`, `head -n`, `tail -n` or `sed -n '1,80p'`, and leave it out at the end of a pipe",
         ("less x", "git log | less", "more x"),
         ("less --version", "cat less"),
-        _interactive,
+        _is_interactive,
     ),
     CommandRule(
         ("python", "python3", "ipython", "bpython", "node", "irb", "ruby", "php", "lua", "ghci", "scala", "jshell"),
@@ -117,28 +115,28 @@ TERMINAL_RULES = (
         ("python", "python3 -i x.py", "node", "cd x && irb"),
         ("python x.py", "python -c 'print(1)'", "python3 -m pytest", "node -e 1", "echo 1 | python3",
          "node --version", "python3 - <<E\n1\nE"),
-        _bare_repl,
+        _opens_repl,
     ),
     CommandRule(
         ("bash", "sh", "zsh", "dash", "fish", "ksh"),
         "opens a shell; give the commands themselves, or a script",
         ("bash", "bash -i", "sudo bash", "sh -l"),
         ("bash x.sh", "bash -lc 'echo 1'", "echo ls | sh", "bash --version"),
-        _bare_shell,
+        _opens_shell,
     ),
     CommandRule(
         ("psql", "mysql", "mariadb", "mongo", "mongosh", "redis-cli", "clickhouse-client", "cqlsh"),
         "opens a prompt; give the statement with `-c`, `-e` or `--eval`, or pipe it in",
         ("psql mydb", "mysql -u root", "mongosh", "psql -h host mydb"),
         ("psql -c 'select 1' mydb", "mysql -e 'select 1'", "psql mydb < x.sql", "redis-cli -h host get x"),
-        lambda call: _client(call) and not (call.program == "redis-cli" and call.operands),
+        lambda call: _opens_client(call) and not (call.program == "redis-cli" and call.operands),
     ),
     CommandRule(
         ("sqlite3", "duckdb"),
         "opens a prompt; give the statement after the file: `sqlite3 x.db 'select 1'`",
         ("sqlite3", "sqlite3 x.db"),
         ("sqlite3 x.db 'select 1'", "sqlite3 x.db < x.sql", "sqlite3 --version"),
-        _bare_sqlite,
+        _opens_sqlite,
     ),
     CommandRule(
         ("bc", "dc", "gdb", "lldb", "pdb", "ftp", "telnet", "sftp", "nslookup"),
@@ -147,7 +145,7 @@ TERMINAL_RULES = (
         ("echo 1+1 | bc", "gdb -batch -ex bt ./a.out", "nslookup example.org", "bc x.bc"),
         lambda call: not (
             call.fed
-            or _asks_only(call)
+            or _is_query(call)
             or call.has("-batch", "--batch", "-ex", "-b")
             or (call.program in ("bc", "dc", "nslookup") and bool(call.arguments))
         ),
@@ -157,7 +155,7 @@ TERMINAL_RULES = (
         "draws on a terminal; use `ps aux --sort=-%cpu | head` or `top -bn1`",
         ("top", "htop -u x"),
         ("top -bn1", "top -b -n 1 | head"),
-        lambda call: not call.has("-b", "--batch") and not _asks_only(call),
+        lambda call: not call.has("-b", "--batch") and not _is_query(call),
     ),
     CommandRule(
         ("tmux", "screen", "byobu", "mc", "ranger", "nnn", "lazygit", "tig", "ncdu", "fzf", "dialog", "whiptail"),
@@ -165,7 +163,7 @@ TERMINAL_RULES = (
         ("tmux", "screen -r", "tig"),
         ("tmux ls", "tmux kill-server", "screen -ls", "screen -dmS x ./serve", "cat x | fzf --filter y", "tmux -V"),
         lambda call: not (
-            _asks_only(call)
+            _is_query(call)
             or call.has("--filter")
             or (call.program == "screen" and ("-ls" in call.options or (call.has("-d") and call.has("-m"))))
             or (call.program == "tmux" and call.operands[:1] not in ((), ("attach",), ("a",), ("attach-session",)))
@@ -176,7 +174,7 @@ TERMINAL_RULES = (
         "without a command opens a shell on the other side; give the command: `ssh -o BatchMode=yes host 'uptime'`",
         ("ssh host", "ssh -p 22 -i key user@host"),
         ("ssh host uptime", "ssh -p 22 host 'ls -l'", "ssh -V", "ssh host < x.sh"),
-        _ssh_shell,
+        _opens_ssh_shell,
     ),
     CommandRule(
         ("git",),
@@ -184,14 +182,14 @@ TERMINAL_RULES = (
         ("git commit", "git commit -a", "git commit --amend", "git tag -a v1", "git -C x commit -v"),
         ("git commit -m x", "git commit -am x", "git commit --amend --no-edit", "git tag v1", "git tag -a v1 -m x",
          "git merge x", "git log commit"),
-        lambda call: _writes_message(_without_git_folder(call)),
+        lambda call: _opens_editor(_without_git_folder(call)),
     ),
     CommandRule(
         ("git",),
         "asks piece by piece; name the files or commits instead (`git add FILE`, `git rebase --onto`)",
         ("git add -p", "git rebase -i HEAD~3", "git checkout --patch x", "git stash -p"),
         ("git add x", "git rebase main", "git log -p", "git stash"),
-        lambda call: _picks(_without_git_folder(call)),
+        lambda call: _asks_piece_by_piece(_without_git_folder(call)),
     ),
     CommandRule(
         ("tail", "journalctl", "dmesg"),
@@ -212,7 +210,7 @@ TERMINAL_RULES = (
         "never ends; run the command itself, again if need be",
         ("watch ls", "watch -n 5 df -h"),
         ("timeout 5 watch ls", "watch --version"),
-        _unbounded,
+        _never_ends,
     ),
     CommandRule(
         ("read",),
@@ -226,7 +224,7 @@ TERMINAL_RULES = (
         "with `-t` wants a terminal; leave `-it` out",
         ("docker run -it ubuntu bash", "docker exec -ti x sh", "kubectl exec --tty x -- sh"),
         ("docker run ubuntu ls", "docker build -t x .", "kubectl exec x -- ls", "docker run -i x"),
-        _attaches,
+        _needs_tty,
     ),
     CommandRule(
         ("npm", "yarn", "pnpm"),
@@ -240,7 +238,7 @@ TERMINAL_RULES = (
         "asks for what only a person can type; there is a way without (`sudo -n`, `crontab FILE`, `-N ''`)",
         ("passwd", "su", "su - user", "crontab -e", "visudo", "ssh-keygen -t ed25519"),
         ("su -c ls user", "crontab -l", "crontab x", "ssh-keygen -t ed25519 -N '' -f k", "passwd --status"),
-        lambda call: _wants_a_person(call),
+        lambda call: _asks_for_typing(call),
     ),
 )  # fmt: skip
 
@@ -253,7 +251,7 @@ def _without_git_folder(call: SimpleCommand) -> SimpleCommand:
     return SimpleCommand(tuple(words), call.fed, call.fed_by, call.within)
 
 
-def _wants_a_person(call: SimpleCommand) -> bool:
+def _asks_for_typing(call: SimpleCommand) -> bool:
     match call.program:
         case "crontab":
             return call.has("-e")
@@ -264,7 +262,7 @@ def _wants_a_person(call: SimpleCommand) -> bool:
         case "passwd":
             return not (call.has("--status", "-S", "--stdin", "-l", "-u", "-d", "--help") or call.fed)
         case _:
-            return not _asks_only(call)
+            return not _is_query(call)
 
 
 @cache
@@ -272,7 +270,7 @@ def _table() -> RuleTable:
     return RuleTable(TERMINAL_RULES)
 
 
-def waits_for_terminal(parsed: Parsed) -> str | None:
+def find_terminal_advice(parsed: ParsedLine) -> str | None:
     """Which command of a line would wait for a terminal, and what to use instead."""
     found = _table().first(parsed)
     return None if found is None else f"`{found[0].text}`: `{found[0].program}` {found[1].says}."

@@ -1,27 +1,27 @@
 """Builtins that are given the names of variables, or arithmetic, as words: both are evaluated by them."""
 
-from treadle.tools.shell.evaluation import A_NAME, Evaluation, holds_numbers, is_plain_name
+from treadle.tools.shell.evaluation import EVALUATED_NAME, VariableUse, is_number_word, is_plain_name
 from treadle.tools.shell.words import Word
 
 _DECLARE = frozenset({"declare", "typeset", "local", "export", "readonly"})
 _NAME_FOLLOWS = {"test": ("-v", "-R"), "[": ("-v", "-R"), "wait": ("-p",), "printf": ("-v",)}
 
 
-def evaluated_name(words: tuple[Word, ...]) -> str | None:
+def find_evaluated_name(words: tuple[Word, ...]) -> str | None:
     """Why a command may run something in the name of a variable."""
     program, rest = words[0].text, words[1:]
     if program in _DECLARE:
-        return _declared(program, rest)
+        return _check_declaration(program, rest)
     if program in ("read", "unset", "mapfile", "readarray", "getopts"):
         names = [word for word in rest if not word.text.startswith("-")]
-        return A_NAME if any("[" in word.text and not is_plain_name(word) for word in names) else None
+        return EVALUATED_NAME if any("[" in word.text and not is_plain_name(word) for word in names) else None
     takes_a_name = (program == "printf" and len(rest) > 1) or (program in ("test", "[") and len(rest) == 2)
     if rest and takes_a_name and may_be_an_option(rest[0]):
         return "an expansion may be an option, and what follows the name of a variable"
     for before, word in zip(words, rest, strict=False):
         if before.text in _NAME_FOLLOWS.get(program, ()) and not is_plain_name(word):
-            return A_NAME
-    return A_NAME if any("[" in word.text for word in rest if _is_attached(program, word)) else None
+            return EVALUATED_NAME
+    return EVALUATED_NAME if any("[" in word.text for word in rest if _is_attached(program, word)) else None
 
 
 def may_be_an_option(word: Word) -> bool:
@@ -31,7 +31,7 @@ def may_be_an_option(word: Word) -> bool:
     return word.is_glob and word.text[:1] in ("*", "?", "[")
 
 
-def put_by(words: tuple[Word, ...], evaluation: Evaluation) -> str | None:
+def record_assignments(words: tuple[Word, ...], evaluation: VariableUse) -> str | None:
     """Note what a builtin puts into variables, and what it calculates."""
     program, rest = words[0].text, words[1:]
     if program == "let":
@@ -58,17 +58,17 @@ def _is_attached(program: str, word: Word) -> bool:
 
 
 def _is_numeric(value: str) -> bool:
-    return holds_numbers(Word(value)) or value.startswith("$((")
+    return is_number_word(Word(value)) or value.startswith("$((")
 
 
-def _declared(program: str, rest: tuple[Word, ...]) -> str | None:
+def _check_declaration(program: str, rest: tuple[Word, ...]) -> str | None:
     letters = {letter for word in rest if word.text[:1] in "-+" for letter in word.text[1:]}
     if (letters & {"i", "n"} and program != "export") or "f" in letters:
         return f"`{program}` with these options makes the shell evaluate what a variable holds"
     for word in rest:
         name, equals, value = word.text.partition("=")
         if "[" in name and not is_plain_name(Word(name.rstrip("+"), dynamic=word.dynamic)):
-            return A_NAME
+            return EVALUATED_NAME
         if not equals or word.text[:1] in "-+":
             continue
         quoted = value[:1] in "'\"$" or not word.bare.startswith(name)

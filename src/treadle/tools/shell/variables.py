@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from treadle.tools.shell.words import Word
 
-_NAMES = frozenset(
+_UNTRUSTED_NAMES = frozenset(
     {
         "PATH", "HOME", "IFS", "ENV", "SHELL", "SHELLOPTS", "BASHOPTS", "PS4", "PROMPT_COMMAND", "CDPATH", "EDITOR",
         "VISUAL", "PAGER", "MANPAGER", "SYSTEMD_PAGER", "BROWSER", "LESSOPEN", "LESSCLOSE", "LESS", "GLOBIGNORE",
@@ -18,13 +18,13 @@ _NAMES = frozenset(
         "MAKEFILES", "PSQLRC", "ZDOTDIR", "OPENSSL_CONF",
     }
 )  # fmt: skip
-_BEGINNINGS = (
+_UNTRUSTED_PREFIXES = (
     "LD_", "DYLD_", "BASH_", "GIT_", "SSH_", "PYTHON", "NODE_", "NPM_", "npm_", "PERL", "RUBY", "GEM_", "BUNDLE_",
     "CARGO_", "RUSTC_", "PIP_", "UV_", "GCC_", "GLIBC_", "MALLOC_", "LUA_", "DOTNET_", "SUDO_",
 )  # fmt: skip
 
 
-_SAYS_ONLY = frozenset(
+_TRUSTED_NAMES = frozenset(
     {
         "NODE_ENV", "NODE_NO_WARNINGS", "NPM_TOKEN", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
         "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8", "PYTHONWARNINGS", "CARGO_TERM_COLOR",
@@ -33,7 +33,7 @@ _SAYS_ONLY = frozenset(
         "UV_NO_PROGRESS",
     }
 )  # fmt: skip
-_TELLING = re.compile(
+_SUSPICIOUS = re.compile(
     r"PAGER|EDITOR|BROWSER|SHELL|COMMAND|CMD|PROG|RSH|OPTS?$|OPTIONS?|ARGS?$|FLAGS|PATH|CONF|RC$|RC_|_HOME|_DIR$|PRELOAD"
     r"|PLUGIN|MODULE|PYTHON|LIBRARY|INIT|STARTUP|WRAPPER|HOOK|ASKPASS|EXEC|TOOL|COMPILER|LOADER|PROFILE|PROXY|LINKER"
     r"|ENGINE|PROVIDER|SCRIPT|INCLUDE|OVERRIDES|_SSH$|^(AS|AR|NM|FC|YACC|LEX|HG|ZIP|UNZIP|GZIP|MANOPT|ZIPOPT|XZ_OPT)$"
@@ -41,17 +41,17 @@ _TELLING = re.compile(
 """Nobody knows every variable of every program; those that name programs, files or options are called alike."""
 
 
-def trusted_variable(name: str, exported: bool = False) -> bool:
+def is_trusted_variable(name: str, exported: bool = False) -> bool:
     """Whether setting it changes nothing but what is said about it. `exported`: other programs get to see it."""
-    if name in _SAYS_ONLY:
+    if name in _TRUSTED_NAMES:
         return True
-    if name in _NAMES or name.startswith(_BEGINNINGS):
+    if name in _UNTRUSTED_NAMES or name.startswith(_UNTRUSTED_PREFIXES):
         return False
     named_so = name.upper() if name.lower().endswith("_proxy") else name
-    return not (exported and named_so.isupper() and _TELLING.search(named_so))
+    return not (exported and named_so.isupper() and _SUSPICIOUS.search(named_so))
 
 
-def assigned_by(words: tuple[Word, ...]) -> Iterable[Word]:
+def find_assigned(words: tuple[Word, ...]) -> Iterable[Word]:
     """The variables that a builtin sets, where the grammar does not tell."""
     match words[0].text:
         case "read" | "mapfile" | "readarray" | "getopts" | "unset":

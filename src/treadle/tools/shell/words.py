@@ -14,7 +14,7 @@ _ESCAPED_ANSI = re.compile(r"\\(x[0-9A-Fa-f]{1,2}|u[0-9A-Fa-f]{1,4}|U[0-9A-Fa-f]
 _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v", "e": "\x1b", "E": "\x1b"}
 _BRACES = re.compile(r"\{.*(,|\.\.).*\}", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]|[@+!]\(")
-_HIDDEN = "\0"
+_QUOTED_MARK = "\0"
 """Stands for a quoted character, where only unquoted ones count."""
 
 
@@ -46,43 +46,43 @@ class Word(Struct, frozen=True):
         return Word(self.text[length:], self.bare[length:], self.dynamic, self.splits)
 
 
-def literal(text: str) -> Word:
-    return Word(text, _HIDDEN * len(text))
+def make_literal(text: str) -> Word:
+    return Word(text, _QUOTED_MARK * len(text))
 
 
-def word_of(node: Node) -> Word:
+def read_word(node: Node) -> Word:
     match node.type:
         case "string":
-            return _double_quoted(node)
+            return _read_double_quoted(node)
         case "raw_string":
-            return literal(_source(node)[1:-1])
+            return make_literal(_source(node)[1:-1])
         case "ansi_c_string":
-            return literal(_unescaped_ansi(_source(node)[2:-1]))
+            return make_literal(_unescape_ansi(_source(node)[2:-1]))
         case "translated_string":
             return Word(_source(node)[1:].strip('"'), dynamic=True)
         case "concatenation" | "command_name":
-            return _joined([word_of(child) for child in node.children])
+            return _join_words([read_word(child) for child in node.children])
         case "brace_expression":
             return Word(_source(node), _source(node))
         case kind if kind in EXPANSIONS:
-            return Word(_source(node), _HIDDEN, dynamic=True, splits=True)
+            return Word(_source(node), _QUOTED_MARK, dynamic=True, splits=True)
         case _ if any(child.type in EXPANSIONS for child in node.children):
-            return Word(_source(node), _HIDDEN, dynamic=True, splits=True)
+            return Word(_source(node), _QUOTED_MARK, dynamic=True, splits=True)
         case _:
-            return _unquoted(_source(node))
+            return _read_unquoted(_source(node))
 
 
 def _source(node: Node) -> str:
     return (node.text or b"").decode("utf-8", "replace")
 
 
-def _unquoted(source: str) -> Word:
+def _read_unquoted(source: str) -> Word:
     text = _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], source)
-    bare = _ESCAPED.sub(lambda found: "" if found[1] == "\n" else _HIDDEN, source)
+    bare = _ESCAPED.sub(lambda found: "" if found[1] == "\n" else _QUOTED_MARK, source)
     return Word(text, bare)
 
 
-def _double_quoted(node: Node) -> Word:
+def _read_double_quoted(node: Node) -> Word:
     """Between the quotes: expansions as they are written, and everything else, also what the grammar skips."""
     whole, begin = node.text or b"", node.start_byte
     pieces: list[str] = []
@@ -90,20 +90,20 @@ def _double_quoted(node: Node) -> Word:
     for child in node.children:
         if child.type in EXPANSIONS:
             dynamic = True
-            pieces.append(_unescaped_in_quotes(whole[at : child.start_byte - begin]))
+            pieces.append(_unescape_quoted(whole[at : child.start_byte - begin]))
             pieces.append(_source(child))
             at = child.end_byte - begin
-    pieces.append(_unescaped_in_quotes(whole[at : len(whole) - 1]))
+    pieces.append(_unescape_quoted(whole[at : len(whole) - 1]))
     text = "".join(pieces)
-    return Word(text, _HIDDEN * len(text), dynamic=dynamic)
+    return Word(text, _QUOTED_MARK * len(text), dynamic=dynamic)
 
 
-def _unescaped_in_quotes(source: bytes) -> str:
+def _unescape_quoted(source: bytes) -> str:
     text = source.decode("utf-8", "replace")
     return _ESCAPED_IN_QUOTES.sub(lambda found: "" if found[1] == "\n" else found[1], text)
 
 
-def _unescaped_ansi(source: str) -> str:
+def _unescape_ansi(source: str) -> str:
     def character(found: re.Match[str]) -> str:
         code = found[1]
         if code[0] in "xuU" and len(code) > 1:
@@ -115,7 +115,7 @@ def _unescaped_ansi(source: str) -> str:
     return _ESCAPED_ANSI.sub(character, source)
 
 
-def _joined(words: list[Word]) -> Word:
+def _join_words(words: list[Word]) -> Word:
     return Word(
         "".join(word.text for word in words),
         "".join(word.bare for word in words),

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from treadle.tools.shell.simple_commands import Inner, Unwrapped
-from treadle.tools.shell.variables import trusted_variable
-from treadle.tools.shell.words import Word, literal
+from treadle.tools.shell.simple_commands import InnerCommand, Unwrapped
+from treadle.tools.shell.variables import is_trusted_variable
+from treadle.tools.shell.words import Word, make_literal
 
 SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "fish", "rbash", "mksh"})
 
@@ -118,14 +118,14 @@ def unwrap(words: tuple[Word, ...]) -> Unwrapped:
     """What a command runs beside itself, if anything."""
     program = words[0].text
     if program in SHELLS:
-        return _of_shell(words)
-    if (special := _SPECIAL.get(program)) is not None:
+        return _unwrap_shell(words)
+    if (special := _SPECIAL_CASES.get(program)) is not None:
         return special(words)
     wrapper = WRAPPERS.get(program)
-    return Unwrapped() if wrapper is None else _of_wrapper(words, wrapper)
+    return Unwrapped() if wrapper is None else _unwrap_wrapper(words, wrapper)
 
 
-def _of_wrapper(words: tuple[Word, ...], wrapper: CommandWrapper) -> Unwrapped:
+def _unwrap_wrapper(words: tuple[Word, ...], wrapper: CommandWrapper) -> Unwrapped:
     program, rest = words[0].text, list(words[1:])
     operands, options = wrapper.operands, True
     while rest:
@@ -141,7 +141,7 @@ def _of_wrapper(words: tuple[Word, ...], wrapper: CommandWrapper) -> Unwrapped:
                 return Unwrapped(opaque=f"the option `{word.text}` of `{program}` is not known")
             del rest[:taken]
         elif program in ("env", "sudo", "doas") and "=" in word.text:
-            if not trusted_variable(word.text.partition("=")[0], exported=True):
+            if not is_trusted_variable(word.text.partition("=")[0], exported=True):
                 return Unwrapped(opaque=f"`{word.text.partition('=')[0]}` changes what other programs do")
             rest.pop(0)
         elif operands:
@@ -152,27 +152,27 @@ def _of_wrapper(words: tuple[Word, ...], wrapper: CommandWrapper) -> Unwrapped:
     if not rest:
         return Unwrapped(opaque=wrapper.why)
     if wrapper.joins:
-        return _of_text(rest, program, keep=wrapper.keep)
-    return Unwrapped((Inner(tuple(rest)),), wrapper.keep, wrapper.why)
+        return _unwrap_text(rest, program, keep=wrapper.keep)
+    return Unwrapped((InnerCommand(tuple(rest)),), wrapper.keep, wrapper.why)
 
 
-def _of_text(words: list[Word], program: str, keep: bool) -> Unwrapped:
+def _unwrap_text(words: list[Word], program: str, keep: bool) -> Unwrapped:
     """Words that are handed to a shell as one text."""
     if any(word.dynamic for word in words):
         return Unwrapped(opaque=f"the text that `{program}` runs comes from an expansion")
-    return Unwrapped((Inner(text=" ".join(word.text for word in words)),), keep)
+    return Unwrapped((InnerCommand(text=" ".join(word.text for word in words)),), keep)
 
 
 # ── Those with ways of their own ──
 
 
-def operands_of_shell(arguments: Sequence[str]) -> list[str]:
+def shell_operands(arguments: Sequence[str]) -> list[str]:
     """What is left once its options are gone; nothing where it reads its commands."""
-    _, reads, rest = _split([literal(word) for word in arguments])
+    _, reads, rest = _split_shell_options([make_literal(word) for word in arguments])
     return [] if reads else [word.text for word in rest]
 
 
-def _split(rest: list[Word]) -> tuple[bool, bool, list[Word]]:
+def _split_shell_options(rest: list[Word]) -> tuple[bool, bool, list[Word]]:
     """Whether a shell takes a text, whether it reads its commands, and its operands."""
     takes_text = reads = False
     while rest and rest[0].text[:1] in ("-", "+"):
@@ -187,20 +187,20 @@ def _split(rest: list[Word]) -> tuple[bool, bool, list[Word]]:
     return takes_text, reads and not takes_text, rest
 
 
-def _of_shell(words: tuple[Word, ...]) -> Unwrapped:
+def _unwrap_shell(words: tuple[Word, ...]) -> Unwrapped:
     program = words[0].text
-    takes_text, _, rest = _split(list(words[1:]))
+    takes_text, _, rest = _split_shell_options(list(words[1:]))
     for word in words[1:]:
         if not word.is_known and not (takes_text and rest and word in rest[1:]):
             return Unwrapped(opaque=f"what `{program}` runs comes from an expansion")
         if word.text.startswith(("--rc", "--init", "--command")) or (program == "fish" and "C" in word.text):
             return Unwrapped(opaque=f"`{program} {word.text}` runs a file or a text first")
     if takes_text:
-        return Unwrapped((Inner(text=rest[0].text),), keep=False) if rest else Unwrapped()
+        return Unwrapped((InnerCommand(text=rest[0].text),), keep=False) if rest else Unwrapped()
     return Unwrapped()
 
 
-def _of_env(words: tuple[Word, ...]) -> Unwrapped:
+def _unwrap_env(words: tuple[Word, ...]) -> Unwrapped:
     """`env -S 'text'` splits a text into the words of a command."""
     for index, word in enumerate(words[1:], 1):
         short = word.text.startswith("-") and not word.text.startswith("--")
@@ -215,27 +215,27 @@ def _of_env(words: tuple[Word, ...]) -> Unwrapped:
         if any(piece.dynamic or "\\" in piece.text or "$" in piece.text for piece in text):
             return Unwrapped(opaque="the text that `env -S` splits is not plain")
         joined = " ".join(piece.text for piece in text if piece.text)
-        return Unwrapped((Inner(text=f"env {joined}"),), keep=False)
-    return _of_wrapper(words, WRAPPERS["env"])
+        return Unwrapped((InnerCommand(text=f"env {joined}"),), keep=False)
+    return _unwrap_wrapper(words, WRAPPERS["env"])
 
 
-def _of_command(words: tuple[Word, ...]) -> Unwrapped:
+def _unwrap_command(words: tuple[Word, ...]) -> Unwrapped:
     """`command -v NAME` only says where it is."""
     for word in words[1:]:
         if not word.text.startswith("-") or word.text == "--":
             break
         if set(word.text[1:]) & {"v", "V"}:
             return Unwrapped()
-    return _of_wrapper(words, WRAPPERS["command"])
+    return _unwrap_wrapper(words, WRAPPERS["command"])
 
 
-def _of_eval(words: tuple[Word, ...]) -> Unwrapped:
+def _unwrap_eval(words: tuple[Word, ...]) -> Unwrapped:
     rest = list(words[2:] if len(words) > 1 and words[1].text == "--" else words[1:])
-    return _of_text(rest, "eval", keep=False) if rest else Unwrapped()
+    return _unwrap_text(rest, "eval", keep=False) if rest else Unwrapped()
 
 
-def _of_find(words: tuple[Word, ...]) -> Unwrapped:
-    inner: list[Inner] = []
+def _unwrap_find(words: tuple[Word, ...]) -> Unwrapped:
+    inner: list[InnerCommand] = []
     command: list[Word] | None = None
     if any(word.splits for word in words):
         return Unwrapped(opaque="what `find` does comes from an expansion")
@@ -249,7 +249,7 @@ def _of_find(words: tuple[Word, ...]) -> Unwrapped:
             if _puts_names_into_a_text(command):
                 return Unwrapped(opaque="`find` puts the names of files into a text that is run")
             if command:
-                inner.append(Inner(tuple(command)))
+                inner.append(InnerCommand(tuple(command)))
             command = None
         else:
             command.append(word)
@@ -260,7 +260,7 @@ def _puts_names_into_a_text(command: list[Word]) -> bool:
     return any("{}" in word.text and word.text != "{}" and " " in word.text for word in command)
 
 
-def _of_text_option(words: tuple[Word, ...]) -> Unwrapped:
+def _unwrap_text_option(words: tuple[Word, ...]) -> Unwrapped:
     """`su -c 'text'`, `script -c 'text'`, `flock FILE -c 'text'`."""
     program = words[0].text
     for index, word in enumerate(words[1:], 1):
@@ -276,25 +276,25 @@ def _of_text_option(words: tuple[Word, ...]) -> Unwrapped:
             continue
         if not is_plain or index + 1 >= len(words):
             return Unwrapped(opaque=f"what `{program} {word.text}` runs is not looked at")
-        return _of_text([words[index + 1]], program, keep=True)
+        return _unwrap_text([words[index + 1]], program, keep=True)
     return Unwrapped()
 
 
-def _of_flock(words: tuple[Word, ...]) -> Unwrapped:
+def _unwrap_flock(words: tuple[Word, ...]) -> Unwrapped:
     if any(word.text in ("-c", "--command") for word in words):
-        return _of_text_option(words)
+        return _unwrap_text_option(words)
     long_flags = ("--shared", "--exclusive", "--nonblock", "--close", "--verbose", "--no-fork")
     long_valued = ("--timeout", "--wait", "--conflict-exit-code")
-    return _of_wrapper(words, CommandWrapper("sexnuoFv", "wE", long_flags, long_valued, operands=1))
+    return _unwrap_wrapper(words, CommandWrapper("sexnuoFv", "wE", long_flags, long_valued, operands=1))
 
 
-_SPECIAL: Mapping[str, Callable[[tuple[Word, ...]], Unwrapped]] = {
-    "env": _of_env,
-    "command": _of_command,
-    "eval": _of_eval,
-    "find": _of_find,
-    "su": _of_text_option,
-    "runuser": _of_text_option,
-    "script": _of_text_option,
-    "flock": _of_flock,
+_SPECIAL_CASES: Mapping[str, Callable[[tuple[Word, ...]], Unwrapped]] = {
+    "env": _unwrap_env,
+    "command": _unwrap_command,
+    "eval": _unwrap_eval,
+    "find": _unwrap_find,
+    "su": _unwrap_text_option,
+    "runuser": _unwrap_text_option,
+    "script": _unwrap_text_option,
+    "flock": _unwrap_flock,
 }

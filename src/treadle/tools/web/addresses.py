@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
-Vet = Callable[[Address], str | None]
+VetAddress = Callable[[Address], str | None]
 """Why an address may not be connected to; None: it may."""
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+ResolveHost = Callable[[str, int], Awaitable[Sequence[str]]]
 """The addresses of a host, for a port."""
 
 _NOT_PUBLIC_4 = {
@@ -59,7 +59,7 @@ _NOT_PUBLIC_6 = {
 _LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "lan", "home.arpa", "onion")
 
 
-def not_public(address: Address) -> str | None:
+def why_not_public(address: Address) -> str | None:
     """Why this is not an address of the public internet."""
     if isinstance(address, IPv4Address):
         return next((why for network, why in _NOT_PUBLIC_4.items() if address in network), None)
@@ -74,7 +74,7 @@ def not_public(address: Address) -> str | None:
     return None if address in _PUBLIC_6 else "reserved"
 
 
-def not_a_public_name(host: str) -> str | None:
+def why_not_public_name(host: str) -> str | None:
     """Why this host is refused before it is looked up. `host` is a plain address, or a name in ASCII."""
     if not host:
         return "it names no host"
@@ -90,7 +90,7 @@ def not_a_public_name(host: str) -> str | None:
     return None
 
 
-async def system_addresses(host: str, port: int) -> Sequence[str]:
+async def resolve_host(host: str, port: int) -> Sequence[str]:
     """What the system says that the addresses of a host are."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]

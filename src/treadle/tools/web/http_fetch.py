@@ -9,20 +9,20 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.ports.tool import ToolError
-from treadle.tools.web.addresses import Resolve, Vet, not_a_public_name
+from treadle.tools.web.addresses import ResolveHost, VetAddress, why_not_public_name
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
     from yarl import URL
 
-MOST_HOPS = 5
-MOST_BYTES = 5_000_000
-PATIENCE = 30.0
-_REDIRECTS = {301, 302, 303, 307, 308}
+MAX_REDIRECTS = 5
+MAX_BYTES = 5_000_000
+TIMEOUT_SECONDS = 30.0
+_REDIRECT_STATUSES = {301, 302, 303, 307, 308}
 _PORTS = {80, 443}
-_FIRST_FREE_PORT = 1024
-_LONGEST_URL = 8000
-_PIECE = 1 << 16
+_FIRST_UNPRIVILEGED_PORT = 1024
+_MAX_URL_CHARACTERS = 8000
+_CHUNK_BYTES = 1 << 16
 _HEADERS = {
     "User-Agent": "Mozilla/5.0 (compatible; Treadle web_fetch)",
     "Accept": "text/html, text/markdown, text/plain;q=0.9, application/json;q=0.9, */*;q=0.5",
@@ -40,44 +40,46 @@ class FetchedPage(NamedTuple):
 
 
 class FetchLimits(NamedTuple):
-    bytes: int = MOST_BYTES
-    seconds: float = PATIENCE
+    bytes: int = MAX_BYTES
+    seconds: float = TIMEOUT_SECONDS
 
 
-LIMITS = FetchLimits()
+DEFAULT_LIMITS = FetchLimits()
 
 
 class _Redirect(NamedTuple):
     location: str
 
 
-async def fetch(url: str, vet: Vet, resolve: Resolve, limits: FetchLimits = LIMITS) -> FetchedPage:
+async def fetch_page(
+    url: str, vet: VetAddress, resolve: ResolveHost, limits: FetchLimits = DEFAULT_LIMITS
+) -> FetchedPage:
     """The page, after at most five redirects. Raises ToolError."""
     try:
         async with asyncio.timeout(limits.seconds):
-            return await _follow(url, vet, resolve, limits)
+            return await _follow_redirects(url, vet, resolve, limits)
     except TimeoutError:
         raise ToolError(
             f"{url} did not answer within {limits.seconds:g} s. Try later, or another source."
         ) from None
 
 
-async def _follow(url: str, vet: Vet, resolve: Resolve, limits: FetchLimits) -> FetchedPage:
-    target = _parsed(url)
-    for _ in range(MOST_HOPS + 1):
-        addresses = await _vetted(target, vet, resolve)
+async def _follow_redirects(url: str, vet: VetAddress, resolve: ResolveHost, limits: FetchLimits) -> FetchedPage:
+    target = _parse_url(url)
+    for _ in range(MAX_REDIRECTS + 1):
+        addresses = await _resolve_vetted(target, vet, resolve)
         got = await _get(target, addresses, limits)
         if isinstance(got, FetchedPage):
             return got
-        target = _next(target, got.location)
-    raise ToolError(f"{url} redirects more than {MOST_HOPS} times. Use another address of the page.")
+        target = _resolve_redirect(target, got.location)
+    raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Use another address of the page.")
 
 
-def _parsed(url: str) -> "URL":
+def _parse_url(url: str) -> "URL":
     from yarl import URL
 
-    if len(url) > _LONGEST_URL:
-        raise ToolError(f"the URL is {len(url)} characters long; at most {_LONGEST_URL} are accepted.")
+    if len(url) > _MAX_URL_CHARACTERS:
+        raise ToolError(f"the URL is {len(url)} characters long; at most {_MAX_URL_CHARACTERS} are accepted.")
     try:
         target = URL(url.strip())
         port = target.port
@@ -87,14 +89,14 @@ def _parsed(url: str) -> "URL":
         raise ToolError(f"{url!r} cannot be fetched: only http and https URLs can.")
     if target.raw_user is not None or target.raw_password is not None:
         raise ToolError("a URL with a user name or password in it is not fetched. Leave them out.")
-    if reason := not_a_public_name(target.raw_host or ""):
+    if reason := why_not_public_name(target.raw_host or ""):
         raise ToolError(f"{url!r} is not fetched: {reason}. Only hosts of the public internet can be.")
-    if port not in _PORTS and (port is None or port < _FIRST_FREE_PORT):
+    if port not in _PORTS and (port is None or port < _FIRST_UNPRIVILEGED_PORT):
         raise ToolError(f"{url!r} is not fetched: port {port} is not one for web pages.")
     return target.with_fragment(None)
 
 
-def _next(target: "URL", location: str) -> "URL":
+def _resolve_redirect(target: "URL", location: str) -> "URL":
     from yarl import URL
 
     try:
@@ -102,18 +104,18 @@ def _next(target: "URL", location: str) -> "URL":
     except (ValueError, UnicodeError) as error:
         raise ToolError(f"{target} redirects to {location[:200]!r}, which is not a URL: {error}.") from None
     try:
-        return _parsed(joined)
+        return _parse_url(joined)
     except ToolError as refused:
         raise ToolError(f"{target} redirects elsewhere: {refused}") from None
 
 
-async def _vetted(target: "URL", vet: Vet, resolve: Resolve) -> Sequence[str]:
+async def _resolve_vetted(target: "URL", vet: VetAddress, resolve: ResolveHost) -> Sequence[str]:
     """The addresses of the host, if every one of them may be connected to."""
     host, port = str(target.raw_host), target.port or 0
     try:
         addresses = [str(ip_address(host))]
     except ValueError:
-        addresses = await _looked_up(host, port, resolve)
+        addresses = await _look_up(host, port, resolve)
     for address in addresses:
         if reason := vet(ip_address(address)):
             raise ToolError(
@@ -123,7 +125,7 @@ async def _vetted(target: "URL", vet: Vet, resolve: Resolve) -> Sequence[str]:
     return addresses
 
 
-async def _looked_up(host: str, port: int, resolve: Resolve) -> Sequence[str]:
+async def _look_up(host: str, port: int, resolve: ResolveHost) -> Sequence[str]:
     try:
         addresses = list(dict.fromkeys(await resolve(host, port)))
     except (OSError, UnicodeError) as error:
@@ -134,25 +136,25 @@ async def _looked_up(host: str, port: int, resolve: Resolve) -> Sequence[str]:
 
 
 async def _get(target: "URL", addresses: Sequence[str], limits: FetchLimits) -> FetchedPage | _Redirect:
-    async with _response(target, addresses) as response:
+    async with _open_response(target, addresses) as response:
         location = response.headers.get("Location")
-        if response.status in _REDIRECTS and location:
+        if response.status in _REDIRECT_STATUSES and location:
             return _Redirect(location)
         if not 200 <= response.status < 300:
-            raise _refused(target, response.status, response.reason or "", response.headers)
-        body, cut = await _body(response, limits.bytes)
+            raise _make_status_error(target, response.status, response.reason or "", response.headers)
+        body, cut = await _read_body(response, limits.bytes)
         typed = response.content_type if "Content-Type" in response.headers else ""
         return FetchedPage(str(target), typed, response.charset, body, cut)
 
 
 @asynccontextmanager
-async def _response(target: "URL", addresses: Sequence[str]) -> "AsyncGenerator[ClientResponse]":
+async def _open_response(target: "URL", addresses: Sequence[str]) -> "AsyncGenerator[ClientResponse]":
     import aiohttp
 
-    from treadle.tools.web.pinned_resolver import Pinned
+    from treadle.tools.web.pinned_resolver import PinnedResolver
 
     connector = aiohttp.TCPConnector(
-        resolver=Pinned(str(target.raw_host), addresses), use_dns_cache=False, force_close=True
+        resolver=PinnedResolver(str(target.raw_host), addresses), use_dns_cache=False, force_close=True
     )
     session = aiohttp.ClientSession(
         connector=connector,
@@ -164,13 +166,13 @@ async def _response(target: "URL", addresses: Sequence[str]) -> "AsyncGenerator[
     )
     try:
         async with session, session.get(target, allow_redirects=False) as response:
-            _came_from(response, addresses, target)
+            _check_peer(response, addresses, target)
             yield response
     except aiohttp.ClientError as error:
         raise ToolError(f"{target} could not be fetched: {error}. Try later, or another source.") from None
 
 
-def _came_from(response: "ClientResponse", addresses: Sequence[str], target: "URL") -> None:
+def _check_peer(response: "ClientResponse", addresses: Sequence[str], target: "URL") -> None:
     """The last word on where the connection went, by the connection itself."""
     connection = response.connection
     peer = connection.transport.get_extra_info("peername") if connection and connection.transport else None
@@ -178,7 +180,7 @@ def _came_from(response: "ClientResponse", addresses: Sequence[str], target: "UR
         raise ToolError(f"{target} was answered from {peer[0]}, which was not vetted. It is not read.")
 
 
-def _refused(target: "URL", status: int, reason: str, headers: Mapping[str, str]) -> ToolError:
+def _make_status_error(target: "URL", status: int, reason: str, headers: Mapping[str, str]) -> ToolError:
     later = headers.get("Retry-After", "")
     wait = f" It asks to wait {later} s." if later.isdigit() else ""
     match status:
@@ -193,13 +195,13 @@ def _refused(target: "URL", status: int, reason: str, headers: Mapping[str, str]
     return ToolError(f"{target} answered {status} {reason}. {advice}{wait}".replace(" .", "."))
 
 
-async def _body(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
+async def _read_body(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
     """The body, unpacked, up to a size; and whether there is more of it."""
-    unpack = _Unpacking(response.headers.get("Content-Encoding", ""), str(response.url))
+    unpack = _Decompressor(response.headers.get("Content-Encoding", ""), str(response.url))
     pieces: list[bytes] = []
     room = most
     received = 0
-    async for packed in response.content.iter_chunked(_PIECE):
+    async for packed in response.content.iter_chunked(_CHUNK_BYTES):
         received += len(packed)
         piece = unpack.take(packed, room + 1)
         pieces.append(piece[:room])
@@ -209,7 +211,7 @@ async def _body(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
     return b"".join(pieces), False
 
 
-class _Unpacking:
+class _Decompressor:
     """What was packed comes out in bounded pieces: a small body can stand for one of many gigabytes."""
 
     def __init__(self, encoding: str, url: str) -> None:

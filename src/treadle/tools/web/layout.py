@@ -4,20 +4,20 @@ from urllib.parse import urljoin
 
 from treadle.tools.web.markup import StartTag
 
-_DEEPEST_LIST = 8
-_DEEPEST_QUOTE = 4
-_LONGEST_LINK = 1000
+_MAX_LIST_DEPTH = 8
+_MAX_QUOTE_DEPTH = 4
+_MAX_LINK_CHARACTERS = 1000
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_SPACED = {"p", "blockquote", "pre", "table", "dl", "figure", "section", "article", *_HEADINGS}
+_SPACED_BLOCKS = {"p", "blockquote", "pre", "table", "dl", "figure", "section", "article", *_HEADINGS}
 """Blocks with an empty line before and after."""
-_TIGHT = {
+_TIGHT_BLOCKS = {
     "address", "aside", "body", "center", "dd", "details", "div", "dt", "fieldset", "figcaption", "footer", "form",
     "header", "li", "main", "summary", "title",
 }  # fmt: skip
 _FENCE = "```"
 
 
-class Layout:
+class PageLayout:
     """Takes what is shown of a page, piece by piece."""
 
     def __init__(self, url: str) -> None:
@@ -83,7 +83,7 @@ class Layout:
                 self._cell()
             case "tr":
                 self._end_row()
-            case _ if name in _SPACED or name in _TIGHT:
+            case _ if name in _SPACED_BLOCKS or name in _TIGHT_BLOCKS:
                 self._block(spaced=self._is_spaced(name))
                 if name == "blockquote":
                     self._quotes -= 1
@@ -101,7 +101,7 @@ class Layout:
         return "\n".join(kept).strip()
 
     def _start_block(self, name: str) -> None:
-        if name not in _SPACED and name not in _TIGHT:
+        if name not in _SPACED_BLOCKS and name not in _TIGHT_BLOCKS:
             return
         self._block(spaced=self._is_spaced(name))
         if name in _HEADINGS:
@@ -114,12 +114,12 @@ class Layout:
             self._preformatted = []
 
     def _is_spaced(self, name: str) -> bool:
-        return name in _SPACED and not (name == "p" and self._lists)
+        return name in _SPACED_BLOCKS and not (name == "p" and self._lists)
 
     def _item(self) -> str:
         if not self._lists:
             return "- "
-        indent = "  " * min(len(self._lists) - 1, _DEEPEST_LIST)
+        indent = "  " * min(len(self._lists) - 1, _MAX_LIST_DEPTH)
         number = self._lists[-1]
         if number is None:
             return f"{indent}- "
@@ -159,7 +159,7 @@ class Layout:
         return "" if text == "``" else text
 
     def _add(self, line: str) -> None:
-        mark = "> " * min(self._quotes, _DEEPEST_QUOTE)
+        mark = "> " * min(self._quotes, _MAX_QUOTE_DEPTH)
         self._lines.append(f"{mark}{line}")
         self.size += len(mark) + len(self._before)
 
@@ -176,7 +176,7 @@ class Layout:
     def _address(self, link: str) -> str:
         """Where a link leads, if it leads to another page."""
         link = link.strip()
-        if not link or link.startswith("#") or len(link) > _LONGEST_LINK:
+        if not link or link.startswith("#") or len(link) > _MAX_LINK_CHARACTERS:
             return ""
         try:
             joined = urljoin(self._base, link)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 _OPENING = re.compile(r"<(?=[a-zA-Z/!?])")
 _NAME = re.compile(r"[a-zA-Z][^\s/>]{0,50}")
 _ATTRIBUTE = re.compile(r"""[\s/]*([^\s/>=][^\s/>=]*)(?:\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"'][^\s>]*)))?""")
-_MOST_ATTRIBUTES = 40
-_RAW = {
+_MAX_ATTRIBUTES = 40
+_RAW_ELEMENTS = {
     name: re.compile(f"</{name}", re.IGNORECASE)
     for name in ("script", "style", "iframe", "textarea", "title", "xmp", "noembed", "noframes")
 }
@@ -29,64 +29,64 @@ class StartTag(NamedTuple):
     attributes: dict[str, str]
 
 
-class End(NamedTuple):
+class EndTag(NamedTuple):
     name: str
 
 
-Token = PageText | StartTag | End
+MarkupToken = PageText | StartTag | EndTag
 
 
-def tokens(page: str) -> Iterator[Token]:
+def tokenize_page(page: str) -> Iterator[MarkupToken]:
     """What is left open at the end of the page is dropped, so that nothing is ever searched for twice."""
     at = 0
     while at < len(page):
         found = _OPENING.search(page, at)
         opening = found.start() if found else len(page)
         if opening > at:
-            yield PageText(_plain(page[at:opening]))
+            yield PageText(_unescape(page[at:opening]))
         if found is None:
             return
-        token, at = _tag(page, opening)
+        token, at = _read_tag(page, opening)
         if token is None:
             continue
         yield token
-        if isinstance(token, StartTag) and token.name in _RAW:
-            end = _RAW[token.name].search(page, at)
+        if isinstance(token, StartTag) and token.name in _RAW_ELEMENTS:
+            end = _RAW_ELEMENTS[token.name].search(page, at)
             stop = end.start() if end else len(page)
-            yield PageText(_plain(page[at:stop]) if token.name in ("title", "textarea") else "")
+            yield PageText(_unescape(page[at:stop]) if token.name in ("title", "textarea") else "")
             at = stop
 
 
-def _tag(page: str, at: int) -> tuple[Token | None, int]:
+def _read_tag(page: str, at: int) -> tuple[MarkupToken | None, int]:
     """What begins with this `<`, and where it ends."""
     if page.startswith("<!--", at):
-        return None, _past(page, "-->", at + 2)
+        return None, _find_past(page, "-->", at + 2)
     closing = page.startswith("/", at + 1)
     name = _NAME.match(page, at + 1 + closing)
     if name is None:
-        return None, _past(page, ">", at)
+        return None, _find_past(page, ">", at)
     if closing:
-        return End(name[0].lower()), _past(page, ">", name.end())
-    attributes, end = _attributes(page, name.end())
+        return EndTag(name[0].lower()), _find_past(page, ">", name.end())
+    attributes, end = _read_attributes(page, name.end())
     return StartTag(name[0].lower(), attributes), end
 
 
-def _attributes(page: str, at: int) -> tuple[dict[str, str], int]:
+def _read_attributes(page: str, at: int) -> tuple[dict[str, str], int]:
     attributes: dict[str, str] = {}
-    while len(attributes) < _MOST_ATTRIBUTES and (found := _ATTRIBUTE.match(page, at)):
+    while len(attributes) < _MAX_ATTRIBUTES and (found := _ATTRIBUTE.match(page, at)):
         value = next((given for given in found.groups()[1:] if given is not None), "")
-        attributes.setdefault(found[1].lower(), _plain(value))
+        attributes.setdefault(found[1].lower(), _unescape(value))
         at = found.end()
-    return attributes, _past(page, ">", at)
+    return attributes, _find_past(page, ">", at)
 
 
-def _past(page: str, mark: str, at: int) -> int:
+def _find_past(page: str, mark: str, at: int) -> int:
     """Where the mark has ended; the end of the page if it never comes."""
     found = page.find(mark, at)
     return len(page) if found < 0 else found + len(mark)
 
 
-def _plain(text: str) -> str:
+def _unescape(text: str) -> str:
     """With the characters that stand for others (`&amp;`) put in."""
     if "&" not in text:
         return text

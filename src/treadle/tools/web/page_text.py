@@ -2,48 +2,48 @@
 
 from itertools import islice
 
-from treadle.tools.web.layout import Layout
-from treadle.tools.web.markup import End, PageText, StartTag, tokens
+from treadle.tools.web.layout import PageLayout
+from treadle.tools.web.markup import EndTag, PageText, StartTag, tokenize_page
 
-MOST_CHARACTERS = 600_000
-MOST_TOKENS = 500_000
+MAX_CHARACTERS = 600_000
+MAX_TOKENS = 500_000
 """A page with more tags and texts, or that would become longer, is not read to its end."""
-_VOID = {
+_VOID_ELEMENTS = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
 }  # fmt: skip
-_DROPPED = {
+_DROPPED_ELEMENTS = {
     "script", "style", "template", "svg", "nav", "iframe", "object", "canvas", "select", "button", "textarea",
     "audio", "video", "map", "dialog", "xmp", "noembed", "noframes", "datalist",
 }  # fmt: skip
-_BLOCKS = {
+_BLOCK_ELEMENTS = {
     "address", "article", "aside", "blockquote", "body", "center", "dd", "details", "div", "dl", "dt", "fieldset",
     "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main",
     "ol", "p", "pre", "section", "summary", "table", "td", "th", "tr", "ul",
 }  # fmt: skip
-_CLOSES_ITS_LIKE = {"p", "li", "dt", "dd", "tr", "td", "th", "option"}
+_CLOSES_SAME = {"p", "li", "dt", "dd", "tr", "td", "th", "option"}
 
 
-def readable(page: str, url: str) -> str:
+def extract_text(page: str, url: str) -> str:
     """The text of a page that came from this address."""
-    reader = _Reader(url)
-    for token in islice(tokens(page), MOST_TOKENS):
+    reader = _PageReader(url)
+    for token in islice(tokenize_page(page), MAX_TOKENS):
         match token:
             case PageText(text):
                 reader.text(text)
             case StartTag():
                 reader.start(token)
-            case End(name):
+            case EndTag(name):
                 reader.end(name)
-        if reader.layout.size > MOST_CHARACTERS:
+        if reader.layout.size > MAX_CHARACTERS:
             break
     return reader.layout.finished()
 
 
-class _Reader:
+class _PageReader:
     """Keeps which elements are open, and leaves out what is in those that are not shown."""
 
     def __init__(self, url: str) -> None:
-        self.layout = Layout(url)
+        self.layout = PageLayout(url)
         self._open: list[str] = []
         self._counts: dict[str, int] = {}
         self._dropped_from: int | None = None
@@ -55,7 +55,7 @@ class _Reader:
 
     def start(self, tag: StartTag) -> None:
         self._close_what_it_closes(tag.name)
-        if tag.name in _VOID:
+        if tag.name in _VOID_ELEMENTS:
             if self._dropped_from is None:
                 self.layout.start(tag)
             return
@@ -63,7 +63,7 @@ class _Reader:
         self._counts[tag.name] = self._counts.get(tag.name, 0) + 1
         if self._dropped_from is not None:
             return
-        if tag.name in _DROPPED or _is_hidden(tag):
+        if tag.name in _DROPPED_ELEMENTS or _is_hidden(tag):
             self._dropped_from = len(self._open)
         else:
             self.layout.start(tag)
@@ -77,7 +77,7 @@ class _Reader:
         if not self._open:
             return
         top = self._open[-1]
-        if (top == name and name in _CLOSES_ITS_LIKE) or (top == "p" and name in _BLOCKS):
+        if (top == name and name in _CLOSES_SAME) or (top == "p" and name in _BLOCK_ELEMENTS):
             self._pop()
 
     def _pop(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 
-class Pinned(AbstractResolver):
+class PinnedResolver(AbstractResolver):
     """The addresses of one host."""
 
     def __init__(self, host: str, addresses: Sequence[str]) -> None:
