@@ -46,7 +46,7 @@ def test_a_hard_link_to_a_file_of_the_home_is_the_homes(tmp_path: Path) -> None:
     with open_workspace(work, (home,)) as workspace:
         with pytest.raises(ToolError, match="Treadle's own"), workspace.place("harmless.txt"):
             pass
-        assert workspace.hides("harmless.txt", workspace.root)
+        assert workspace.is_hidden("harmless.txt", workspace.root)
         with workspace.place("b") as place:
             os.close(place.open())
 

@@ -226,7 +226,7 @@ def written(source: str) -> Callable[..., Any]:
         (written("def odd(a): ..."), "tool `odd`: parameter `a` has no annotation"),
         (unreadable, "type cannot be read from JSON: type <class 'threading.Thread'>"),
         (written("def odd(a: 'Nowhere'): ..."), "tool `odd`: an annotation cannot be resolved"),
-        (lambda: None, "a tool cannot be called `<lambda>`"),
+        (lambda: None, "`<lambda>` is not a valid tool name"),
     ],
 )
 def test_signatures_that_no_json_object_can_fill(function: Callable[..., Any], words: str) -> None:

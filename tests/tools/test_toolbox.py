@@ -103,7 +103,7 @@ def test_plugins_are_not_loaded_unless_asked_for(install: Path) -> None:
     [
         ("no_such_module:x", r"plugin `mine` \(no_such_module:x\) cannot be loaded: ModuleNotFoundError"),
         ("plugin_under_test:missing", "cannot be loaded: AttributeError"),
-        ("plugin_under_test:number", "holds a value of type int, not a Tool"),
+        ("plugin_under_test:number", "has a value of type int, not a Tool"),
     ],
 )
 def test_a_plugin_that_does_not_work_is_named(install: Path, value: str, words: str) -> None:

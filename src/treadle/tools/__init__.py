@@ -1,1 +1,1 @@
-"""Tools: the decorator that makes one of a function, and the registry that finds them."""
+"""Tools: the decorator that turns a function into a tool, the registry, and the built-in tools."""

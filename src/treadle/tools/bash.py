@@ -1,4 +1,4 @@
-"""The tool `bash`: a line of shell in the workspace, confined where the machine can."""
+"""The tool `bash`: runs a shell command line in the workspace, sandboxed where the machine supports it."""
 
 import asyncio
 import math
@@ -26,11 +26,10 @@ from treadle.ports.tool import (
 DEFAULT_TIMEOUT_SECONDS = 60
 MAX_TIMEOUT_SECONDS = 600
 SPARE_SECONDS = 30
-"""Seconds that the engine waits beyond the longest timeout: ending a command takes a while too."""
+"""How much longer than the maximum timeout the engine waits, because stopping a command takes time."""
 MAX_COMMAND_BYTES = 100_000
-"""Bytes. The system takes no longer word."""
+"""The operating system accepts no longer argument."""
 PROGRESS_INTERVAL_SECONDS = 0.1
-"""Seconds."""
 
 DESCRIPTION = (
     "Run a `bash` command line in the working folder. Each call is a new shell without input. Only files in the "
@@ -56,7 +55,7 @@ class BashArguments(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Bash:
-    """`bash`, which may also be allowed and called as `run_command`."""
+    """The tool `bash`. It can also be allowed and called as `run_command`."""
 
     def __init__(self, commands: Commands) -> None:
         self._commands = commands
@@ -104,15 +103,15 @@ class Bash:
         return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path)
 
     async def assess(self, arguments: BashArguments, scene: CallEnvironment) -> Concern | None:
-        """Where no sandbox works, a command is asked for, unless a rule allows it or the agent's settings switch
-        the sandbox off."""
+        """Ask for approval if no sandbox works, unless a rule allows the command or the agent disables the
+        sandbox."""
         if scene.sandbox.mode != "auto":
             return None
-        found = await self._commands.confinement()
-        return None if found.sandbox else Concern("unconfined", f"{UNCONFINED_PREFIX}{found.reason}")
+        confinement = await self._commands.confinement()
+        return None if confinement.sandbox else Concern("unconfined", f"{UNCONFINED_PREFIX}{confinement.reason}")
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> Observation:
-        shown = _ProgressOutput(context.progress)
+        output = _ProgressOutput(context.progress)
         command = Command(
             arguments.command,
             context.workspace,
@@ -122,7 +121,7 @@ class Bash:
             _find_git_use(arguments.command),
         )
         try:
-            finished = await self._commands.run(command, shown.add)
+            finished = await self._commands.run(command, output.add)
         except SandboxMissing as missing:
             context.report(SandboxDenied(context.call_id, str(missing)))
             raise ToolError(
@@ -131,7 +130,7 @@ class Bash:
             ) from None
         except CommandError as error:
             raise ToolError(str(error)) from None
-        shown.flush()
+        output.flush()
         if finished.ended_by is not None:
             context.report(_make_kill_event(finished, finished.ended_by, arguments, context))
         if finished.ended_by == "cancelled":
@@ -168,8 +167,8 @@ def _make_kill_event(
 def _make_observation(finished: Finished, arguments: BashArguments) -> Observation:
     endings = [f"[{finished.advice}]"] if finished.advice else []
     if finished.ended_by is not None:
-        told = _ADVICE[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
-        endings = [f"[The command was ended. {told}]"]
+        advice = _ADVICE[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
+        endings = [f"[The command was ended. {advice}]"]
     failed = finished.ended_by is None and _is_failure(arguments.command, finished.exit_code)
     if failed:
         endings.append(f"[The command failed with exit status {finished.exit_code}.]")
@@ -179,7 +178,7 @@ def _make_observation(finished: Finished, arguments: BashArguments) -> Observati
 
 
 def _is_failure(line: str, status: int | None) -> bool:
-    if not status:  # nearly always: the grammar need not be loaded
+    if not status:  # the common case: the grammar need not be loaded
         return False
     from treadle.tools.shell.exit_status import is_failure
 
@@ -187,27 +186,27 @@ def _is_failure(line: str, status: int | None) -> bool:
 
 
 class _ProgressOutput:
-    """Output as progress, in pieces: at most ten a second."""
+    """Reports output as progress, at most ten times a second."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
         self._progress = progress
-        self._waiting: list[str] = []
+        self._pending: list[str] = []
         self._last = -math.inf
-        self._later: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def add(self, text: str) -> None:
-        self._waiting.append(text)
+        self._pending.append(text)
         left = self._last + PROGRESS_INTERVAL_SECONDS - time.monotonic()
         if left <= 0:
             self.flush()
-        elif self._later is None:
-            self._later = asyncio.get_running_loop().call_later(left, self.flush)
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(left, self.flush)
 
     def flush(self) -> None:
-        if self._later is not None:
-            self._later.cancel()
-            self._later = None
-        if self._waiting:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pending:
             self._last = time.monotonic()
-            text, self._waiting = "".join(self._waiting), []
+            text, self._pending = "".join(self._pending), []
             self._progress(text)

@@ -1,4 +1,4 @@
-"""The tools that every engine has. A tool of one's own that has the name of one of them takes its place."""
+"""The built-in tools of every engine. A user-defined tool of the same name replaces a built-in one."""
 
 from collections.abc import Iterator
 
@@ -17,14 +17,14 @@ from treadle.tools.vault_get import make_vault_get
 from treadle.tools.web import make_web_fetch
 
 SMALL_SET = ("read_file", "write_file", "edit_file", "glob", "bash")
-"""The set `@small`, for models on a machine of one's own: few tools, whose descriptions leave room for the work."""
+"""The set `@small`, for models on the user's own machine: few tools with short descriptions."""
 
 
 def builtin_tools(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
-    every, bash = make_file_tools(), Bash(commands)
-    yield every
+    file_tools, bash = make_file_tools(), Bash(commands)
+    yield file_tools
     yield bash
-    yield Toolset("small", [tool for tool in (*every, bash) if tool.spec.name in SMALL_SET])
+    yield Toolset("small", [tool for tool in (*file_tools, bash) if tool.spec.name in SMALL_SET])
     yield make_web_fetch()
     yield recall
     yield memory_search

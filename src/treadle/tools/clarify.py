@@ -1,4 +1,4 @@
-"""`clarify`: the model asks a person. The engine parks the run and gives the answer as the result."""
+"""`clarify`: the model asks the user a question. The engine parks the run and returns the answer as the result."""
 
 from typing import Annotated, Any
 
@@ -9,7 +9,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Subjects, ToolContext
 from treadle.tools.function import tool
 
-_NOT_RUN = "clarify is never run: the engine parks the run, and a person's answer is the result"
+_NOT_RUN = "clarify is never run: the engine parks the run, and the user's answer is the result"
 
 
 @tool(effect="none", interactive=True, timeout=0, name="clarify")
@@ -25,7 +25,7 @@ def _question_tool(
 
 
 class Clarify:
-    """The tool whose result is what a person answers."""
+    """The tool whose result is the answer of a person."""
 
     def __init__(self) -> None:
         self.spec: ToolSpec = msgspec.structs.replace(_question_tool.spec, asks_a_person=True)

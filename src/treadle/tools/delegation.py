@@ -1,5 +1,5 @@
-"""`agent_spawn`, `agent_send`, `invoke_agent`: work that is left to another run. The engine begins the run and
-parks the one that asks; what comes of it is the result."""
+"""`agent_spawn`, `agent_send`, `invoke_agent`: delegate work to a child run. The engine starts the child run and
+parks the calling run; the output of the child run is the result."""
 
 from typing import Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Subjects, ToolContext
 from treadle.tools.function import FunctionTool, tool
 
-_NOT_RUN = "a call that delegates is never run: the engine begins a run, whose output is the result"
+_NOT_RUN = "a delegating call is never run: the engine starts a child run, whose output is the result"
 _Text = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
 
 

@@ -1,4 +1,4 @@
-"""What a docstring says of a function, and of each parameter in its `Args:` section."""
+"""Splits a docstring into its text and the parameter descriptions in its `Args:` section."""
 
 import inspect
 import re
@@ -26,8 +26,9 @@ def parse_docstring(function: Callable[..., Any]) -> Docstring:
 
 
 def _parse_parameters(section: list[str]) -> dict[str, str]:
-    """A line at the indentation of the first begins a parameter; a deeper one goes on with it."""
-    found: dict[str, str] = {}
+    """Return the description of each parameter. A line indented like the first starts a parameter; a deeper one
+    continues it."""
+    descriptions: dict[str, str] = {}
     name, depth = "", None
     for line in filter(str.strip, section):
         indent = len(line) - len(line.lstrip())
@@ -36,7 +37,7 @@ def _parse_parameters(section: list[str]) -> dict[str, str]:
             match = _PARAMETER.fullmatch(line.strip())
             name = match[1] if match else ""
             if match:
-                found[name] = match[2]
+                descriptions[name] = match[2]
         elif name:
-            found[name] = f"{found[name]} {line.strip()}".strip()
-    return found
+            descriptions[name] = f"{descriptions[name]} {line.strip()}".strip()
+    return descriptions

@@ -1,4 +1,4 @@
-"""The `@tool` decorator: a typed function becomes a tool, with its schema taken from its signature."""
+"""The `@tool` decorator: turns a typed function into a tool whose schema comes from its signature."""
 
 import asyncio
 import functools
@@ -20,10 +20,10 @@ _Kind = Literal["async", "plain", "async generator", "generator"]
 
 
 class FunctionTool(Generic[_P, _R]):
-    """A tool made of a function. Calling it calls the function, as if it had not been decorated.
+    """A tool made from a function. Calling it calls the function as if it were not decorated.
 
-    A sync function runs in a thread, which nothing can stop: after a cancel or a timeout it runs on unheard. One
-    that yields is stopped at its next yield."""
+    A sync function runs in a thread, which cannot be stopped: after a cancel or a timeout it continues, and its
+    result is ignored. A generator is stopped at its next yield."""
 
     def __init__(self, function: Callable[_P, _R], spec: ToolSpec, signature: Signature) -> None:
         functools.update_wrapper(self, function)
@@ -39,7 +39,7 @@ class FunctionTool(Generic[_P, _R]):
         return self._signature.decode(arguments)
 
     def subjects(self, arguments: Any) -> Subjects:
-        """Every text among the arguments, however deep, those that were left out included."""
+        """Return every text among the arguments, at any depth, including default values."""
         texts: list[str] = []
         for name in arguments.__struct_fields__:
             value = getattr(arguments, name)
@@ -111,13 +111,13 @@ def tool(
     name: str | None = None,
     description: str | None = None,
 ) -> Any:
-    """Make a tool of a typed function: sync or async, or one that yields its progress.
+    """Turn a typed function into a tool: sync, async, or a generator that yields its progress.
 
-    Say what it does to the world (`effect`, `repeatable`, ...: see `ToolSpec`); what is not said is taken to be
-    the worst. The schema comes from the signature, the description from the docstring, those of parameters from
-    `Annotated[T, msgspec.Meta(description=...)]` or the docstring's `Args:` section. A parameter annotated
-    `ToolContext` is handed in by the engine and not shown to the model. Raises TypeError for a signature that
-    no JSON object can fill."""
+    Declare its effect (`effect`, `repeatable`, ...: see `ToolSpec`); the most restrictive values are the defaults.
+    The schema comes from the signature, the description from the docstring, and the descriptions of parameters
+    from `Annotated[T, msgspec.Meta(description=...)]` or the docstring's `Args:` section. The engine supplies a
+    parameter annotated `ToolContext`, and the model does not see it. Raise TypeError if a JSON object cannot
+    supply the parameters."""
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         documented: Docstring = parse_docstring(function)
@@ -146,7 +146,7 @@ def _check_parameter_names(
 ) -> tuple[str, ...]:
     for name in names:
         if name not in signature.schema["properties"]:
-            raise TypeError(f"tool `{tool_name}`: {setting} names `{name}`, which is no parameter of it")
+            raise TypeError(f"tool `{tool_name}`: {setting} names `{name}`, which is not one of its parameters")
     return tuple(names)
 
 

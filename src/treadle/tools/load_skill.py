@@ -1,4 +1,4 @@
-"""`load_skill`: the instructions of a skill, when they are needed."""
+"""`load_skill`: returns the instructions of a skill when they are needed."""
 
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.function import tool

@@ -1,4 +1,4 @@
-"""`memory_search`, `memory_save`, `journal_write`: what an agent does with its memory by its own wish."""
+"""`memory_search`, `memory_save`, `journal_write`: explicit use of an agent's memory."""
 
 from typing import Annotated
 
@@ -14,11 +14,11 @@ from treadle.tools.function import tool
 
 MAX_RESULTS = 20
 MAX_FACT_CHARACTERS = 2000
-"""Of one memory: a fact, not a document."""
+"""A memory is a fact, not a document."""
 MAX_NOTE_CHARACTERS = 4000
 MAX_QUERY_CHARACTERS = 1000
 COMPARED_MEMORIES = 5
-"""So many of what is remembered already are looked at for one that says the same."""
+"""How many stored memories are compared with a new fact to find a duplicate."""
 
 
 @tool(effect="read", repeatable=True, needs=("memory",))
@@ -31,15 +31,15 @@ async def memory_search(
         query: What you want to know.
         limit: Most results.
     """
-    wanted = query.strip()
-    if not wanted:
+    text = query.strip()
+    if not text:
         raise ToolError("the query is empty. Say in a few words what you want to know.")
-    if len(wanted) > MAX_QUERY_CHARACTERS:
+    if len(text) > MAX_QUERY_CHARACTERS:
         raise ToolError(
-            f"the query has {len(wanted)} characters, and at most {MAX_QUERY_CHARACTERS} are looked for. Ask for "
+            f"the query has {len(text)} characters, and at most {MAX_QUERY_CHARACTERS} are looked for. Ask for "
             "one thing."
         )
-    recall = await context.search_memory(wanted, limit)
+    recall = await context.search_memory(text, limit)
     lines = [f"- {_format_memory(item.memory)} (score {item.score:.2f})" for item in recall.found]
     if not lines:
         lines = ["Nothing that is remembered fits."]
@@ -80,17 +80,17 @@ async def journal_write(text: str, context: ToolContext) -> str:
     return "Noted."
 
 
-def _check_text(text: str, most: int, advice: str) -> str:
+def _check_text(text: str, limit: int, advice: str) -> str:
     fact = text.strip()
     if not fact:
         raise ToolError("the text is empty, so nothing was kept.")
-    if len(fact) > most:
-        raise ToolError(f"the text has {len(fact)} characters, and at most {most} are kept. {advice}")
+    if len(fact) > limit:
+        raise ToolError(f"the text has {len(fact)} characters, and at most {limit} are kept. {advice}")
     return fact
 
 
 def _repeats(fact: str, memory: Memory, user: UserId) -> bool:
-    """Whether the memory is that fact, of the same user: each user has its own."""
+    """Return whether the memory states the same fact for the same user. Each user has separate memories."""
     return (
         memory.owner == user and memory.kind == "long_term" and normalise_text(fact) == normalise_text(memory.text)
     )

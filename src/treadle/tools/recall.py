@@ -1,4 +1,4 @@
-"""`recall`: the whole text of an earlier result that was too long for the context."""
+"""`recall`: returns the full text of an earlier result that was too long for the context."""
 
 from typing import Annotated
 

@@ -1,4 +1,5 @@
-"""The parameters of a function as a JSON object: its schema, its typed decoder, and words for what does not fit."""
+"""The parameters of a function as a JSON object: its schema, its typed decoder, and messages for invalid
+arguments."""
 
 import inspect
 import re
@@ -20,12 +21,12 @@ _REFUSED_KINDS = {
 
 
 class Signature:
-    """What a tool's function accepts."""
+    """The parameters that a tool's function accepts."""
 
     def __init__(self, tool_name: str, function: Callable[..., Any], descriptions: Mapping[str, str]) -> None:
         if not _NAME.fullmatch(tool_name):
             raise TypeError(
-                f"a tool cannot be called `{tool_name}`; give it a name of 1 to 64 letters, digits, dashes and "
+                f"`{tool_name}` is not a valid tool name; choose 1 to 64 letters, digits, dashes and "
                 "underscores with @tool(name=...)"
             )
         self._tool_name = tool_name
@@ -43,14 +44,14 @@ class Signature:
             what = _describe_error(str(error))
         except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
             what = f"the arguments are not JSON ({error})"
-        raise InvalidArguments(f"{what}. {self._accepted()}")
+        raise InvalidArguments(f"{what}. {self._describe_parameters()}")
 
     def keywords(self, arguments: Struct, context: ToolContext) -> dict[str, Any]:
-        """What the function is called with."""
+        """Return the keyword arguments for the function."""
         keywords = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
         return keywords | dict.fromkeys(self._context, context)
 
-    def _accepted(self) -> str:
+    def _describe_parameters(self) -> str:
         properties: dict[str, dict[str, Any]] = self.schema["properties"]
         if not properties:
             return f"{self._tool_name} takes no parameters: send {{}}."
@@ -63,7 +64,7 @@ class Signature:
 
 
 def _read_parameters(tool_name: str, function: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
-    """The type and the default of each parameter."""
+    """Return the type and the default of each parameter."""
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -94,7 +95,7 @@ def _make_arguments_type(
 
 
 def _add_description(hint: Any, description: str | None) -> Any:
-    """The type with its description, unless it brings one of its own."""
+    """Return the type with its description, unless it already has one."""
     own = (meta for meta in getattr(hint, "__metadata__", ()) if isinstance(meta, Meta))
     if not description or any(meta.description for meta in own):
         return hint
@@ -102,12 +103,12 @@ def _add_description(hint: Any, description: str | None) -> Any:
 
 
 def _make_field(default: Any) -> Any:
-    # A factory, because a plain default must be immutable here and need not be in a signature.
+    # A factory, because msgspec requires an immutable default and a signature does not.
     return msgspec.field(default_factory=lambda: default)
 
 
 def _build_schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The JSON Schema, with the object itself on top where providers expect it."""
+    """Return the JSON Schema with the object itself at the top, where providers expect it."""
     try:
         schema = msgspec.json.schema(arguments)
     except TypeError as error:
@@ -116,7 +117,7 @@ def _build_schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str
     definitions = cast("dict[str, Any]", schema["$defs"])
     top = definitions.pop(schema["$ref"].removeprefix("#/$defs/"))
     del top["title"]
-    top.pop("additionalProperties", None)  # the decoder refuses what is unknown, and says so
+    top.pop("additionalProperties", None)  # the decoder refuses unknown fields with a message
     for name, default in defaults.items():
         if default is not inspect.Parameter.empty:
             top["properties"][name] = _simplify_optional(top["properties"][name], default)
@@ -124,19 +125,19 @@ def _build_schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str
 
 
 def _simplify_optional(schema: dict[str, Any], default: Any) -> dict[str, Any]:
-    """Return the schema of a parameter that may be left out, without what a model need not read: that it may be
-    null, and a default that is nothing."""
+    """Return the schema of an optional parameter without details that a model does not need: that it may be null,
+    and an empty default."""
     choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
     if default is None and len(choices) == 1:
         schema = {key: value for key, value in schema.items() if key != "anyOf"} | choices[0]
-    with suppress(TypeError):  # a default that JSON has no word for is kept, and not shown
+    with suppress(TypeError):  # a default that JSON cannot represent is not shown
         shown = msgspec.to_builtins(default)
         schema = {key: value for key, value in schema.items() if key != "default"}
         return schema if shown is None or shown is False or shown in ("", [], {}) else schema | {"default": shown}
     return schema
 
 
-# ── Words ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Messages ───────────────────────────────────────────────────────────────────────────────────────
 
 _PLACED = re.compile(r"(.*?)(?: - at `(?:key in )?\$\.?(.*)`)?", re.DOTALL)
 _EXPECTED = re.compile(r"Expected (.*?)(?:, got (.*))?", re.DOTALL)
@@ -145,7 +146,7 @@ _TYPE_WORDS = {"integer": "int", "string": "str", "number": "float", "boolean": 
 
 
 def _describe_error(error: str) -> str:
-    """A message of msgspec in the terms of the call: `a` must be int, got str."""
+    """Return an error of msgspec in terms of the call: `a` must be int, got str."""
     placed = _PLACED.fullmatch(error)
     what, place = (placed[1], placed[2]) if placed else (error, None)
     if field := _FIELD.fullmatch(what):

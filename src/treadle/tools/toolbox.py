@@ -1,4 +1,4 @@
-"""The tools that a process knows: its own, and those of installed plugins."""
+"""The registry of the tools of a process: its own, and those of installed plugins."""
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
@@ -12,24 +12,24 @@ from treadle.ports.tool import Tool
 from treadle.tools.toolset import Toolset
 
 PLUGIN_GROUP = "treadle.tools"
-"""The entry-point group of plugins: each entry point is a Tool, a list of Tools or a Toolset."""
+"""The entry-point group of plugins. Each entry point is a Tool, a list of Tools or a Toolset."""
 SET_PREFIX = "@"
-"""What the name of a set begins with, in an allowlist."""
+"""The first character of the name of a set in an allowlist."""
 
 
 class ToolRegistry:
-    """Tools by name. A name stands for one tool."""
+    """Tools by name. Each name belongs to one tool."""
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._builtin: set[str] = set()
-        """The names of those that give way to others."""
+        """Names of the built-in tools, which other tools may replace."""
         self._sets: dict[str, tuple[str, ...]] = {}
         for tool in tools:
             self.add(tool)
 
     def add_plugins(self) -> None:
-        """Make the tools of every installed plugin known. They are imported now."""
+        """Import and register the tools of every installed plugin."""
         for plugin in sorted(entry_points(group=PLUGIN_GROUP), key=lambda plugin: plugin.name):
             loaded = _load_plugin(plugin)
             if isinstance(loaded, Toolset):
@@ -39,7 +39,7 @@ class ToolRegistry:
                     self.add(tool)
 
     def add(self, tool: Tool) -> None:
-        """Make a tool known. Raises UsageError if another one has its name."""
+        """Register a tool. Raise UsageError if another tool has its name."""
         name = tool.spec.name
         if name in self._builtin:
             self._builtin.discard(name)
@@ -48,7 +48,7 @@ class ToolRegistry:
             raise UsageError(f"two tools are called `{name}`; give one of them another name")
 
     def add_builtin(self, tools: Iterable[Tool | Toolset]) -> None:
-        """Make tools known that give way to others of the same name."""
+        """Register tools that others of the same name may replace."""
         for item in tools:
             if isinstance(item, Toolset):
                 self._sets[item.name] = item.names
@@ -57,24 +57,24 @@ class ToolRegistry:
                     self._builtin.add(tool.spec.name)
 
     def add_set(self, tools: Toolset) -> None:
-        """Make a set known, with its tools. Raises UsageError if another set, or another tool, has its name."""
+        """Register a set with its tools. Raise UsageError if another set or tool has the same name."""
         if self._sets.setdefault(tools.name, tools.names) != tools.names:
             raise UsageError(f"two sets of tools are called `{tools.name}`; give one of them another name")
         for tool in tools:
             self.add(tool)
 
     def find(self, name: str) -> Tool | None:
-        return self._tools.get(name) or self._aliased(name)
+        return self._tools.get(name) or self._find_by_alias(name)
 
-    def _aliased(self, name: str) -> Tool | None:
+    def _find_by_alias(self, name: str) -> Tool | None:
         return next((tool for tool in self._tools.values() if name in tool.spec.aliases), None)
 
     def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
-        names = {name for entry in allowlist for name in self._matching(entry)}
+        names = {name for entry in allowlist for name in self._match_entry(entry)}
         return tuple(self._tools[name] for name in sorted(names))
 
-    def _matching(self, entry: str) -> list[str]:
-        """The names that one entry of an allowlist stands for. A glob may stand for none."""
+    def _match_entry(self, entry: str) -> list[str]:
+        """Return the tool names that one entry of an allowlist matches. A glob may match none."""
         if entry.startswith(SET_PREFIX) and (names := self._sets.get(entry.removeprefix(SET_PREFIX))) is not None:
             return list(names)
         if any(character in entry for character in "*?["):
@@ -97,14 +97,14 @@ def _load_plugin(plugin: EntryPoint) -> list[Tool] | Toolset:
         loaded: Any = plugin.load()
     except Exception as error:  # a plugin may raise anything while it is imported
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        raise UsageError(f"{origin} cannot be loaded: {reason}. Mend it or uninstall it.") from error
+        raise UsageError(f"{origin} cannot be loaded: {reason}. Fix it or uninstall it.") from error
     if isinstance(loaded, Toolset):
         return loaded
     tools = cast("list[Any]", loaded) if isinstance(loaded, list) else [loaded]
     for tool in tools:
         if not _is_tool(tool):
             raise UsageError(
-                f"{origin} holds a value of type {type(tool).__name__}, not a Tool; decorate it with @treadle.tool"
+                f"{origin} has a value of type {type(tool).__name__}, not a Tool; decorate it with @treadle.tool"
             )
     return tools
 

@@ -1,4 +1,4 @@
-"""Tools that go together: chosen, renamed and wrapped as one. Each change gives a new set; the old one stays."""
+"""Groups of tools that are selected, renamed and wrapped together. Each change returns a new set."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -10,19 +10,19 @@ from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import CallEnvironment, Concern, Observation, Subjects, Tool, ToolContext
 
 Proceed = Callable[[Any], Awaitable[str | Observation]]
-"""Run the wrapped tool with these arguments."""
+"""Runs the wrapped tool with these arguments."""
 
 
 class ToolWrapper(Protocol):
     async def __call__(
         self, spec: ToolSpec, arguments: Any, context: ToolContext, proceed: Proceed
     ) -> str | Observation:
-        """Run a tool, or do something else instead; before, after or around it."""
+        """Run a tool or replace it, with code before, after or around it."""
         ...
 
 
 class Toolset:
-    """A named group of tools. In an agent file it goes by `@name`."""
+    """A named group of tools. An agent file refers to it as `@name`."""
 
     def __init__(self, name: str, tools: Iterable[Tool]) -> None:
         self.name = name
@@ -36,30 +36,30 @@ class Toolset:
         return tuple([tool.spec.name for tool in self._tools])
 
     def only(self, *globs: str) -> "Toolset":
-        """Those whose names match."""
+        """Return the tools whose names match."""
         return Toolset(self.name, [tool for tool in self._tools if _matches(tool, globs)])
 
     def without(self, *globs: str) -> "Toolset":
         return Toolset(self.name, [tool for tool in self._tools if not _matches(tool, globs)])
 
     def prefixed(self, prefix: str) -> "Toolset":
-        """The same tools under longer names, where two sets would clash."""
+        """Return the same tools under longer names, to avoid clashes between sets."""
         return Toolset(self.name, [_RenamedTool(tool, f"{prefix}{tool.spec.name}") for tool in self._tools])
 
     def wrapped(self, *wrappers: ToolWrapper) -> "Toolset":
-        """Each tool inside these wrappers; the first is the outermost."""
+        """Return the tools inside these wrappers; the first is the outermost."""
         return Toolset(self.name, [wrap(tool, *wrappers) for tool in self._tools])
 
 
 def wrap(tool: Tool, *wrappers: ToolWrapper) -> Tool:
-    """The tool inside these wrappers; the first is the outermost."""
+    """Return the tool inside these wrappers; the first is the outermost."""
     for wrapper in reversed(wrappers):
         tool = _WrappedTool(tool, wrapper)
     return tool
 
 
 class ToolDecorator:
-    """A tool that is another one in most ways."""
+    """Forwards everything to another tool. Subclasses override a part."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool

@@ -1,4 +1,4 @@
-"""`vault_get`: how an agent comes to use a secret without ever seeing it."""
+"""`vault_get`: lets an agent use a secret without seeing it."""
 
 from typing import Annotated
 
@@ -16,7 +16,7 @@ _INSTRUCTIONS = (
 
 
 def make_vault_get(vault: Vault) -> Tool:
-    """The tool over a vault. It touches nothing and may be called again: a handle is only words."""
+    """Return the tool for a vault. It has no effect and may be repeated: a reference to a secret is only text."""
 
     async def get(
         name: Annotated[str, Meta(description="The name of the secret, for example GITHUB_TOKEN.")],

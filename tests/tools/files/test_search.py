@@ -47,7 +47,7 @@ def made(workspace: Path, *paths: str, text: str = "x\n") -> None:
 )
 def test_patterns(pattern: str, fits: list[str], does_not: list[str]) -> None:
     expression = Expression(translate_glob(pattern))
-    assert [name for name in [*fits, *does_not] if expression.fits(name)] == fits
+    assert [name for name in [*fits, *does_not] if expression.matches(name)] == fits
 
 
 def test_files_and_folders_are_listed_in_order(workspace: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_pattern_that_crosses_lines_takes_time_in_proportion_to_the_text() -> 
     matcher = LineMatcher(r"a[\s\S]*z", ignore_case=False)
 
     def search(lines: int) -> None:
-        assert not list(matcher.hits(b"a\n" * lines + b"z", 1, lambda: False))
+        assert not list(matcher.find_lines(b"a\n" * lines + b"z", 1, lambda: False))
 
     assert growth(search, 10_000) < LINEAR
 

@@ -1,4 +1,5 @@
-"""Tools for the files of the workspace: read, write, edit, glob, grep. None of them reaches anything outside it."""
+"""Tools for the files of the workspace: read, write, edit, glob, grep. None of them reaches anything outside
+it."""
 
 from treadle.tools.files.approval_path import PathJudgedTool
 from treadle.tools.files.edit import edit_file
@@ -10,5 +11,5 @@ from treadle.tools.toolset import Toolset
 
 
 def make_file_tools() -> Toolset:
-    """The tools, as agent files name them: `@files`, or each by its name."""
-    return Toolset("files", [PathJudgedTool(made) for made in (read_file, write_file, edit_file, glob, grep)])
+    """Return the tools. Agent files refer to them as `@files` or by name."""
+    return Toolset("files", [PathJudgedTool(tool) for tool in (read_file, write_file, edit_file, glob, grep)])

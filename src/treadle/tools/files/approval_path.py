@@ -1,6 +1,7 @@
-"""What the rules for approvals look at in a call of a file tool: the path alone, as plain as it can be written.
+"""What approval rules see of a call of a file tool: only the normalized path.
 
-Otherwise `docs/../.env` would pass where `docs/*` may, and a rule would have to fit the content of a file too."""
+Otherwise `docs/../.env` would pass where `docs/*` is allowed, and a rule would have to match the content of a file
+too."""
 
 from glob import escape
 from posixpath import normpath
@@ -10,15 +11,15 @@ from treadle.ports.tool import PRIVATE_PREFIX, CallEnvironment, Concern, Subject
 from treadle.tools.files.name_display import display_name
 from treadle.tools.files.private_files import (
     LINKED_PLACE,
-    REFUSED_FOR_READING,
-    REFUSED_FOR_WRITING,
+    PRIVATE_TO_READ,
+    PRIVATE_TO_WRITE,
     find_listed_places,
 )
 from treadle.tools.files.workspace import open_workspace
 from treadle.tools.toolset import ToolDecorator
 
 WRITE_ONLY_TOOL = "write_file"
-"""The tool that shows nothing of what was in a file."""
+"""The tool that reveals nothing of a file's previous content."""
 
 
 class PathJudgedTool(ToolDecorator):
@@ -26,7 +27,7 @@ class PathJudgedTool(ToolDecorator):
 
     def __init__(self, tool: Tool) -> None:
         super().__init__(tool)
-        self._kinds = REFUSED_FOR_WRITING if tool.spec.name == WRITE_ONLY_TOOL else REFUSED_FOR_READING
+        self._kinds = PRIVATE_TO_WRITE if tool.spec.name == WRITE_ONLY_TOOL else PRIVATE_TO_READ
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         try:
@@ -34,19 +35,19 @@ class PathJudgedTool(ToolDecorator):
                 open_workspace(
                     scene.workspace, scene.hidden, find_listed_places(scene.sandbox), self._kinds
                 ) as workspace,
-                workspace.unvetted(arguments.path) as place,
+                workspace.place_unvetted(arguments.path) as place,
             ):
                 privacy, status = workspace.privacy, place.status()
-                whole, found = privacy.whole(place.path), privacy.place_of(place.path)
-                is_linked = found is None and status is not None and privacy.is_linked(place.path, status)
-        except ToolError:  # the tool itself will say what is wrong
+                full_path, private = privacy.full_path(place.path), privacy.find_place(place.path)
+                is_linked = private is None and status is not None and privacy.is_linked(place.path, status)
+        except ToolError:  # the tool itself reports what is wrong
             return None
-        if found is None and not is_linked:
+        if private is None and not is_linked:
             return None
-        does = "changes" if self.spec.effect == "write" else "reads"
-        what = LINKED_PLACE if found is None else found.name
+        verb = "changes" if self.spec.effect == "write" else "reads"
+        what = LINKED_PLACE if private is None else private.name
         return Concern(
-            "private", f"{PRIVATE_PREFIX}it {does} {display_name(whole)} ({display_name(what)})", (whole,)
+            "private", f"{PRIVATE_PREFIX}it {verb} {display_name(full_path)} ({display_name(what)})", (full_path,)
         )
 
     def subjects(self, arguments: Any) -> Subjects:

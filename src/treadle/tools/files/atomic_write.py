@@ -1,8 +1,8 @@
-"""Writing a file: whole or not at all, and one writer of a file at a time, under whatever names they know it.
+"""Writes a file completely or not at all, with one writer at a time, whatever names the writers use for it.
 
-The lock lies on the open file itself (`flock`), so it is the same for all its names and for other workers on this
-machine. A file is replaced by renaming a new one over it. So nobody sees half of it, and where it has a second name
-by a hard link, which may stand anywhere, that one keeps the old text: what is outside is never written."""
+The lock is on the open file itself (`flock`), so it covers all its names and other workers on this machine. A file
+is replaced by renaming a new one over it. Readers therefore never see half of it, and a hard link to the old file,
+which may be anywhere, keeps the old text: nothing outside is ever written."""
 
 import errno
 import fcntl
@@ -18,8 +18,8 @@ from treadle.tools.files.name_display import display_name
 from treadle.tools.files.workspace import CURRENT_FOLDER, OpenPath, Workspace, explain_os_error
 
 _MAX_TRIES = 1000
-"""How often a file is tried that another program writes. Each try waits. On a busy machine, where that program is
-slower, a try takes longer too."""
+"""How many times to try a file that another program is writing. Each try waits. On a busy machine, where that
+program is slower, a try takes longer too."""
 _PAUSE_SECONDS = 0.01
 _MAX_STEM_CHARACTERS = 60
 _PERMISSIONS = 0o777
@@ -27,7 +27,7 @@ _CREATE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOE
 
 
 class WriteTarget:
-    """A file that nobody else writes for now, or a place where none is yet."""
+    """A locked file, or a path where no file exists yet."""
 
     def __init__(self, place: OpenPath, descriptor: int | None) -> None:
         self.path = place.path
@@ -35,27 +35,27 @@ class WriteTarget:
         self._place = place
 
     @property
-    def found(self) -> os.stat_result | None:
+    def status(self) -> os.stat_result | None:
         return None if self.descriptor is None else os.fstat(self.descriptor)
 
-    def on_other_names(self) -> str:
-        """What becomes of its other names when it is replaced, with a space before; empty: it has none."""
-        others = 0 if self.found is None else self.found.st_nlink - 1
+    def describe_hard_links(self) -> str:
+        """Return a sentence about the file's other names, with a leading space, or "" if it has none."""
+        others = 0 if self.status is None else self.status.st_nlink - 1
         return f" It has {others} other name(s) by hard link; those keep the old text." if others > 0 else ""
 
     def replace(self, data: bytes) -> None:
-        """Put this in its place, with the permissions it had."""
+        """Replace the file with this data, keeping its permissions."""
         folder, name = self._place.folder, self._place.name
         temporary = f".{name[:_MAX_STEM_CHARACTERS]}.{secrets.token_hex(6)}.tmp"
         try:
-            descriptor = os.open(temporary, _CREATE_FLAGS, 0o666 if self.found is None else 0o600, dir_fd=folder)
+            descriptor = os.open(temporary, _CREATE_FLAGS, 0o666 if self.status is None else 0o600, dir_fd=folder)
         except OSError as error:
             raise explain_os_error(error, self.path) from error
         try:
             with open(descriptor, "wb") as stream:
                 stream.write(data)
                 stream.flush()
-                _keep_permissions(descriptor, self.found)
+                _keep_permissions(descriptor, self.status)
                 os.fsync(descriptor)
             os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException as error:
@@ -68,7 +68,7 @@ class WriteTarget:
 
 @contextmanager
 def lock_for_writing(workspace: Workspace, path: str) -> Generator[WriteTarget]:
-    """The file at this path, with nobody else writing it. Folders on the way are made."""
+    """Open the file at this path and lock it against other writers. Create missing folders."""
     for _ in range(_MAX_TRIES):
         with ExitStack() as held:
             place = held.enter_context(workspace.place_to_write(path))
@@ -87,18 +87,18 @@ def lock_for_writing(workspace: Workspace, path: str) -> Generator[WriteTarget]:
 
 
 def _open_for_locking(place: OpenPath) -> int:
-    """Opening it for writing asks the system whether it may be changed; what is written is a new file."""
+    """Open the file for writing, so that the system checks permissions. The data goes to a new file."""
     try:
         return place.open(os.O_RDWR)
     except ToolError as refused:
         cause = refused.__cause__
-        if isinstance(cause, OSError) and cause.errno == errno.ETXTBSY:  # a program that runs can be replaced
+        if isinstance(cause, OSError) and cause.errno == errno.ETXTBSY:  # a running program can be replaced
             return place.open()
         raise
 
 
 def _try_lock(descriptor: int) -> bool:
-    """Lock the file, and return whether that worked. A disk that knows no locks lets everybody write."""
+    """Lock the file, and return whether that worked. File systems without locks let everyone write."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -109,7 +109,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _is_same_file(place: OpenPath, descriptor: int) -> bool:
-    """Whether the file that was waited for is still the one that goes by this name."""
+    """Return whether the locked file still has this name."""
     now = place.status()
     return now is not None and os.path.samestat(now, os.fstat(descriptor))
 

@@ -1,16 +1,16 @@
-"""A change to a text, shown as a diff of the lines around it. However long the rest, only those are looked at."""
+"""Formats a change to a text as a diff of the surrounding lines. The rest of the text is not examined."""
 
 from bisect import bisect_right
 
 CONTEXT_LINES = 3
 MAX_SHOWN_CHANGES = 5
-"""Places of one change that are shown."""
+"""How many places of one change are shown."""
 MAX_LINES = 40
-"""Lines taken away, or put there, that are shown of one place."""
+"""How many removed or added lines are shown for one place."""
 
 
 def format_changes(text: str, starts: list[int], old: str, new: str) -> str:
-    """The places at which `old` stood and `new` stands now."""
+    """Return the diff of the places where `new` replaced `old`."""
     lines = text.split("\n")
     ends = _next_line_starts(lines)
     shift = 0
@@ -32,7 +32,7 @@ def format_changes(text: str, starts: list[int], old: str, new: str) -> str:
 
 
 def _next_line_starts(lines: list[str]) -> list[int]:
-    """Where the line after each begins."""
+    """Return where the line after each line starts."""
     ends: list[int] = []
     at = 0
     for line in lines:
@@ -49,7 +49,7 @@ def _format_hunk(lines: list[str], first: int, before: list[str], after: list[st
     lead = lines[max(0, first - CONTEXT_LINES) : first]
     trail = lines[first + len(before) : first + len(before) + CONTEXT_LINES]
     if trail and first + len(before) + len(trail) == len(lines) and not trail[-1]:
-        trail = trail[:-1]  # what follows the last newline is no line
+        trail = trail[:-1]  # the text after the last newline is not a line
     around = len(lead) + len(trail)
     top = first - len(lead) + 1
     return "\n".join([

@@ -1,4 +1,4 @@
-"""`edit_file`: one piece of text for another, where it stands exactly once."""
+"""`edit_file`: replaces text that occurs exactly once."""
 
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.atomic_write import lock_for_writing
@@ -10,7 +10,7 @@ from treadle.tools.files.workspace import open_call_workspace
 from treadle.tools.function import tool
 
 _MAX_LISTED_LINES = 10
-"""Line numbers that are named where a text stands more than once."""
+"""How many line numbers are listed if a text occurs more than once."""
 
 
 @tool(effect="write", paths=("path",), needs=("workspace",))
@@ -29,7 +29,7 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         raise ToolError("`old` and `new` are the same, so there is nothing to change.")
     with open_call_workspace(context) as workspace, workspace.place(path) as place:
         if place.status() is None:
-            place.open()  # says what is there instead
+            place.open()  # raises an error that says what is there instead
     with open_call_workspace(context) as workspace, lock_for_writing(workspace, path) as target:
         if target.descriptor is None:
             raise ToolError(f"{display_name(target.path)} is not there any more.")
@@ -37,7 +37,7 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
         old, new = _match_newlines(text, old, new)
         starts = _find_all(text.text, old)
         _check_unambiguous(text.text, target.path, old, new, starts, all)
-        others = target.on_other_names()
+        others = target.describe_hard_links()
         target.replace(_encode(text, text.text.replace(old, new), target.path))
         places = "" if len(starts) == 1 else f" in {len(starts)} places"
         return (
@@ -46,7 +46,8 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
 
 
 def _match_newlines(text: FileText, old: str, new: str) -> tuple[str, str]:
-    """Both with the line ends of the file. Where those are mixed, as they are given if that is found."""
+    """Return both texts with the line endings of the file. If those are mixed, keep `old` as given if it is
+    found."""
     if text.newline == "LF" or (text.newline == "mixed" and old in text.text):
         return old, new
     return _to_crlf(old), _to_crlf(new)
@@ -82,7 +83,7 @@ def _check_unambiguous(text: str, path: str, old: str, new: str, starts: list[in
 
 def _encode(text: FileText, changed: str, path: str) -> bytes:
     try:
-        return text.encoded(changed)
+        return text.encode(changed)
     except UnicodeEncodeError as error:
         wrong = display_name(changed[error.start : error.start + 1])
         raise ToolError(

@@ -1,4 +1,4 @@
-"""Going through the files of a folder: in order, bounded, stoppable, and never through a link."""
+"""Walks through the files of a folder: in order, bounded, stoppable, and never through a link."""
 
 import os
 from collections.abc import Generator, Iterator
@@ -19,9 +19,9 @@ _MAX_ENTRIES = 200_000
 _MAX_ENTRIES_PER_FOLDER = 50_000
 _MAX_DEPTH = 60
 _MAX_NAMED_FOLDERS = 5
-"""Folders that were passed by and are named."""
+"""How many skipped folders are named."""
 EntryKind = Literal["folder", "file", "other", "private"]
-"""private: it is there, and is not looked into."""
+"""private: it exists, but is not examined."""
 
 
 class FolderEntry(NamedTuple):
@@ -30,22 +30,22 @@ class FolderEntry(NamedTuple):
 
 
 class FolderWalk:
-    """One search through the workspace. What it left out, and why, can be asked when it is over."""
+    """One search through the workspace. Afterwards it reports what it left out, and why."""
 
     def __init__(self, stopped: Event) -> None:
-        """`stopped`: set when the caller stopped waiting. What bounds the search otherwise is a count,
-        never a time, so that a busy machine finds the same."""
+        """`stopped` is set when the caller stops waiting. Apart from that only counts limit the search, never
+        time, so that a busy machine finds the same."""
         self._stopped = stopped
-        self._seen = 0
-        self._passed_by: list[str] = []
+        self._entry_count = 0
+        self._skipped: list[str] = []
         self._private: list[str] = []
         self._workspace: Workspace | None = None
         self.cut: str | None = None
-        """Why it ended early."""
+        """Why the walk ended early."""
 
     @contextmanager
     def start(self, workspace: Workspace, path: str) -> Generator[tuple[str, Iterator[FolderEntry]]]:
-        """What is at this path: where it starts, as the beginning of every path, and what is there."""
+        """Yield the common prefix of all paths, and the entries at this path."""
         with workspace.place(path) as place:
             found = place.status()
             if found is None:
@@ -58,18 +58,18 @@ class FolderWalk:
         with workspace.folder(path) as folder:
             yield start, self._entries(folder, start, self._rules_above(workspace, start), 0)
 
-    def over(self) -> bool:
-        """Whether to stop here."""
+    def is_over(self) -> bool:
+        """Return whether to stop."""
         if self.cut is None and self._stopped.is_set():
             self.cut = "it was stopped"
         return self.cut is not None
 
     def notes(self, found: str) -> list[str]:
-        """What the model should know of how far it went."""
+        """Return notes for the model about what was not searched."""
         notes = [] if self.cut is None else [f"[cut: {self.cut}. There may be {found}: narrow the search]"]
-        if self._passed_by:
+        if self._skipped:
             notes.append(
-                f"[ignored folders, not searched: {_list_paths(self._passed_by)}; give one as path to search it]"
+                f"[ignored folders, not searched: {_list_paths(self._skipped)}; give one as path to search it]"
             )
         if self._private:
             notes.append(
@@ -78,8 +78,8 @@ class FolderWalk:
             )
         return notes
 
-    def leave_out(self, entry: FolderEntry) -> None:
-        """Note a private place that a search would have looked into."""
+    def note_private(self, entry: FolderEntry) -> None:
+        """Record a private place that the search would have included."""
         self._private.append(entry.place.path)
 
     def _rules_above(self, workspace: Workspace, start: str) -> IgnoreRules:
@@ -87,26 +87,26 @@ class FolderWalk:
         if not start:
             return rules
         for above in reversed(PurePosixPath(start).parents):
-            with suppress(ToolError), workspace.folder(str(above)) as folder:  # a private one has no say
-                rules = rules.and_those_of(folder, "" if str(above) == CURRENT_FOLDER else f"{above}/")
+            with suppress(ToolError), workspace.folder(str(above)) as folder:  # a private folder has no influence
+                rules = rules.with_folder(folder, "" if str(above) == CURRENT_FOLDER else f"{above}/")
         return rules
 
     def _entries(self, folder: int, under: str, rules: IgnoreRules, depth: int) -> Iterator[FolderEntry]:
-        rules = rules.and_those_of(folder, under)
-        for name, kind in self._listed(folder):
-            self._seen += 1
-            if self._seen > _MAX_ENTRIES:
+        rules = rules.with_folder(folder, under)
+        for name, kind in self._list_folder(folder):
+            self._entry_count += 1
+            if self._entry_count > _MAX_ENTRIES:
                 self.cut = f"there are more than {_MAX_ENTRIES:,} files and folders"
-            if self.over():
+            if self.is_over():
                 return
             path = under + name
             if self._is_private(name, path):
                 yield FolderEntry(OpenPath(folder, name, f"{path}/" if kind == "folder" else path), "private")
             elif kind == "folder" and (name in SKIPPED_FOLDERS or rules.covers(f"{path}/")):
-                self._passed_by.append(f"{path}/")
+                self._skipped.append(f"{path}/")
             elif kind == "folder":
                 yield FolderEntry(self._place(folder, name, path), kind)
-                yield from self._inside(folder, name, path, rules, depth)
+                yield from self._walk_folder(folder, name, path, rules, depth)
             elif not rules.covers(path) and not self._is_hidden(name, folder):
                 yield FolderEntry(self._place(folder, name, path), kind)
 
@@ -117,25 +117,27 @@ class FolderWalk:
         return self._workspace is not None and self._workspace.privacy.covers(name, path)
 
     def _is_hidden(self, name: str, folder: int) -> bool:
-        return self._workspace is not None and self._workspace.hides(name, folder)
+        return self._workspace is not None and self._workspace.is_hidden(name, folder)
 
-    def _inside(self, folder: int, name: str, path: str, rules: IgnoreRules, depth: int) -> Iterator[FolderEntry]:
+    def _walk_folder(
+        self, folder: int, name: str, path: str, rules: IgnoreRules, depth: int
+    ) -> Iterator[FolderEntry]:
         if depth == _MAX_DEPTH:
             self.cut = f"{display_name(path)} is more than {_MAX_DEPTH} folders deep"
             return
         try:
             descriptor = os.open(name, OPEN_FOLDER_FLAGS, dir_fd=folder)
-        except OSError:  # gone meanwhile, or not ours to read
+        except OSError:  # removed meanwhile, or not readable
             return
         try:
-            if self._workspace is not None and self._workspace.keeps_out_of(descriptor):
+            if self._workspace is not None and self._workspace.is_hidden_folder(descriptor):
                 return
             yield from self._entries(descriptor, f"{path}/", rules, depth + 1)
         finally:
             os.close(descriptor)
 
-    def _listed(self, folder: int) -> list[tuple[str, EntryKind]]:
-        """What is in a folder, in an order that makes the paths come sorted."""
+    def _list_folder(self, folder: int) -> list[tuple[str, EntryKind]]:
+        """Return the entries of a folder in an order that sorts the full paths."""
         try:
             with os.scandir(folder) as listed:
                 found: list[tuple[str, EntryKind]] = [

@@ -1,4 +1,4 @@
-"""`glob`: files and folders by their names."""
+"""`glob`: finds files and folders by name."""
 
 import asyncio
 from threading import Event
@@ -36,10 +36,10 @@ def list_matches(context: ToolContext, pattern: str, path: str, stopped: Event) 
     with open_call_workspace(context) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
             if entry.kind == "private":
-                if entry.place.path.endswith("/") or expression.fits(entry.place.path[len(start) :]):
-                    walk.leave_out(entry)
+                if entry.place.path.endswith("/") or expression.matches(entry.place.path[len(start) :]):
+                    walk.note_private(entry)
                 continue
-            if not expression.fits(entry.place.path[len(start) :]):
+            if not expression.matches(entry.place.path[len(start) :]):
                 continue
             if len(found) == MAX_RESULTS:
                 walk.cut = f"there are more than {MAX_RESULTS:,}"
@@ -51,7 +51,7 @@ def list_matches(context: ToolContext, pattern: str, path: str, stopped: Event) 
 
 
 def compile_glob(pattern: str) -> Expression:
-    """The pattern, compiled; raises ToolError for one that is none."""
+    """Return the compiled pattern. Raise ToolError if it is invalid."""
     if not pattern:
         raise ToolError("the pattern is empty. `*` lists what is in a folder, `**/*.py` finds files at any depth.")
     if pattern.startswith("/") or ".." in pattern.split("/"):

@@ -1,16 +1,17 @@
-"""Patterns for names (`src/**/*.py`), as regular expressions."""
+"""Translates name patterns (`src/**/*.py`) into regular expressions."""
 
 _SPECIAL = frozenset("\\.+*?()|[]{}^$")
 
 
 def translate_glob(pattern: str) -> str:
-    """`*` and `?` stay in one folder, `**` does not, `[a-z]` and `{a,b}` are as in a shell."""
-    return _GlobTranslator(pattern, braces=True).whole()
+    """Return the expression for a glob. `*` and `?` stay in one folder, `**` does not, `[a-z]` and `{a,b}` work as
+    in a shell."""
+    return _GlobTranslator(pattern, braces=True).translate()
 
 
 def translate_ignore_pattern(pattern: str) -> str:
-    """The same, without braces: those are plain characters in a .gitignore."""
-    return _GlobTranslator(pattern, braces=False).whole()
+    """Return the expression for a .gitignore pattern, in which braces are plain characters."""
+    return _GlobTranslator(pattern, braces=False).translate()
 
 
 class _GlobTranslator:
@@ -20,7 +21,7 @@ class _GlobTranslator:
         self._open = 0
         self._at = 0
 
-    def whole(self) -> str:
+    def translate(self) -> str:
         pieces: list[str] = []
         while self._at < len(self._pattern):
             pieces.append(self._piece())
@@ -57,7 +58,7 @@ class _GlobTranslator:
         return ".+" if rest == "**" else ".*"
 
     def _class(self) -> str:
-        """`[abc]`, `[!abc]`; a bracket that is never closed is one."""
+        """Translate `[abc]` and `[!abc]`. A bracket that is never closed is a plain character."""
         end = self._pattern.find(
             "]", self._at + 2 if self._pattern[self._at : self._at + 1] in "!^" else self._at + 1
         )

@@ -1,4 +1,4 @@
-"""`grep`: lines of files that match a regular expression."""
+"""`grep`: finds lines of files that match a regular expression."""
 
 import asyncio
 import os
@@ -23,28 +23,28 @@ MAX_LINES = 500
 MAX_FILES = 1000
 MAX_CHARACTERS = 60_000
 _BLOCK_BYTES = 4_000_000
-"""Bytes that are searched at once."""
+"""How many bytes are searched at once."""
 _MAX_BYTES = 1_000_000_000
 _PLAIN_PATTERN_INSTRUCTIONS = 200
-"""Instructions of a compiled pattern. A pattern with n times as many may search an n-th of the bytes."""
+"""Instructions of a plain compiled pattern. A pattern with n times as many may search one n-th of the bytes."""
 _LINE_COST_BYTES = 100
-"""What looking at one line costs in addition to its bytes, as a number of bytes."""
+"""The cost of examining one line in addition to its bytes, in bytes."""
 
 
 class GrepRequest(Struct, frozen=True):
-    """What is searched for, and how it is shown."""
+    """What to search for, and how to show it."""
 
     expression: LineMatcher
     names: Expression | None
     anywhere: bool
-    """The pattern for names has no slash, so it is held against the last name alone."""
+    """The name pattern has no slash, so it is matched against the file name alone."""
     context_lines: int
     files_only: bool
 
-    def takes(self, path: str) -> bool:
+    def includes(self, path: str) -> bool:
         if self.names is None:
             return True
-        return self.names.fits(path.rpartition("/")[2] if self.anywhere else path)
+        return self.names.matches(path.rpartition("/")[2] if self.anywhere else path)
 
 
 @tool(effect="read", repeatable=True, paths=("path",), needs=("workspace",))
@@ -67,10 +67,10 @@ async def grep(
         context_lines: Lines to show around each match.
         files_only: Return only file names.
     """
-    wanted = _build_request(pattern, glob, ignore_case, context_lines, files_only)
+    request = _build_request(pattern, glob, ignore_case, context_lines, files_only)
     stopped = Event()
     try:
-        return await asyncio.to_thread(run_search, context, wanted, path, stopped)
+        return await asyncio.to_thread(run_search, context, request, path, stopped)
     finally:
         stopped.set()
 
@@ -91,38 +91,38 @@ def _build_request(
     return GrepRequest(expression, names, glob is not None and "/" not in glob, context_lines, files_only)
 
 
-def run_search(context: ToolContext, wanted: GrepRequest, path: str, stopped: Event) -> str:
+def run_search(context: ToolContext, request: GrepRequest, path: str, stopped: Event) -> str:
     walk = FolderWalk(stopped)
-    search = _Search(walk, wanted, context.hide)
+    search = _Search(walk, request, context.hide)
     with open_call_workspace(context) as workspace, walk.start(workspace, path) as (start, entries):
         for entry in entries:
             path = entry.place.path[len(start) :]
-            if entry.kind == "private" and (path.endswith("/") or wanted.takes(path)):
-                walk.leave_out(entry)
-            elif entry.kind == "file" and wanted.takes(path):
-                search.through(entry)
-            if walk.over():
+            if entry.kind == "private" and (path.endswith("/") or request.includes(path)):
+                walk.note_private(entry)
+            elif entry.kind == "file" and request.includes(path):
+                search.search_file(entry)
+            if walk.is_over():
                 break
     return search.result()
 
 
 class _Search:
-    def __init__(self, walk: FolderWalk, wanted: GrepRequest, hide: Callable[[str], str]) -> None:
+    def __init__(self, walk: FolderWalk, request: GrepRequest, hide: Callable[[str], str]) -> None:
         self._walk = walk
         self._hide = hide
-        self._wanted = wanted
+        self._request = request
         self._shown: list[str] = []
         self._files = 0
         self._lines = 0
         self._characters = 0
         self._bytes = 0
-        weight = 1 + wanted.expression.size // _PLAIN_PATTERN_INSTRUCTIONS
+        weight = 1 + request.expression.size // _PLAIN_PATTERN_INSTRUCTIONS
         self._most_bytes = _MAX_BYTES // weight
 
-    def through(self, entry: FolderEntry) -> None:
+    def search_file(self, entry: FolderEntry) -> None:
         try:
             descriptor = entry.place.open()
-        except ToolError:  # gone meanwhile, or not ours to read
+        except ToolError:  # removed meanwhile, or not readable
             return
         try:
             self._blocks(descriptor, entry.place)
@@ -133,7 +133,7 @@ class _Search:
         if not self._files:
             return "\n".join(["No line matches.", *self._walk.notes("some further on")])
         many = "1 file" if self._files == 1 else f"{self._files} files"
-        if self._wanted.files_only:
+        if self._request.files_only:
             total = f"[{many}]"
         else:
             total = f"[{self._lines} matching {'line' if self._lines == 1 else 'lines'} in {many}]"
@@ -147,34 +147,34 @@ class _Search:
                 return
             self._count(len(block))
             text = block.replace(b"\r\n", b"\n")
-            hits = list(islice(self._wanted.expression.hits(text, number, self._line_is_over), self._room()))
+            hits = list(islice(self._request.expression.find_lines(text, number, self._count_line), self._room()))
             if hits and not named:
-                self._file(place)
+                self._show_file(place)
                 named = True
-            if self._walk.over() and not hits:
+            if self._walk.is_over() and not hits:
                 return
-            if named and self._wanted.files_only:
+            if named and self._request.files_only:
                 return
-            self._show(render_matches(text, hits, self._wanted.context_lines, self._hide), len(hits))
+            self._show(render_matches(text, hits, self._request.context_lines, self._hide), len(hits))
             number += text.count(b"\n")
 
     def _room(self) -> int:
-        return 1 if self._wanted.files_only else MAX_LINES - self._lines
+        return 1 if self._request.files_only else MAX_LINES - self._lines
 
-    def _line_is_over(self) -> bool:
-        """Count one more line that is looked at, and return whether to stop here."""
+    def _count_line(self) -> bool:
+        """Count one more examined line, and return whether to stop."""
         self._count(_LINE_COST_BYTES)
-        return self._walk.over()
+        return self._walk.is_over()
 
     def _count(self, size: int) -> None:
         self._bytes += size
         if self._bytes > self._most_bytes:
             self._walk.cut = f"more than {self._most_bytes:,} bytes were searched"
 
-    def _file(self, place: OpenPath) -> None:
+    def _show_file(self, place: OpenPath) -> None:
         self._files += 1
         name = display_name(place.path)
-        separate = self._shown and not self._wanted.files_only
+        separate = self._shown and not self._request.files_only
         self._shown.append(f"\n{name}" if separate else name)
         if self._files >= MAX_FILES:
             self._walk.cut = f"there are {MAX_FILES:,} files or more"
@@ -190,7 +190,7 @@ class _Search:
 
 
 def _read_blocks(descriptor: int) -> Iterator[bytes]:
-    """The file in pieces of whole lines, where its lines are not longer than a piece."""
+    """Yield the file in pieces of complete lines, unless a line is longer than a piece."""
     rest = b""
     while piece := read_bytes(descriptor, _BLOCK_BYTES):
         block = rest + piece

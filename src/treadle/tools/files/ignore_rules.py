@@ -1,4 +1,5 @@
-"""What a search passes by: what the .gitignore files of the workspace name, and folders that hold no source."""
+"""What a search skips: everything that the .gitignore files of the workspace name, and folders without source
+code."""
 
 import os
 from itertools import groupby
@@ -20,7 +21,7 @@ _MAX_RULES = 500
 
 
 class _PatternGroup(NamedTuple):
-    """Patterns that stand together in one file and say the same."""
+    """Consecutive patterns of one file with the same meaning."""
 
     ignore: bool
     expression: Expression
@@ -28,7 +29,7 @@ class _PatternGroup(NamedTuple):
 
 class _IgnoreFile(NamedTuple):
     under: str
-    """The folder that it stands in, with a slash at the end."""
+    """Its folder, with a trailing slash."""
     rules: tuple[_PatternGroup, ...]
 
 
@@ -37,11 +38,11 @@ class IgnoreRules(NamedTuple):
 
     files: tuple[_IgnoreFile, ...] = ()
 
-    def and_those_of(self, folder: int, under: str) -> "IgnoreRules":
-        """With the one that stands in this folder."""
+    def with_folder(self, folder: int, under: str) -> "IgnoreRules":
+        """Return the rules together with those of the .gitignore in this folder."""
         try:
             descriptor = OpenPath(folder, _FILE_NAME, under + _FILE_NAME).open()
-        except ToolError:  # none, or none that may be read
+        except ToolError:  # missing or not readable
             return self
         try:
             text = read_bytes(descriptor, _MAX_BYTES).decode("utf-8", "replace")
@@ -51,22 +52,22 @@ class IgnoreRules(NamedTuple):
         return IgnoreRules((*self.files, _IgnoreFile(under, rules))) if rules else self
 
     def covers(self, path: str) -> bool:
-        """Whether this is passed by. A folder is given with a slash at its end."""
+        """Return whether a path is ignored. A folder is given with a trailing slash."""
         for file in reversed(self.files):
             name = path[len(file.under) :]
             for rules in reversed(file.rules):
-                if rules.expression.fits(name):
+                if rules.expression.matches(name):
                     return rules.ignore
         return False
 
 
 def parse_rules(text: str) -> tuple[_PatternGroup, ...]:
-    """The rules of a .gitignore, in its order: the last one that fits decides."""
+    """Return the rules of a .gitignore in order. The last one that matches decides."""
     lines = [line for line in map(_trim_line, text.splitlines()) if line and not line.startswith("#")]
     grouped = groupby(lines[:_MAX_RULES], key=lambda line: line.startswith("!"))
-    made = [_compile_group(ignore=not negated, patterns=[line.removeprefix("!") for line in group])
+    groups = [_compile_group(ignore=not negated, patterns=[line.removeprefix("!") for line in group])
             for negated, group in grouped]  # fmt: skip
-    return tuple([rules for rules in made if rules is not None])
+    return tuple([rules for rules in groups if rules is not None])
 
 
 def _compile_group(ignore: bool, patterns: list[str]) -> _PatternGroup | None:
@@ -86,6 +87,6 @@ def _translate_pattern(pattern: str) -> str:
 
 
 def _trim_line(line: str) -> str:
-    """Without the spaces at its end, unless the last is escaped."""
+    """Return the line without trailing spaces, unless the last one is escaped."""
     trimmed = line.rstrip(" \t\r")
     return f"{trimmed} " if trimmed.endswith("\\") and trimmed != line else trimmed

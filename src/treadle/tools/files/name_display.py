@@ -1,12 +1,12 @@
-"""How names of files are shown to the model: on one line, and with nothing in them that a screen would act on."""
+"""Formats file names for the model: on one line, without characters that a terminal would interpret."""
 
 _SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}
 _RAW_BYTES = range(0xDC80, 0xDD00)
-"""Where Python puts the bytes of a name that are not UTF-8."""
+"""The code points that Python uses for bytes of a name that are not UTF-8."""
 
 
 def display_name(name: str) -> str:
-    """The name as it is; in quotes and escaped where it holds control, invisible or undecodable characters."""
+    """Return the name, quoted and escaped if it contains control, invisible or undecodable characters."""
     return name if name.isprintable() else f'"{"".join(map(_escape, name))}"'
 
 

@@ -1,4 +1,4 @@
-"""Which files of a workspace are private, and which of them a call may use all the same."""
+"""Decides which files of a workspace are private, and which of them a call may use."""
 
 import os
 import stat
@@ -11,46 +11,45 @@ from treadle.domain.private_paths import CREDENTIALS, Kind, PrivatePlace, classi
 from treadle.ports.tool import ToolError
 from treadle.tools.files.name_display import display_name
 
-REFUSED_FOR_READING: frozenset[Kind] = frozenset({"credentials", "project"})
-REFUSED_FOR_WRITING: frozenset[Kind] = frozenset({"credentials"})
-"""A file such as `.env` may be written without showing what was in it."""
+PRIVATE_TO_READ: frozenset[Kind] = frozenset({"credentials", "project"})
+PRIVATE_TO_WRITE: frozenset[Kind] = frozenset({"credentials"})
+"""A file such as `.env` may be written without revealing its previous content."""
 LINKED_PLACE = "a hard link to a private file of the home"
 MAX_HOME_FILES = 5000
-"""Private files of the home that are known by their inode, to recognise hard links to them."""
+"""How many private files of the home are recorded by inode, to recognise hard links to them."""
 
 
 class Privacy:
     """The private places of one workspace, for one call."""
 
-    def __init__(
-        self, root: str, allowed: Iterable[str] = (), kinds: frozenset[Kind] = REFUSED_FOR_READING
-    ) -> None:
-        """`root` is the workspace without links, `allowed` are resolved paths that this call may use."""
+    def __init__(self, root: str, allowed: Iterable[str] = (), kinds: frozenset[Kind] = PRIVATE_TO_READ) -> None:
+        """`root` is the workspace with links resolved; `allowed` are resolved paths that this call may use."""
         self._root = root.rstrip("/")
         self._allowed = tuple(allowed)
         self._kinds = kinds
         self._inodes: frozenset[tuple[int, int]] | None = None
 
-    def place_of(self, path: str) -> PrivatePlace | None:
-        """Return the private place that a path of the workspace lies in and that this call may not use."""
-        whole = self.whole(path)
-        found = find_private_place(whole)
-        if found is None or found.kind not in self._kinds or self._is_allowed(whole):
+    def find_place(self, path: str) -> PrivatePlace | None:
+        """Return the private place that contains a path of the workspace and that this call may not use, or
+        None."""
+        full_path = self.full_path(path)
+        found = find_private_place(full_path)
+        if found is None or found.kind not in self._kinds or self._is_allowed(full_path):
             return None
         return found
 
     def covers(self, name: str, path: str) -> bool:
-        """Return whether a search leaves this out. The folders above it are not private, or allowed."""
-        whole = f"{self._root}/{path}"
-        return classify_name(name, whole) in self._kinds and not self._is_allowed(whole)
+        """Return whether a search leaves out this path. The folders above it are not private, or are allowed."""
+        full_path = f"{self._root}/{path}"
+        return classify_name(name, full_path) in self._kinds and not self._is_allowed(full_path)
 
     def refuse(self, path: str) -> None:
-        """Raise ToolError for a path in a private place."""
-        if (found := self.place_of(path)) is not None:
+        """Raise ToolError if a path is in a private place."""
+        if (found := self.find_place(path)) is not None:
             raise make_refusal(path, found.name)
 
     def refuse_linked(self, path: str, found: os.stat_result) -> None:
-        """Raise ToolError for a file that is a second name of a private file of the user's home."""
+        """Raise ToolError if a file is a hard link to a private file of the user's home."""
         if self.is_linked(path, found):
             raise make_refusal(path, LINKED_PLACE)
 
@@ -59,18 +58,18 @@ class Privacy:
             found.st_nlink < 2
             or not self._kinds
             or stat.S_ISDIR(found.st_mode)
-            or self._is_allowed(self.whole(path))
+            or self._is_allowed(self.full_path(path))
         ):
             return False
         if self._inodes is None:
             self._inodes = frozenset(_find_home_inodes())
         return (found.st_dev, found.st_ino) in self._inodes
 
-    def whole(self, path: str) -> str:
+    def full_path(self, path: str) -> str:
         return self._root or "/" if path == "." else f"{self._root}/{path}"
 
-    def _is_allowed(self, whole: str) -> bool:
-        return any(whole == place or whole.startswith(f"{place}/") for place in self._allowed)
+    def _is_allowed(self, full_path: str) -> bool:
+        return any(full_path == place or full_path.startswith(f"{place}/") for place in self._allowed)
 
 
 NO_PRIVACY = Privacy("", kinds=frozenset())
@@ -85,7 +84,7 @@ def make_refusal(path: str, name: str) -> ToolError:
 
 
 def find_listed_places(policy: SandboxPolicy) -> list[str]:
-    """Return the private places that an agent's settings name themselves. A folder that merely contains one does
+    """Return the private places that an agent's settings list themselves. A folder that merely contains one does
     not count."""
     named = (os.path.realpath(Path(name).expanduser()) for name in (*policy.readable, *policy.writable))
     return [path for path in named if find_private_place(path) is not None]
@@ -103,7 +102,7 @@ def _find_home_inodes() -> Iterator[tuple[int, int]]:
 
 
 def _find_files(path: str) -> Iterator[os.stat_result]:
-    """Yield the files at a path, or below it where it is a folder."""
+    """Yield the files at a path, or below it if it is a folder."""
     with suppress(OSError):
         found = os.stat(path)
         if not os.path.isdir(path):

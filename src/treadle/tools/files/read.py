@@ -1,4 +1,4 @@
-"""`read_file`: the lines of a text file, numbered."""
+"""`read_file`: returns the numbered lines of a text file."""
 
 import os
 from collections.abc import Callable
@@ -46,37 +46,38 @@ def read_file(
 
 
 def _number_lines(text: FileText, path: str, start: int, count: int, hide: Callable[[str], str]) -> str:
-    every = split_lines(text.text)
-    if not every:
+    all_lines = split_lines(text.text)
+    if not all_lines:
         return "[the file is empty]"
-    if start > len(every):
+    if start > len(all_lines):
         raise ToolError(
-            f"{display_name(path)} has {len(every)} lines, so there is no line {start}. Use a smaller start_line."
+            f"{display_name(path)} has {len(all_lines)} lines, so there is no line {start}. Use a smaller "
+            "start_line."
         )
-    taken: list[str] = []
+    numbered: list[str] = []
     room = MAX_CHARACTERS
-    for number, line in enumerate(every[start - 1 : start - 1 + count], start):
+    for number, line in enumerate(all_lines[start - 1 : start - 1 + count], start):
         cut = _truncate_line(line.removesuffix("\r"), hide)
         room -= len(cut)
-        if room < 0 and taken:
+        if room < 0 and numbered:
             break
-        taken.append(f"{number:>6}\t{cut}")
-    last = start + len(taken) - 1
-    return "\n".join([*taken, _format_note(text, start, last, len(every))])
+        numbered.append(f"{number:>6}\t{cut}")
+    last = start + len(numbered) - 1
+    return "\n".join([*numbered, _format_note(text, start, last, len(all_lines))])
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines; a newline at the end of the text begins no further one."""
-    every = text.split("\n")
-    if not every[-1]:
-        every.pop()
-    return every
+    """Return the lines. A newline at the end of the text does not start another line."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
 
 
 def _truncate_line(line: str, hide: Callable[[str], str]) -> str:
     if len(line) <= MAX_LINE_CHARACTERS:
         return line
-    line = hide(line)  # a secret must not be cut in two: nobody would know its half
+    line = hide(line)  # redact before truncating: half a secret is not recognised
     return f"{line[:MAX_LINE_CHARACTERS]} [… {len(line) - MAX_LINE_CHARACTERS} more characters in this line]"
 
 

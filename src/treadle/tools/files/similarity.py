@@ -1,4 +1,4 @@
-"""Why a text was not found in a file, as far as can be guessed: the words that lead to the next try."""
+"""Suggests why a text was not found in a file."""
 
 import re
 from difflib import SequenceMatcher
@@ -7,12 +7,12 @@ _NUMBERED = re.compile(r"\s*\d+\t")
 _SPACES = re.compile(r"\s+")
 _MIN_RATIO = 0.6
 _MAX_LINE_CHARACTERS = 200
-"""Characters of a line that are compared."""
+"""How much of a line is compared."""
 _MAX_COMPARISONS = 2_000_000
-"""Of characters, about half a second's worth; a hostile file could otherwise take minutes. It is a count and not a
-time, so that a busy machine guesses the same."""
+"""In characters, about half a second of work; a hostile file could otherwise take minutes. A count, unlike a time,
+gives the same result on a busy machine."""
 _LINE_COMPARISONS = 8
-"""What a line costs that is not like the one wanted in length."""
+"""The cost of a line whose length differs too much to be compared."""
 _MAX_SHOWN_LINES = 6
 
 
@@ -32,7 +32,7 @@ def explain_not_found(text: str, old: str, new: str) -> str:
 
 
 def _find_ignoring_spaces(lines: list[str], wanted: list[str]) -> int | None:
-    """The line at which the same words stand."""
+    """Return the line where the same text stands with other spaces."""
     words = _strip_spaces(wanted)
     if not words.strip():
         return None
@@ -42,12 +42,12 @@ def _find_ignoring_spaces(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _strip_spaces(lines: list[str]) -> str:
-    """The lines without any space, each between the ends of two lines."""
+    """Return the lines without spaces, each between two newlines."""
     return "\n".join(["", *[_SPACES.sub("", line) for line in lines], ""])
 
 
 def _find_nearest(lines: list[str], wanted: list[str]) -> int | None:
-    """The line that is most like the first of those that were wanted."""
+    """Return the line most similar to the first of the wanted lines."""
     offset, sought = max(enumerate(wanted), key=lambda numbered: (bool(numbered[1].strip()), -numbered[0]))
     sought = sought.strip()[:_MAX_LINE_CHARACTERS]
     matcher = SequenceMatcher(None, "", sought, autojunk=False)

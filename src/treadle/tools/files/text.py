@@ -1,4 +1,4 @@
-"""The text in a file: how its bytes are read, and how it becomes bytes again without changing anything else."""
+"""Reads the text of a file, and encodes a changed text without changing anything else."""
 
 import os
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
@@ -8,9 +8,9 @@ from treadle.ports.tool import ToolError
 from treadle.tools.files.name_display import display_name
 
 MAX_BYTES = 32_000_000
-"""Of a file that is read as a whole."""
+"""Limit for a file that is read completely."""
 _SNIFFED_BYTES = 8192
-"""Bytes in which a NUL shows that it is not text."""
+"""A NUL in the first bytes shows that a file is not text."""
 Newline = Literal["LF", "CRLF", "mixed"]
 
 _BYTE_ORDER_MARKS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
@@ -35,7 +35,7 @@ class FileText(NamedTuple):
     text: str
     encoding: str
     mark: bytes
-    """The byte order mark that stands before it."""
+    """The byte order mark before the text."""
 
     @property
     def newline(self) -> Newline:
@@ -45,13 +45,13 @@ class FileText(NamedTuple):
             return "LF"
         return "CRLF" if with_return == ends else "mixed"
 
-    def encoded(self, changed: str) -> bytes:
-        """Another text, in the way that this one was written."""
+    def encode(self, changed: str) -> bytes:
+        """Return another text in the same encoding."""
         return self.mark + changed.encode(self.encoding)
 
 
 def read_text(descriptor: int, path: str) -> FileText:
-    """The text of an open file. Raises ToolError for what is not text, and for what is too large."""
+    """Return the text of an open file. Raise ToolError if it is not text or too large."""
     size = os.fstat(descriptor).st_size
     data = read_bytes(descriptor, MAX_BYTES + 1)
     if not_text := find_binary_kind(data):
@@ -69,7 +69,7 @@ def read_text(descriptor: int, path: str) -> FileText:
 
 
 def read_bytes(descriptor: int, most: int) -> bytes:
-    """From where the descriptor stands, at most so much."""
+    """Read from the current position, at most `most` bytes."""
     pieces: list[bytes] = []
     while most > 0 and (piece := os.read(descriptor, min(most, 1 << 20))):
         pieces.append(piece)
@@ -78,7 +78,7 @@ def read_bytes(descriptor: int, most: int) -> bytes:
 
 
 def find_binary_kind(data: bytes) -> str | None:
-    """What it is, if it is not text."""
+    """Return what kind of binary data it is, or None if it is text."""
     for start, kind in _MAGIC_BYTES:
         if data.startswith(start):
             return kind
@@ -89,7 +89,8 @@ def find_binary_kind(data: bytes) -> str | None:
 
 
 def decode_text(data: bytes) -> FileText:
-    """UTF-8, or what a mark says; else Latin-1, in which every byte is a character and comes back as it was."""
+    """Decode UTF-8 or the encoding of a byte order mark, else Latin-1, in which every byte is a character and
+    round-trips."""
     mark, encoding = next((known for known in _BYTE_ORDER_MARKS if data.startswith(known[0])), (b"", "utf-8"))
     try:
         return FileText(data[len(mark) :].decode(encoding), encoding, mark)

@@ -1,9 +1,8 @@
-"""The folder that a run works in, and no way out of it.
+"""The folder of a run, from which no path leads out.
 
-A path is walked one name at a time, each opened in the folder before it, which is held open, and never through a
-link. Links are read and walked in the same way, `..` goes back to the folder that was held, and the workspace
-itself has nothing above it. So whatever is swapped while the walk is under way, it ends inside or it is refused.
-That needs nothing but `openat`, which Linux and macOS both have."""
+A path is walked one name at a time. Each name is opened relative to the folder before it, which is held open, and
+never through a link. Links are read and walked in the same way, `..` returns to the folder that was held, and the
+workspace has no parent. Whatever is swapped during the walk, it ends inside or is refused."""
 
 import errno
 import os
@@ -19,15 +18,15 @@ from typing import NamedTuple
 from treadle.domain.private_paths import Kind
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.name_display import display_name
-from treadle.tools.files.private_files import NO_PRIVACY, REFUSED_FOR_READING, Privacy, find_listed_places
+from treadle.tools.files.private_files import NO_PRIVACY, PRIVATE_TO_READ, Privacy, find_listed_places
 
 CURRENT_FOLDER = "."
 _MAX_LINKS = 40
 _MAX_DEPTH = 100
-"""Folders that are held open at once."""
+"""How many folders are held open at once."""
 _MAX_PATH_BYTES = 4096
 _MAX_NEIGHBOURS = 2000
-"""Names that are looked through for one that was meant."""
+"""How many names are searched for suggestions."""
 _HOME = re.compile(r"~[A-Za-z0-9_.-]*(?:/.*)?", re.DOTALL)
 _COMMON_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 OPEN_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | _COMMON_FLAGS
@@ -41,17 +40,17 @@ _KIND_NAMES = {
 
 
 class OpenPath(NamedTuple):
-    """Where a path leads: a name in a folder that is held open."""
+    """A resolved path: a name in a folder that is held open."""
 
     folder: int
     name: str
     """`.` is the folder itself."""
     path: str
-    """From the workspace, with links followed; `.` is the workspace."""
+    """Relative to the workspace, with links followed; `.` is the workspace."""
     privacy: Privacy = NO_PRIVACY
 
     def status(self) -> os.stat_result | None:
-        """None: nothing is there."""
+        """Return the status, or None if nothing is there."""
         try:
             return os.stat(self.name, dir_fd=self.folder, follow_symlinks=False)
         except FileNotFoundError:
@@ -60,71 +59,71 @@ class OpenPath(NamedTuple):
             raise explain_os_error(error, self.path) from error
 
     def open(self, flags: int = os.O_RDONLY) -> int:
-        """A descriptor of the regular file that is there; the caller closes it."""
-        found = self.status()
-        if found is None:
-            raise ToolError(self._missing())
-        self._must_be_a_file(found)
+        """Return a descriptor of the regular file that is there. The caller closes it."""
+        status = self.status()
+        if status is None:
+            raise ToolError(self._describe_missing())
+        self._check_regular_file(status)
         try:
             descriptor = os.open(self.name, flags | _COMMON_FLAGS, dir_fd=self.folder)
         except OSError as error:
             raise explain_os_error(error, self.path) from error
         try:
-            opened = os.fstat(descriptor)
-            self._must_be_a_file(opened)
-            self.privacy.refuse_linked(self.path, opened)
+            opened_status = os.fstat(descriptor)
+            self._check_regular_file(opened_status)
+            self.privacy.refuse_linked(self.path, opened_status)
         except BaseException:
             os.close(descriptor)
             raise
         return descriptor
 
-    def _must_be_a_file(self, found: os.stat_result) -> None:
-        if stat.S_ISDIR(found.st_mode):
+    def _check_regular_file(self, status: os.stat_result) -> None:
+        if stat.S_ISDIR(status.st_mode):
             raise ToolError(
                 f'{display_name(self.path)} is a folder. glob(pattern="*", path=...) lists what is in it.'
             )
-        if not stat.S_ISREG(found.st_mode):
-            kind = _KIND_NAMES.get(stat.S_IFMT(found.st_mode), "something else")
+        if not stat.S_ISREG(status.st_mode):
+            kind = _KIND_NAMES.get(stat.S_IFMT(status.st_mode), "something else")
             raise ToolError(f"{display_name(self.path)} is {kind}, not a file. Only regular files can be used.")
 
-    def _missing(self) -> str:
+    def _describe_missing(self) -> str:
         return f"{display_name(self.path)} is not there. {_suggest_neighbours(self.folder, self.name)}"
 
 
 class Workspace:
-    """The folder of a run, held open. See `opened`."""
+    """The folder of a run, held open. See `open_workspace`."""
 
     def __init__(
         self,
         root: int,
-        written: tuple[str, ...],
+        root_paths: tuple[str, ...],
         hidden: frozenset[tuple[int, int]],
         privacy: Privacy,
         hidden_folders: tuple[Path, ...] = (),
     ) -> None:
         self.root = root
         self.privacy = privacy
-        self._written = written
+        self._root_paths = root_paths
         self._hidden = hidden
         self._hidden_folders = hidden_folders
         self._linked: frozenset[tuple[int, int]] | None = None
 
-    def keeps_out_of(self, folder: int) -> bool:
-        """Whether this open folder is one that no tool may look into, by whatever name it was reached."""
+    def is_hidden_folder(self, folder: int) -> bool:
+        """Return whether no tool may access this open folder, by whatever name it was reached."""
         return bool(self._hidden) and _identity(os.fstat(folder)) in self._hidden
 
-    def hides(self, name: str, folder: int) -> bool:
-        """Whether what goes by this name in an open folder is nothing that a tool may see."""
+    def is_hidden(self, name: str, folder: int) -> bool:
+        """Return whether tools may not see this name in an open folder."""
         if not self._hidden:
             return False
         try:
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except OSError:  # there is nothing to hide
+        except OSError:  # nothing is there
             return False
         return _identity(found) in self._hidden or self._is_linked(found)
 
     def _is_linked(self, found: os.stat_result) -> bool:
-        """Whether a file is a hard link to one in a hidden folder. They are listed when the first one is met."""
+        """Return whether a file is a hard link to one in a hidden folder. Those are listed on first use."""
         if found.st_nlink < 2 or not stat.S_ISREG(found.st_mode):
             return False
         if self._linked is None:
@@ -133,45 +132,45 @@ class Workspace:
 
     @contextmanager
     def place(self, path: str) -> Generator[OpenPath]:
-        """Where the path leads. Its last name need not be there; the folders before it must be."""
-        walk = _PathWalk(self, self._written, path)
+        """Yield where the path leads. Its last name need not exist; the folders before it must."""
+        walk = _PathWalk(self, self._root_paths, path)
         try:
-            yield self._vetted(walk.to_the_end())
+            yield self._vet(walk.resolve())
         finally:
-            walk.let_go()
+            walk.close()
 
     @contextmanager
     def place_to_write(self, path: str) -> Generator[OpenPath]:
-        """The same, and folders that are missing on the way are made."""
-        walk = _CreatingPathWalk(self, self._written, path)
+        """Yield where the path leads, and create missing folders."""
+        walk = _CreatingPathWalk(self, self._root_paths, path)
         try:
-            yield self._vetted(walk.to_the_end())
+            yield self._vet(walk.resolve())
         finally:
-            walk.let_go()
+            walk.close()
 
     @contextmanager
-    def unvetted(self, path: str) -> Generator[OpenPath]:
-        """Where the path leads, also if that is private: for judging it, not for opening it."""
-        walk = _PathWalk(self, self._written, path)
+    def place_unvetted(self, path: str) -> Generator[OpenPath]:
+        """Yield where the path leads even if that is private: for judging it, not for opening it."""
+        walk = _PathWalk(self, self._root_paths, path)
         try:
-            yield walk.to_the_end()
+            yield walk.resolve()
         finally:
-            walk.let_go()
+            walk.close()
 
-    def _vetted(self, place: OpenPath) -> OpenPath:
+    def _vet(self, place: OpenPath) -> OpenPath:
         self.privacy.refuse(place.path)
         return place._replace(privacy=self.privacy)
 
     @contextmanager
     def folder(self, path: str) -> Generator[int]:
-        """A descriptor of the folder that the path leads to."""
+        """Yield a descriptor of the folder that the path leads to."""
         with self.place(path) as place:
             try:
                 descriptor = os.open(place.name, OPEN_FOLDER_FLAGS, dir_fd=place.folder)
             except OSError as error:
                 raise explain_os_error(error, place.path) from error
         try:
-            if self.keeps_out_of(descriptor):
+            if self.is_hidden_folder(descriptor):
                 raise make_hidden_error(place.path)
             yield descriptor
         finally:
@@ -180,34 +179,31 @@ class Workspace:
 
 @contextmanager
 def open_workspace(
-    root: Path,
-    hidden: Iterable[Path] = (),
-    allowed: Iterable[str] = (),
-    kinds: frozenset[Kind] = REFUSED_FOR_READING,
+    root: Path, hidden: Iterable[Path] = (), allowed: Iterable[str] = (), kinds: frozenset[Kind] = PRIVATE_TO_READ
 ) -> Generator[Workspace]:
-    """The workspace at this folder, for as long as the block lasts, without the hidden folders that are in it.
+    """Open the workspace at this folder for the duration of the block, without its hidden folders.
 
-    `allowed` are the private places that may be used, `kinds` says which kinds of them are refused otherwise."""
-    written = os.path.abspath(root)
+    `allowed` are private places that may be used; `kinds` are refused otherwise."""
+    absolute = os.path.abspath(root)
     try:
-        descriptor = os.open(written, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(absolute, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise ToolError(f"the workspace {display_name(written)} cannot be opened: {error.strerror}.") from error
+        raise ToolError(f"the workspace {display_name(absolute)} cannot be opened: {error.strerror}.") from error
     try:
-        real, folders = os.path.realpath(written), tuple(hidden)
+        real, folders = os.path.realpath(absolute), tuple(hidden)
         privacy = Privacy(real, allowed, kinds)
-        workspace = Workspace(descriptor, (written, real), _find_identities(folders), privacy, folders)
-        if workspace.keeps_out_of(descriptor):
-            raise make_hidden_error(written)
+        workspace = Workspace(descriptor, (absolute, real), _find_identities(folders), privacy, folders)
+        if workspace.is_hidden_folder(descriptor):
+            raise make_hidden_error(absolute)
         yield workspace
     finally:
         os.close(descriptor)
 
 
 def open_call_workspace(
-    context: ToolContext, kinds: frozenset[Kind] = REFUSED_FOR_READING
+    context: ToolContext, kinds: frozenset[Kind] = PRIVATE_TO_READ
 ) -> AbstractContextManager[Workspace]:
-    """The workspace of a call, with the private places that it may use."""
+    """Open the workspace of a call, with the private places that it may use."""
     allowed = (*context.approved, *find_listed_places(context.sandbox))
     return open_workspace(context.workspace, context.hidden, allowed, kinds)
 
@@ -215,7 +211,7 @@ def open_call_workspace(
 def _find_identities(folders: Iterable[Path]) -> frozenset[tuple[int, int]]:
     found: list[tuple[int, int]] = []
     for folder in folders:
-        with suppress(OSError):  # what is not there need not be hidden
+        with suppress(OSError):  # a missing folder need not be hidden
             found.append(_identity(os.stat(folder)))
     return frozenset(found)
 
@@ -240,7 +236,7 @@ def make_hidden_error(path: str) -> ToolError:
 
 
 def explain_os_error(error: OSError, path: str) -> ToolError:
-    """What the system refused, in words."""
+    """Return a ToolError that explains what the system refused."""
     what = display_name(path)
     match error.errno:
         case errno.ENOENT:
@@ -263,49 +259,49 @@ def explain_os_error(error: OSError, path: str) -> ToolError:
 
 
 class _PathWalk:
-    def __init__(self, workspace: Workspace, written: tuple[str, ...], path: str) -> None:
+    def __init__(self, workspace: Workspace, root_paths: tuple[str, ...], path: str) -> None:
         self._workspace = workspace
         self._root = workspace.root
-        self._written = written
-        self._asked = path
+        self._root_paths = root_paths
+        self._path = path
         self._held: list[int] = []
         self._names: list[str] = []
         self._links = 0
-        self._ahead = _split_names(self._from_the_root(_check_path(path)))
+        self._remaining = _split_names(self._relative_to_root(_check_path(path)))
 
-    def to_the_end(self) -> OpenPath:
-        while self._ahead:
-            name = self._ahead.pop()
+    def resolve(self) -> OpenPath:
+        while self._remaining:
+            name = self._remaining.pop()
             if name == "..":
-                self._back()
-            elif self._ahead:
-                self._into(name)
+                self._leave()
+            elif self._remaining:
+                self._enter(name)
             elif (target := self._link(name)) is not None:
                 self._follow(target)
-            elif self._workspace.hides(name, self._here):
+            elif self._workspace.is_hidden(name, self._current):
                 raise make_hidden_error("/".join([*self._names, name]))
             else:
-                return OpenPath(self._here, name, "/".join([*self._names, name]))
-        return OpenPath(self._here, CURRENT_FOLDER, "/".join(self._names) or CURRENT_FOLDER)
+                return OpenPath(self._current, name, "/".join([*self._names, name]))
+        return OpenPath(self._current, CURRENT_FOLDER, "/".join(self._names) or CURRENT_FOLDER)
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         while self._held:
             os.close(self._held.pop())
 
     @property
-    def _here(self) -> int:
+    def _current(self) -> int:
         return self._held[-1] if self._held else self._root
 
-    def _back(self) -> None:
+    def _leave(self) -> None:
         if not self._held:
-            raise self._outside()
+            raise self._outside_error()
         os.close(self._held.pop())
         self._names.pop()
 
-    def _into(self, name: str) -> None:
+    def _enter(self, name: str) -> None:
         if len(self._held) == _MAX_DEPTH:
             raise ToolError(
-                f"{display_name(self._asked)} is more than {_MAX_DEPTH} folders deep. Use a shorter path."
+                f"{display_name(self._path)} is more than {_MAX_DEPTH} folders deep. Use a shorter path."
             )
         try:
             descriptor = self._open(name)
@@ -316,41 +312,41 @@ class _PathWalk:
             raise explain_os_error(error, "/".join([*self._names, name])) from error
         self._held.append(descriptor)
         self._names.append(name)
-        if self._workspace.keeps_out_of(descriptor):
+        if self._workspace.is_hidden_folder(descriptor):
             raise make_hidden_error("/".join(self._names))
 
     def _open(self, name: str) -> int:
-        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=self._here)
+        return os.open(name, OPEN_FOLDER_FLAGS, dir_fd=self._current)
 
     def _link(self, name: str) -> str | None:
-        """Where a link points to; None: it is not one."""
+        """Return the target of a link, or None if it is not a link."""
         try:
-            return os.readlink(name, dir_fd=self._here)
+            return os.readlink(name, dir_fd=self._current)
         except OSError:
             return None
 
     def _follow(self, target: str) -> None:
         self._links += 1
         if self._links > _MAX_LINKS:
-            raise ToolError(f"{display_name(self._asked)} leads through links in a circle. Use another path.")
+            raise ToolError(f"{display_name(self._path)} leads through links in a circle. Use another path.")
         if target.startswith("/"):
-            target = self._from_the_root(target)
-            self.let_go()
+            target = self._relative_to_root(target)
+            self.close()
             self._names.clear()
-        self._ahead += _split_names(target)
+        self._remaining += _split_names(target)
 
-    def _from_the_root(self, path: str) -> str:
-        """An absolute path, as it is from the workspace."""
+    def _relative_to_root(self, path: str) -> str:
+        """Return an absolute path relative to the workspace."""
         if not path.startswith("/"):
             return path
-        for root in self._written:
+        for root in self._root_paths:
             if path == root or path.startswith(f"{root.rstrip('/')}/"):
                 return path[len(root) :]
-        raise self._outside()
+        raise self._outside_error()
 
-    def _outside(self) -> ToolError:
+    def _outside_error(self) -> ToolError:
         return ToolError(
-            f"{display_name(self._asked)} leads out of the workspace {display_name(self._written[0])}, and only "
+            f"{display_name(self._path)} leads out of the workspace {display_name(self._root_paths[0])}, and only "
             "files in it can "
             "be used. Use a path relative to the workspace."
         )
@@ -362,12 +358,12 @@ class _CreatingPathWalk(_PathWalk):
             return super()._open(name)
         except FileNotFoundError:
             with suppress(FileExistsError):
-                os.mkdir(name, dir_fd=self._here)
+                os.mkdir(name, dir_fd=self._current)
             return super()._open(name)
 
 
 def _split_names(path: str) -> list[str]:
-    """The names on the way, the last one first."""
+    """Return the names of a path, the last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", CURRENT_FOLDER)]
 
 
@@ -392,7 +388,7 @@ def _check_path(path: str) -> str:
 
 
 def _suggest_neighbours(folder: int, name: str) -> str:
-    """What might have been meant, of what stands in the same folder."""
+    """Return names in the same folder that may have been meant."""
     try:
         with os.scandir(folder) as listed:
             names = [entry.name for entry in islice(listed, _MAX_NEIGHBOURS)]

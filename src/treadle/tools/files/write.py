@@ -1,9 +1,9 @@
-"""`write_file`: a file with exactly this content."""
+"""`write_file`: writes a file with exactly this content."""
 
 from treadle.ports.tool import ToolContext, ToolError
 from treadle.tools.files.atomic_write import lock_for_writing
 from treadle.tools.files.name_display import display_name
-from treadle.tools.files.private_files import REFUSED_FOR_WRITING
+from treadle.tools.files.private_files import PRIVATE_TO_WRITE
 from treadle.tools.files.workspace import open_call_workspace
 from treadle.tools.function import tool
 
@@ -24,12 +24,12 @@ def write_file(path: str, content: str, context: ToolContext) -> str:
         wrong = f"a lone surrogate at character {error.start}"
         raise ToolError(f"the content is not valid text: {wrong}. Nothing was written.") from None
     with (
-        open_call_workspace(context, REFUSED_FOR_WRITING) as workspace,
+        open_call_workspace(context, PRIVATE_TO_WRITE) as workspace,
         lock_for_writing(workspace, path) as target,
     ):
-        found, others = target.found, target.on_other_names()
+        before, others = target.status, target.describe_hard_links()
         target.replace(data)
-        did = "created" if found is None else f"replaced ({found.st_size:,} bytes before)"
+        did = "created" if before is None else f"replaced ({before.st_size:,} bytes before)"
         return f"{display_name(target.path)} {did}: {_count_lines(content)}, {len(data):,} bytes.{others}"
 
 

@@ -1,1 +1,1 @@
-"""What a line of shell would do, read from its syntax: nothing here runs anything."""
+"""Static analysis of shell command lines from their syntax. Nothing here runs anything."""

@@ -1,4 +1,4 @@
-"""Commands that somebody is asked about whatever the rules say: what they destroy does not come back."""
+"""Commands that need approval whatever the rules say, because what they destroy cannot be restored."""
 
 import re
 from functools import cache
@@ -152,8 +152,8 @@ def _table() -> RuleTable:
 
 
 def find_caution(line: str, parsed: ParsedLine) -> str | None:
-    """Why somebody must be asked about a line, whatever the rules say."""
+    """Return why a line needs approval whatever the rules say, or None."""
     if _FORK_BOMB.search(line):
         return "the line starts copies of itself without end"
-    found = _table().first(parsed)
+    found = _table().find_first(parsed)
     return None if found is None else f"`{found[0].text}` {found[1].says}"

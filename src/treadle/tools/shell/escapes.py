@@ -36,9 +36,9 @@ _RUNS_ANOTHER_PROGRAM = frozenset(
         "runcon", "sem", "lxc-attach", "lxc-execute", "machinectl", "inotifywait", "direnv", "sshpass", "autossh",
     }
 )  # fmt: skip
-"""Programs that run what their words name, and that are not looked into."""
+"""Programs that run the program named by their arguments, and are not analysed."""
 _LOADER = re.compile(r"ld\.so|ld-(linux|musl|[0-9]).*|git-.+|busybox[-.].*")
-"""Loaders, single commands of git and builds of busybox under names of their own."""
+"""Loaders, git subcommands as separate programs, and builds of busybox under other names."""
 _STANDARD_FOLDER = re.compile(r"/+(usr/+)?(local/+)?s?bin(/.*)?")
 _PLACES_FILES = frozenset({"cp", "mv", "ln", "install", "rsync", "link", "dd", "rename"})
 _FED_PROGRAMS = re.compile(r"/dev/(stdin|fd/[0-9]+)|/proc/[^/]+/(task/[^/]+/)?fd/[0-9]+|-")
@@ -59,11 +59,11 @@ SUBCOMMANDS = frozenset(
         "apt", "apt-get", "brew", "poetry", "uv", "gh", "terraform", "helm", "dotnet", "rustup", "conda", "make",
     }
 )  # fmt: skip
-"""Programs whose first word says what they do."""
+"""Programs whose first argument says what they do."""
 
 
 def find_escape(call: SimpleCommand, words: tuple[Word, ...]) -> str | None:
-    """Why a command may do more than its words say."""
+    """Return why a command may do more than its words say, or None."""
     program = call.program
     if (why := _SHELL_BUILTINS.get(program)) is not None:
         return f"`{program}` {why}"
@@ -89,7 +89,7 @@ def _target_path(word: str) -> str:
 
 
 def _options_are_hidden(program: str, words: tuple[Word, ...]) -> bool:
-    """Whether an expansion may turn out to be an option that would be asked about."""
+    """Return whether an expansion may turn out to be an option that would need approval."""
     name = PROGRAM_ALIASES.get(program, program)
     rest = words[1:]
     if name in ("sed", "gsed", "awk"):
@@ -124,7 +124,7 @@ def _escapes_by_options(program: str, arguments: tuple[str, ...]) -> bool:
 
 
 def _sets_harmlessly(arguments: tuple[str, ...], index: int) -> bool:
-    """Words for `set`. Of what follows `--` nothing is an option."""
+    """Return whether a word of `set` is harmless. Nothing after `--` is an option."""
     word = arguments[index]
     if "--" in arguments[:index] or word == "--":
         return True
@@ -136,7 +136,7 @@ def _sets_harmlessly(arguments: tuple[str, ...], index: int) -> bool:
 
 
 def _reads_its_program(call: SimpleCommand) -> bool:
-    """A shell or an interpreter with nothing else to run than what it reads."""
+    """Return whether a shell or an interpreter runs what it reads, having nothing else to run."""
     if call.program in SHELLS:
         operands = shell_operands(call.arguments)
         return (call.fed and not operands) or bool(operands and _is_fed(operands[0]))
@@ -169,7 +169,7 @@ def _python_reads(call: SimpleCommand) -> bool:
 
 
 def _verb_is_dynamic(words: tuple[Word, ...]) -> bool:
-    """Whether the word that says what a program does is not in the line."""
+    """Return whether the word that says what a program does comes from an expansion."""
     for word in words[1:]:
         if word.dynamic or word.is_glob:
             return True

@@ -1,7 +1,8 @@
-"""Texts that bash evaluates a second time, and that may hold commands then: arithmetic, subscripts, names.
+"""Tracks texts that bash evaluates a second time and that may then contain commands: arithmetic, subscripts,
+names.
 
 In arithmetic a variable stands for its text, and that text is arithmetic again: `n='a[$(rm x)]'; echo $((n))` runs
-`rm`. So a variable is trusted there only where all that the line puts into it are numbers."""
+`rm`. A variable is therefore trusted there only if the line assigns nothing but numbers to it."""
 
 import re
 from collections.abc import Iterator
@@ -37,7 +38,7 @@ EVALUATED_NAME = "the name of a variable is evaluated, and may hold a command"
 
 
 class VariableUse:
-    """What one line puts into variables, and which of them it evaluates."""
+    """What one line assigns to variables, and which of them it evaluates."""
 
     def __init__(self) -> None:
         self._only_numbers: dict[str, bool] = {}
@@ -45,36 +46,37 @@ class VariableUse:
         self._arrays: set[str] = set()
         self._from_texts: set[str] = set()
 
-    def left_over(self) -> str | None:
-        """At the end of the line: whether a variable is evaluated that may hold anything."""
+    def find_untrusted(self) -> str | None:
+        """Return why the line evaluates a variable that may contain anything, or None. Call it at the end of the
+        line."""
         if self._arrays & self._from_texts:
             return "a text becomes the elements of an array, and is evaluated"
         unknown = sorted(name for name in self._used - _ALWAYS_NUMBERS if not self._only_numbers.get(name, False))
         return f"{REEVALUATED_TEXT}: that of `{unknown[0]}`" if unknown else None
 
-    def puts(self, name: str, is_number: bool) -> None:
+    def assign(self, name: str, is_number: bool) -> None:
         self._only_numbers[name] = self._only_numbers.get(name, True) and is_number
 
-    def declares(self, name: str, from_text: bool) -> None:
-        """A builtin sets it, to a text that comes from an expansion or not."""
+    def declare(self, name: str, from_text: bool) -> None:
+        """Record that a builtin sets a variable, and whether its value comes from an expansion."""
         if from_text:
             self._from_texts.add(name)
 
-    def look(self, node: Node) -> str | None:
-        """Take note of a node; why the line cannot be told, if that is so."""
+    def inspect(self, node: Node) -> str | None:
+        """Record a node. Return why the line cannot be understood, or None."""
         match node.type:
             case "compound_statement" if _text(node).startswith("(("):
-                return self.arithmetic(_text(node)[2:-2])
+                return self.check_arithmetic(_text(node)[2:-2])
             case "arithmetic_expansion":
                 text = _text(node)
-                return self.arithmetic(text[3:-2] if text.startswith("$((") else text[2:-1])
+                return self.check_arithmetic(text[3:-2] if text.startswith("$((") else text[2:-1])
             case "c_style_for_statement":
                 return self._loop(node)
             case "expansion":
                 return self._expansion(node)
             case "subscript":
                 index = _text(node).partition("[")[2][:-1]
-                return None if index in ("@", "*") else self.arithmetic(index)
+                return None if index in ("@", "*") else self.check_arithmetic(index)
             case "array":
                 return self._array(node)
             case "test_command":
@@ -84,18 +86,18 @@ class VariableUse:
             case "for_statement":
                 self._for(node)
             case "command_substitution" if _text(node).startswith("$(("):
-                return self.arithmetic(_text(node)[3:-2])
+                return self.check_arithmetic(_text(node)[3:-2])
             case "command_substitution" if _text(node).startswith("`") and "\\" in _text(node):
                 return "backquotes stand within backquotes"
             case _:
                 pass
         return None
 
-    def arithmetic(self, text: str) -> str | None:
-        """An expression. Its variables are looked at when the line has ended."""
+    def check_arithmetic(self, text: str) -> str | None:
+        """Record an expression. Its variables are checked at the end of the line."""
         text = _COUNT.sub(" 1 ", text)
         for found in _PUT_BY_ARITHMETIC.finditer(text):
-            self.puts(found[1] or found[2], is_number=True)
+            self.assign(found[1] or found[2], is_number=True)
         text = _LITERAL_NUMBER.sub(" ", text).replace("$((", "((")
         for found in _NAME_IN_ARITHMETIC.finditer(text):
             self._used.add(found[1] or found[2])
@@ -108,7 +110,7 @@ class VariableUse:
         body = node.child_by_field_name("body")
         end = body.start_byte - node.start_byte if body else None
         header = (node.text or b"")[:end].decode("utf-8", "replace")
-        return self.arithmetic(header.partition("((")[2].rpartition("))")[0])
+        return self.check_arithmetic(header.partition("((")[2].rpartition("))")[0])
 
     def _expansion(self, node: Node) -> str | None:
         text = _text(node)
@@ -119,14 +121,16 @@ class VariableUse:
         colon = next((child for child in node.children if child.type == ":"), None)
         if colon is None:
             return None
-        return self.arithmetic((node.text or b"")[colon.end_byte - node.start_byte : -1].decode("utf-8", "replace"))
+        return self.check_arithmetic(
+            (node.text or b"")[colon.end_byte - node.start_byte : -1].decode("utf-8", "replace")
+        )
 
     def _array(self, node: Node) -> str | None:
         for child in node.children:
             text = _text(child)
             if text.startswith("["):
                 found = _ELEMENT.match(text)
-                why = REEVALUATED_TEXT if found is None else self.arithmetic(found[1])
+                why = REEVALUATED_TEXT if found is None else self.check_arithmetic(found[1])
                 if why is not None:
                     return why
         return None
@@ -141,7 +145,7 @@ class VariableUse:
                 return EVALUATED_NAME
             if evaluates and sign in _COMPARES_NUMBERS:
                 for operand in operands:
-                    if why := self.arithmetic(_text(operand)):
+                    if why := self.check_arithmetic(_text(operand)):
                         return why
         return None
 
@@ -151,7 +155,7 @@ class VariableUse:
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
         if name is not None:
             plain, subscript, _ = _text(name).partition("[")
-            self.puts(plain, value is None or _is_number(value))
+            self.assign(plain, value is None or _is_number(value))
             if subscript or (value is not None and value.type == "array"):
                 self._arrays.add(plain)
 
@@ -159,11 +163,11 @@ class VariableUse:
         variable = node.child_by_field_name("variable")
         values = node.children_by_field_name("value")
         numbers = bool(values) and all(_is_number(value) for value in values)
-        self.puts(_text(variable) if variable is not None else "", numbers)
+        self.assign(_text(variable) if variable is not None else "", numbers)
 
 
 def is_plain_name(word: Word) -> bool:
-    """Whether it names a variable, or an element by its number, and nothing in it is evaluated."""
+    """Return whether a word names a variable, or an element by its number, and nothing in it is evaluated."""
     return not word.dynamic and _PLAIN_NAME.fullmatch(word.text) is not None
 
 

@@ -1,6 +1,6 @@
-"""What the exit status of a command line means: a failure, or an answer such as "no line matches".
+"""Interprets the exit status of a command line: a failure, or an answer such as "no line matches".
 
-Decided by the command that gave the status, as the shell's grammar has it. Where that cannot be told, a status
+The command that set the status decides, according to the shell's grammar. If it cannot be determined, a status
 other than 0 is a failure."""
 
 import posixpath
@@ -12,7 +12,7 @@ from tree_sitter import Node
 from treadle.tools.shell.parser import MAX_BYTES, MAX_SYNTAX_CHARACTERS, SYNTAX_CHARACTERS, parse_syntax
 
 ANSWER_STATUS: Final = 1
-"""The status by which these programs say no."""
+"""The status with which these programs answer no."""
 _ANSWERING_PROGRAMS: Final = frozenset(
     {
         "grep", "egrep", "fgrep", "rgrep", "zgrep", "bzgrep", "xzgrep", "pgrep", "pidof", "rg", "ag", "ack",
@@ -48,7 +48,7 @@ _LAST_COUNTS: Final = frozenset(
 
 
 def is_failure(line: str, status: int | None) -> bool:
-    """Return whether the status says that the line failed. A `grep` without matches, a `diff` that differs and a
+    """Return whether the status means that the line failed. A `grep` without matches, a `diff` that differs and a
     `test` that is false have not failed; a program that was not found, or was killed, has."""
     if not status:
         return False
@@ -65,7 +65,7 @@ def is_failure(line: str, status: int | None) -> bool:
 
 
 def _is_answer(node: Node, depth: int) -> bool:
-    """Whether the status 1 of this part of a line is an answer."""
+    """Return whether status 1 of this part of a line is an answer."""
     if depth < 0:
         return False
     match node.type:
@@ -99,7 +99,7 @@ def _never_fails(node: Node) -> bool:
 
 
 def _is_command_answer(words: list[str]) -> bool:
-    """Whether a simple command says no with its status, itself or as the one that a wrapper runs."""
+    """Return whether a simple command answers with its status, itself or as the command that a wrapper runs."""
     while words:
         program, *arguments = words
         if program == "git":
@@ -124,7 +124,7 @@ def _git_subcommand(arguments: list[str]) -> str:
 
 
 def _command_words(command: Node) -> list[str]:
-    """Return the words of a simple command as they are written, without plain quotes; its program by its name."""
+    """Return the words of a simple command as written, without plain quotes, and its program without a path."""
     words: list[str] = []
     for child in command.children:
         if child.is_named and child.type not in ("variable_assignment", "file_redirect", "herestring_redirect"):

@@ -1,4 +1,4 @@
-"""What a call of `git` does beyond its words: options, settings and many verbs make it run programs.
+"""Decides what a call of `git` does beyond its words: options, settings and many verbs make it run programs.
 
 `sandbox/git_settings.py` overrides the settings of a repository that run programs. This module decides which calls
 those overrides cover, and makes all others opaque to the rules."""
@@ -20,7 +20,7 @@ READING_VERBS = frozenset(
      "for-each-ref", "show-ref", "show-branch", "diff-tree", "range-diff", "cherry", "var", "version",
      "check-ignore", "check-attr", "check-ref-format", "verify-commit", "verify-tag", "merge-tree"}
 )  # fmt: skip
-"""Verbs that only look. With the overrides they run no program that a repository names."""
+"""Verbs that only read. With the overrides they run no program that a repository names."""
 _CHANGING_VERBS = frozenset(
     {"add", "am", "apply", "bisect", "branch", "bundle", "checkout", "cherry-pick", "clean", "clone", "commit",
      "commit-tree", "config", "fetch", "format-patch", "fsck", "gc", "hash-object", "init", "ls-remote",
@@ -28,7 +28,8 @@ _CHANGING_VERBS = frozenset(
      "rm", "sparse-checkout", "stash", "switch", "symbolic-ref", "tag", "update-index", "update-ref",
      "worktree"}
 )  # fmt: skip
-"""Verbs that change or transfer something. They run the repository's hooks and filters, as they do for its user."""
+"""Verbs that change or transfer something. They run the repository's hooks and filters, as they do for its
+user."""
 _KEEP_SETTINGS = frozenset({"add", "commit", "push", "fetch", "branch", "tag"})
 """Verbs that write no file which settings may include."""
 _PLAIN_FOLDER = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./+@-]*")
@@ -38,7 +39,7 @@ VERBS_WITHOUT_ESCAPES = frozenset(
     {"add", "rm", "mv", "commit", "checkout", "switch", "branch", "tag", "status", "restore", "reset", "stash",
      "merge", "cherry-pick", "revert", "rev-parse", "ls-files", "cat-file", "describe", "worktree", "blame"}
 )  # fmt: skip
-"""Commands that have no option which runs a program or writes a file."""
+"""Verbs without an option that runs a program or writes a file."""
 _SHORT: Mapping[str, str] = {"clone": "cu", "grep": "O", "rebase": "x"}
 """Letters of options that run a program or set what runs one."""
 _LONG: Mapping[str, tuple[str, ...]] = {
@@ -75,7 +76,8 @@ _READS_SETTINGS = frozenset(
 
 
 def does_more(arguments: tuple[str, ...]) -> bool:
-    """Whether it may run a program, or write a file, that its verb would not. Unknown verbs may be aliases."""
+    """Return whether a call may run a program, or write a file, that its verb would not. Unknown verbs may be
+    aliases."""
     if any("ext::" in word for word in arguments):
         return True
     rest = list(arguments)
@@ -91,7 +93,7 @@ def does_more(arguments: tuple[str, ...]) -> bool:
 
 
 def find_git_use(calls: Iterable[SimpleCommand]) -> GitUse | None:
-    """Return how a line uses git, for the overrides; None where it does not."""
+    """Return how a line uses git, for the overrides, or None if it does not."""
     folders = {"."}
     reads_only, used = True, False
     for call in calls:
@@ -106,15 +108,16 @@ def find_git_use(calls: Iterable[SimpleCommand]) -> GitUse | None:
     return GitUse(reads_only, tuple(sorted(folders))) if used else None
 
 
-def find_line_escape(calls: list[SimpleCommand], looking: frozenset[str]) -> str | None:
-    """Why the overrides may not cover a call of git in this line. `looking`: programs that write no file."""
-    of_git = [call for call in calls if call.program == "git"]
-    if any(_NEW_ENVIRONMENT & set(call.within) for call in of_git):
+def find_line_escape(calls: list[SimpleCommand], read_only: frozenset[str]) -> str | None:
+    """Return why the overrides may not cover a call of git in this line, or None. `looking`: programs that write
+    no file."""
+    git_calls = [call for call in calls if call.program == "git"]
+    if any(_NEW_ENVIRONMENT & set(call.within) for call in git_calls):
         return "`git` runs in another environment or folder"
-    if not any(_only_reads(*split_verb(call.arguments)) for call in of_git):
+    if not any(_only_reads(*split_verb(call.arguments)) for call in git_calls):
         return None
     moves = [call for call in calls if call.program in ("cd", "pushd", "popd", "dirs")]
-    elsewhere = [call for call in of_git if "-C" in call.arguments]
+    elsewhere = [call for call in git_calls if "-C" in call.arguments]
     if len(moves) + bool(elsewhere) > 1 or any(not _is_plain_move(call) for call in moves):
         return "`git` runs in a folder that is not known"
     for call in calls:
@@ -122,14 +125,14 @@ def find_line_escape(calls: list[SimpleCommand], looking: frozenset[str]) -> str
             verb, words = split_verb(call.arguments)
             changes_nothing = not verb or _only_reads(verb, words) or verb in _KEEP_SETTINGS
         else:
-            changes_nothing = call.program in looking
+            changes_nothing = call.program in read_only
         if not changes_nothing:
             return f"`{call.program}` may change the settings of the repository before `git` reads them"
     return None
 
 
 def split_verb(arguments: tuple[str, ...]) -> tuple[str, list[str]]:
-    """Return the verb and what follows it; an empty verb where there is none."""
+    """Return the verb and what follows it; the verb is empty if there is none."""
     rest = list(arguments)
     while rest and rest[0].startswith("-"):
         del rest[: 2 if rest[0] == "-C" else 1]
@@ -170,7 +173,7 @@ def _is_dangerous(command: str, word: str) -> bool:
 
 
 def _sets_dangerous_setting(words: list[str], operands: list[str]) -> bool:
-    """Whether a setting is changed that could name a program."""
+    """Return whether a setting is changed that could name a program."""
     if any(word in _READS_SETTINGS for word in words) or len(operands) < 2:
         return any(word in ("-e", "--edit", "edit") for word in words)
     names = [word for word in operands if "." in word] or operands

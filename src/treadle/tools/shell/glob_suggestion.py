@@ -1,7 +1,7 @@
-"""The glob to offer to somebody who does not want to be asked about such a command again.
+"""Suggests the glob with which a reviewer can allow similar commands without further approvals.
 
-It offers further words only where no further word makes the command do something else in kind: `git log *`, but
-not `docker run *`. Otherwise the command itself is offered, exactly as it is."""
+It includes further words only if no further word changes the kind of the command: `git log *`, but not `docker run
+*`. Otherwise the exact command is suggested."""
 
 import re
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _RUNS_ANYTHING = (
         "script", "flock", "runuser", "sftp", "osqueryi", "sed", "gsed", "tclsh", "java", "jshell", "groovy",
     }
 )  # fmt: skip
-"""Programs that run whatever they are told: to allow them always is to allow everything."""
+"""Programs that run arbitrary code: to allow them always is to allow everything."""
 READ_ONLY_PROGRAMS = frozenset(
     {
         "ls", "cat", "head", "tail", "wc", "grep", "egrep", "fgrep", "rg", "pwd", "echo", "printf", "whoami", "id",
@@ -31,7 +31,7 @@ READ_ONLY_PROGRAMS = frozenset(
         "mkdir", "touch", "date", "xxd", "od", "hexdump", "strings", "fd", "cal",
     }
 )  # fmt: skip
-"""Programs that only look and print, or make something empty; with options that do more they are asked about."""
+"""Programs that only read and print, or create something empty. With options that do more they need approval."""
 _OFFERED_VERBS: Mapping[str, frozenset[str]] = {
     "git": frozenset({
         "status", "log", "diff", "show", "add", "commit", "blame", "shortlog", "describe", "rev-parse", "ls-files",
@@ -52,31 +52,31 @@ _OFFERED_VERBS: Mapping[str, frozenset[str]] = {
     "dotnet": frozenset({"test", "build"}),
     "helm": frozenset({"list", "status", "get", "history", "search", "show", "version"}),
 }  # fmt: skip
-"""Commands of these that are offered with any further words."""
+"""Verbs of these programs that are suggested with any further words."""
 _READING_VERBS = frozenset({"list", "ls", "view", "status", "diff", "checks", "show", "describe", "get"})
 _NAMED_SCRIPTS = frozenset({"npm run", "pnpm run", "yarn run"})
 _THREE_WORDS = frozenset({"gh", "aws", "gcloud", "az"})
 
 
 def suggest_pattern(parsed: ParsedLine) -> str | None:
-    """For one simple command that can be understood."""
+    """Return the glob for a single simple command that is understood, or None."""
     if (parsed.opaque is not None and not parsed.only_by_path) or len(parsed.calls) != 1 or parsed.calls[0].within:
         return None
     call = parsed.calls[0]
     depth = _count_fixed_words(call)
-    said = call.words[: depth or len(call.words)]
+    fixed = call.words[: depth or len(call.words)]
     if call.program in _RUNS_ANYTHING or re.fullmatch(r"python[0-9.]+", call.program):
         return None
-    if not all(_PLAIN_WORD.fullmatch(word) for word in said):
+    if not all(_PLAIN_WORD.fullmatch(word) for word in fixed):
         return None
-    if call.program in SUBCOMMANDS and len(said) > 1 and said[1].startswith("-"):
+    if call.program in SUBCOMMANDS and len(fixed) > 1 and fixed[1].startswith("-"):
         return None
-    exact = " ".join(said)
-    return exact if len(said) == len(call.words) else f"{exact} *"
+    exact = " ".join(fixed)
+    return exact if len(fixed) == len(call.words) else f"{exact} *"
 
 
 def _count_fixed_words(call: SimpleCommand) -> int | None:
-    """How many words say what a command does, whatever follows them; None: all of them."""
+    """Return how many words say what a command does, whatever follows them; None: all of them."""
     words = call.words
     if call.program in READ_ONLY_PROGRAMS:
         return 1

@@ -8,15 +8,15 @@ from msgspec import Struct
 
 class RiskyOptions(Struct, frozen=True):
     short: str = ""
-    """Letters, also among others: `-xf`."""
+    """Letters, also within a group: `-xf`."""
     valued: str = ""
     """Letters after which the rest of a word is a value."""
     long: tuple[str, ...] = ()
-    """Also shortened, as most programs accept them: `--to-com`."""
+    """Also abbreviated, as most programs accept them: `--to-com`."""
     bundled: bool = False
-    """The first word holds letters without a dash, as in `tar xf`."""
+    """The first word contains letters without a dash, as in `tar xf`."""
     text: re.Pattern[str] | None = None
-    """Anything else, in all its words."""
+    """A pattern over all arguments."""
 
     def is_in(self, arguments: tuple[str, ...]) -> bool:
         if self.text is not None and self.text.search(f" {' '.join(arguments)}"):
@@ -123,7 +123,7 @@ RISKY_OPTIONS: Mapping[str, RiskyOptions] = {
     "bat": RiskyOptions(long=("--pager", "--diff")),
     "journalctl": RiskyOptions(text=re.compile(r" --(vacuum|rotate|flush|relinquish)")),
 }  # fmt: skip
-"""By the name of the program."""
+"""By program name."""
 PROGRAM_ALIASES: Mapping[str, str] = {
     "gawk": "awk", "mawk": "awk", "nawk": "awk", "gmake": "make", "fdfind": "fd", "gtar": "tar", "ex": "vim",
     "vi": "vim", "nvim": "vim",

@@ -1,4 +1,4 @@
-"""Every simple command in a line of shell, wherever it stands, and why the line may do more than that."""
+"""Finds every simple command in a shell line, wherever it is, and why the line may do more than that."""
 
 import posixpath
 import re
@@ -19,25 +19,25 @@ from treadle.tools.shell.words import Word, make_literal, read_word
 from treadle.tools.shell.wrappers import unwrap
 
 MAX_DEPTH = 60
-"""How deep commands may be nested before nobody looks any further."""
+"""Commands nested more deeply are not examined."""
 MAX_CALLS = 500
 MAX_BYTES = 128 * 1024
-"""Linux accepts no longer argument, so that no shell could be given a longer line."""
+"""Linux accepts no longer argument, so no shell could be given a longer line."""
 MAX_SYNTAX_CHARACTERS = 1000
 """Characters with a meaning in the shell. On hostile lines the grammar takes time that grows with the square of
-their number, and it cannot be stopped. A count, unlike a time, gives the same answer on a busy machine."""
+their number, and it cannot be stopped. A count, unlike a time, gives the same result on a busy machine."""
 _STANDARD_FOLDERS = frozenset({"/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/usr/local/sbin"})
 _LOOKING = READ_ONLY_PROGRAMS | {"sed", "gsed", "awk", "gawk", "mawk", "find", "[", "xargs"}
 SYNTAX_CHARACTERS = b"`$(){}[]<>|&;!"
 _INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
-"""Characters that do something else than they show."""
+"""Characters that do something other than they show."""
 _JOINED_LINES = re.compile(r"[^ \t\n]\\\n[^ \t\n]")
-"""A word that goes on in the next line: the grammar takes it for two."""
+"""A word that continues on the next line. The grammar reads it as two words."""
 _NOT_A_PROGRAM = re.compile(
     r"[-+=].*|[0-9]+|.*\{\}.*|[!{}]|\[\[|\]\]|(?:if|then|elif|else|fi|for|in|do|done|while|until|case|esac|select|function)",
     re.DOTALL,
 )
-"""What stands where a program should, when the grammar has misread a line."""
+"""Text in the position of a program when the grammar has misread a line."""
 _HARMLESS_FILES = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr"})
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _CLOSES = frozenset({">&-", "<&-"})
@@ -67,13 +67,13 @@ _LITERAL = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_start",
 
 
 def parse_commands(line: str) -> ParsedLine:
-    """Never raises: what cannot be understood is opaque."""
+    """Return the commands of a line. Never raises: a line that is not understood is opaque."""
     reader = _LineReader()
     try:
         reader.read(line, CommandContext())
     except RecursionError:
         reader.note("the line is nested too deep to be understood")
-    reader.note(reader.evaluation.left_over())
+    reader.note(reader.evaluation.find_untrusted())
     reader.note(git.find_line_escape(reader.calls, _LOOKING))
     if reader.opaque is None and reader.paths:
         return ParsedLine(tuple(reader.calls), f"`{reader.paths[0]}` is named by its path", tuple(reader.paths))
@@ -86,8 +86,8 @@ def _grammar() -> Language:
 
 
 def parse_syntax(source: bytes) -> Node:
-    """Return the root of the line's syntax. What is longer than `MOST_BYTES`, or has more than `MOST_SYNTAX`
-    characters of syntax, may take very long."""
+    """Return the root of the line's syntax tree. A line longer than `MAX_BYTES`, or with more than
+    `MAX_SYNTAX_CHARACTERS`, may take very long."""
     return Parser(_grammar()).parse(source).root_node
 
 
@@ -96,15 +96,15 @@ class _LineReader:
         self.calls: list[SimpleCommand] = []
         self.opaque: str | None = None
         self.paths: list[str] = []
-        """Programs that are named by a path outside the standard folders: each may be any program."""
+        """Programs named by a path outside the standard folders: each may be any program."""
         self.evaluation = VariableUse()
         self._syntax_left = MAX_SYNTAX_CHARACTERS
         self._visitors: Mapping[str, Callable[[Node, CommandContext], None]] = {
             "command": self._command,
             "pipeline": self._pipeline,
             "redirected_statement": self._redirected,
-            "file_redirect": self._file,
-            "heredoc_redirect": self._text,
+            "file_redirect": self._redirect_file,
+            "heredoc_redirect": self._heredoc,
             "declaration_command": self._declaration,
             "unset_command": self._declaration,
             "variable_assignment": self._assignment,
@@ -114,7 +114,7 @@ class _LineReader:
         }
 
     def note(self, why: str | None) -> None:
-        """Keep the first reason."""
+        """Record a reason. Only the first one is kept."""
         self.opaque = self.opaque or why
 
     def read(self, text: str, context: CommandContext) -> None:
@@ -141,7 +141,7 @@ class _LineReader:
             return
         if node.type not in _LITERAL and _hides_a_command(node):
             self.note("a substitution stands where it is not understood")
-        self.note(self.evaluation.look(node))
+        self.note(self.evaluation.inspect(node))
         if _is_translated(node):
             self.note("a text is translated")
         if not node.is_named or node.type in _LEAVES:
@@ -158,7 +158,7 @@ class _LineReader:
         for child in node.children:
             self._visit(child, context)
 
-    # ── What stands between commands ──
+    # ── Between commands ──
 
     def _pipeline(self, node: Node, context: CommandContext) -> None:
         stages = [child for child in node.children if child.is_named]
@@ -178,8 +178,8 @@ class _LineReader:
         self.note("a function is defined, and its name may stand for a program")
         self._children(node, context)
 
-    def _text(self, node: Node, context: CommandContext) -> None:
-        """A here-document, and what stands behind it in its first line."""
+    def _heredoc(self, node: Node, context: CommandContext) -> None:
+        """Visit a here-document and the rest of its first line."""
         context = CommandContext(True, context.fed_by, context.within, context.depth)
         start = next((child.text or b"" for child in node.children if child.type == "heredoc_start"), b"")
         is_literal = start[:1] in (b"'", b'"', b"\\")
@@ -187,7 +187,7 @@ class _LineReader:
             if not (is_literal and child.type == "heredoc_body"):
                 self._visit(child, context)
 
-    def _file(self, node: Node, context: CommandContext) -> None:
+    def _redirect_file(self, node: Node, context: CommandContext) -> None:
         operator = next((child.type for child in node.children if not child.is_named), "")
         targets = [read_word(target) for target in node.children_by_field_name("destination")]
         for target in targets:
@@ -204,23 +204,23 @@ class _LineReader:
         if name is not None and name.type == "subscript":
             name = name.child_by_field_name("name")
         before_a_command = node.parent is not None and node.parent.type == "command"
-        self._sets(read_word(name).text if name is not None else "", before_a_command)
+        self._check_variable(read_word(name).text if name is not None else "", before_a_command)
         self._children(node, context)
 
-    def _sets(self, name: str, exported: bool = False) -> None:
+    def _check_variable(self, name: str, exported: bool = False) -> None:
         if not name or not is_trusted_variable(name, exported):
             self.note(f"`{name}` changes what other programs do")
 
     def _for(self, node: Node, context: CommandContext) -> None:
         variable = node.child_by_field_name("variable")
-        self._sets(read_word(variable).text if variable is not None else "")
+        self._check_variable(read_word(variable).text if variable is not None else "")
         self._children(node, context)
 
     def _expansion(self, node: Node, context: CommandContext) -> None:
         operators = {child.type for child in node.children if not child.is_named}
         variable = next((read_word(child).text for child in node.children if child.type == "variable_name"), "")
         if operators & {":=", "="}:
-            self._sets(variable)
+            self._check_variable(variable)
         if any(operator.startswith("@") for operator in operators):
             self.note("an expansion is evaluated again")
         self._children(node, context)
@@ -245,7 +245,7 @@ class _LineReader:
         self.add((make_literal(keyword), *words), context)
 
     def add(self, words: tuple[Word, ...], context: CommandContext) -> None:
-        """Take up a command, and all that it runs in turn."""
+        """Add a command, and all commands that it runs in turn."""
         if _is_nonstandard_path(words[0].text):
             self.paths.append(words[0].text)
         words = (_strip_standard_folder(words[0]), *words[1:])
@@ -261,7 +261,7 @@ class _LineReader:
         for variable in find_assigned(words):
             if variable.dynamic:
                 self.note(f"`{program.text}` sets a variable whose name comes from an expansion")
-            self._sets(re.split(r"[+=\[]", variable.text)[0] or "-", _exports(words))
+            self._check_variable(re.split(r"[+=\[]", variable.text)[0] or "-", _exports(words))
         self.note(find_evaluated_name(words) or record_assignments(words, self.evaluation))
         unwrapped = unwrap(words)
         self.note(unwrapped.opaque)
@@ -269,9 +269,9 @@ class _LineReader:
         self.note(find_escape(call, words))
         if unwrapped.keep or not unwrapped.inner:
             self.calls.append(call)
-        self._run_in_turn(unwrapped, program.text, context)
+        self._add_inner(unwrapped, program.text, context)
 
-    def _run_in_turn(self, unwrapped: Unwrapped, program: str, context: CommandContext) -> None:
+    def _add_inner(self, unwrapped: Unwrapped, program: str, context: CommandContext) -> None:
         deeper = context.inside(program)
         for inner in unwrapped.inner:
             if inner.text is not None:
@@ -287,7 +287,7 @@ def _leading_blanks(source: bytes) -> int:
 
 
 def _has_unfinished_heredoc(root: Node) -> bool:
-    """Whether a here-document never ends: the shell takes the rest of the line for its text."""
+    """Return whether a here-document never ends. The shell would read the rest of the line as its text."""
     pending = [root]
     while pending:
         node = pending.pop()
@@ -304,7 +304,7 @@ def _is_ended(text: Node) -> bool:
 
 
 def _hides_a_command(node: Node) -> bool:
-    """Whether a substitution is in the text of a node but not among what the grammar found in it."""
+    """Return whether the text of a node contains a substitution that the grammar did not find."""
     found = _SUBSTITUTION_IN_WORD if node.type in ("word", "regex", "extglob_pattern") else _SUBSTITUTION
     text, begin = node.text or b"", node.start_byte
     if not node.is_named or found.search(text) is None:
@@ -317,7 +317,7 @@ def _hides_a_command(node: Node) -> bool:
 
 
 def _is_translated(node: Node) -> bool:
-    """Whether this is the `$` of `$"text"`, which the grammar does not always take as one."""
+    """Return whether this is the `$` of `$"text"`, which the grammar does not always join with the string."""
     if node.end_byte - node.start_byte != 1 or node.text != b"$":
         return False
     following = node.next_sibling
@@ -325,7 +325,7 @@ def _is_translated(node: Node) -> bool:
 
 
 def _is_input_redirect(node: Node) -> bool:
-    """Whether a redirection gives a command something to read."""
+    """Return whether a redirection gives a command something to read."""
     if node.type == "file_redirect":
         return any(child.type in ("<", "<&", "<>") for child in node.children)
     return node.type in ("heredoc_redirect", "herestring_redirect")
@@ -336,7 +336,8 @@ def _exports(words: tuple[Word, ...]) -> bool:
 
 
 def _is_descriptor(argument: Node) -> bool:
-    """Whether a number is what a redirection is of, as in `bash 0<x`: the grammar takes it for a word."""
+    """Return whether a number is the descriptor of a redirection, as in `bash 0<x`. The grammar reads it as a
+    word."""
     if not (argument.text or b"").isdigit():
         return False
     node: Node | None = argument
@@ -355,7 +356,7 @@ def _is_harmless(target: Word, operator: str) -> bool:
 
 
 def _is_nonstandard_path(program: str) -> bool:
-    """Whether a program is named by a path that may lead out of the standard folders."""
+    """Return whether a program is named by a path that may lead out of the standard folders."""
     if "/" not in program:
         return False
     folder, _ = posixpath.split(program)
@@ -363,7 +364,7 @@ def _is_nonstandard_path(program: str) -> bool:
 
 
 def _strip_standard_folder(word: Word) -> Word:
-    """A program of the system by its name alone, however its path is written."""
+    """Return a program of the system by its name alone, however its path is written."""
     if word.is_known and word.text.startswith("/"):
         folder, name = posixpath.split(posixpath.normpath(word.text))
         if folder.replace("//", "/") in _STANDARD_FOLDERS and name:

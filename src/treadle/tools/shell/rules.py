@@ -1,5 +1,4 @@
-"""A rule about commands: when it applies and what is said. It carries its own examples, which are tried when the
-table is loaded."""
+"""Rules about commands. Each carries its own examples, which are checked when the table is loaded."""
 
 from collections.abc import Callable, Sequence
 
@@ -16,7 +15,7 @@ def match_always(call: SimpleCommand) -> bool:
 class CommandRule(Struct, frozen=True):
     programs: tuple[str, ...]
     says: str
-    """For whoever is told: what it is, and what to do instead."""
+    """What the command is, and what to use instead, for the model or the reviewer."""
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     when: Callable[[SimpleCommand], bool] = match_always
@@ -26,10 +25,10 @@ class CommandRule(Struct, frozen=True):
 
 
 class RuleTable:
-    """Rules in the order in which they are looked at."""
+    """Rules in the order in which they are checked."""
 
     def __init__(self, rules: Sequence[CommandRule]) -> None:
-        """Raises ValueError for a rule that does not do what its examples say."""
+        """Raise ValueError if a rule contradicts its examples."""
         self._rules = tuple(rules)
         for rule in self._rules:
             for line in rule.match:
@@ -39,6 +38,6 @@ class RuleTable:
                 if any(rule.applies(call) for call in parse_commands(line).calls):
                     raise ValueError(f"the rule for {', '.join(rule.programs)} matches {line!r}, which it must not")
 
-    def first(self, parsed: ParsedLine) -> tuple[SimpleCommand, CommandRule] | None:
-        """The first command that a rule applies to, with that rule."""
+    def find_first(self, parsed: ParsedLine) -> tuple[SimpleCommand, CommandRule] | None:
+        """Return the first command that a rule applies to, with that rule, or None."""
         return next(((call, rule) for call in parsed.calls for rule in self._rules if rule.applies(call)), None)

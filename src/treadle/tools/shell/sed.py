@@ -1,5 +1,5 @@
-"""What a script of `sed` does: only that which prints is let pass unasked. It can also run commands (`e`) and write
-files (`w`), in places where a pattern would not find them."""
+"""Decides what a `sed` script does: only scripts that print need no approval. A script can also run commands (`e`)
+and write files (`w`), in places that a simple pattern would not find."""
 
 import re
 
@@ -24,7 +24,7 @@ _LONG = frozenset(
 
 
 def only_prints(arguments: tuple[str, ...]) -> bool:
-    """Whether a call of `sed` writes nowhere but to its output, and runs nothing."""
+    """Return whether a call of `sed` writes only to its output, and runs nothing."""
     scripts: list[str] = []
     operands: list[str] = []
     rest = list(arguments)
@@ -73,7 +73,7 @@ def _skip(pattern: re.Pattern[str], script: str, at: int) -> int:
 
 
 def _skip_command(script: str, at: int) -> int | None:
-    """Where the command that begins here ends; None where it does more than print."""
+    """Return where the command that starts here ends, or None if it does more than print."""
     start = _skip_addresses(script, at)
     if start is None or start >= len(script):
         return None
@@ -99,7 +99,7 @@ def _check_end(script: str, at: int) -> int | None:
 
 
 def _skip_addresses(script: str, at: int) -> int | None:
-    """Where the addresses before a command end."""
+    """Return where the addresses before a command end."""
     for index in range(2):
         if index and not script.startswith(",", at):
             break
@@ -116,7 +116,7 @@ def _skip_addresses(script: str, at: int) -> int | None:
 
 
 def _skip_two_parts(script: str, at: int) -> int | None:
-    """Where `/this/that/` ends."""
+    """Return where `/this/that/` ends."""
     if at >= len(script) or script[at] in "\n\\":
         return None
     middle = _skip_part(script, at + 1, script[at])
@@ -124,7 +124,8 @@ def _skip_two_parts(script: str, at: int) -> int | None:
 
 
 def _skip_part(script: str, at: int, mark: str) -> int | None:
-    """Where the text up to this mark has ended. One with brackets around the mark is read in neither way."""
+    """Return the position after the next delimiter, or None. A delimiter inside brackets is ambiguous and gives
+    None."""
     while at < len(script):
         if script[at] == "\\":
             at += 2

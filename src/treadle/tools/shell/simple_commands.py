@@ -1,4 +1,4 @@
-"""What a line comes down to: simple commands, and the reason why that cannot be all."""
+"""The result of parsing a line: simple commands, and the reason why they may not be all."""
 
 from msgspec import Struct
 
@@ -10,11 +10,11 @@ class SimpleCommand(Struct, frozen=True):
 
     words: tuple[str, ...]
     fed: bool = False
-    """Its standard input is not the empty one of the line: a pipe, a file or a text."""
+    """Its standard input is a pipe, a file or a text, not the empty input of the line."""
     fed_by: tuple[str, ...] = ()
-    """The programs before it in the pipe."""
+    """The programs before it in the pipeline."""
     within: tuple[str, ...] = ()
-    """The programs that it was handed to: `timeout`, `sudo`, ..."""
+    """The programs that run it: `timeout`, `sudo`, ..."""
 
     @property
     def program(self) -> str:
@@ -37,7 +37,8 @@ class SimpleCommand(Struct, frozen=True):
         return " ".join(self.words)
 
     def has(self, *options: str) -> bool:
-        """Whether any of these is among its options: `-f` also within `-xf`, `--force` also as `--force=...`."""
+        """Return whether any of these is among its options: `-f` also within `-xf`, `--force` also as
+        `--force=...`."""
         return any(_is_given(option, word) for option in options for word in self.options)
 
 
@@ -50,18 +51,18 @@ def _is_given(option: str, word: str) -> bool:
 class ParsedLine(Struct, frozen=True):
     calls: tuple[SimpleCommand, ...]
     opaque: str | None = None
-    """Why nobody can tell from the line what it would do."""
+    """Why the effect of the line cannot be determined."""
     only_by_path: tuple[str, ...] = ()
-    """The programs that are named by a path, where that is the only reason."""
+    """The programs named by a path, if that is the only reason."""
 
     @property
     def commands(self) -> tuple[str, ...]:
-        """Each as its words with single spaces, without quotes."""
+        """Return each command as its words with single spaces, without quotes."""
         return tuple(call.text for call in self.calls)
 
 
 class CommandContext(Struct, frozen=True):
-    """Where in a line a command stands."""
+    """The position of a command in a line."""
 
     fed: bool = False
     fed_by: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class CommandContext(Struct, frozen=True):
 
 
 class InnerCommand(Struct, frozen=True):
-    """What a command runs in turn: words of another command, or a text for a shell."""
+    """What a command runs in turn: the words of another command, or a text for a shell."""
 
     words: tuple[Word, ...] = ()
     text: str | None = None
@@ -82,5 +83,5 @@ class InnerCommand(Struct, frozen=True):
 class Unwrapped(Struct, frozen=True):
     inner: tuple[InnerCommand, ...] = ()
     keep: bool = True
-    """It does something of its own, or lends its rights: a rule must allow it too."""
+    """It has an effect of its own or lends its rights, so a rule must allow it too."""
     opaque: str | None = None

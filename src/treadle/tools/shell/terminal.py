@@ -10,7 +10,7 @@ _QUERIES = ("--version", "--help", "-V")
 
 
 def _is_query(call: SimpleCommand) -> bool:
-    """It says something about itself and ends."""
+    """Return whether it prints something about itself and ends."""
     return call.arguments == ("-h",) or any(word in _QUERIES for word in call.arguments)
 
 
@@ -19,7 +19,7 @@ def _is_interactive(call: SimpleCommand) -> bool:
 
 
 def _opens_repl(call: SimpleCommand) -> bool:
-    """No script, no text to run, nothing to read."""
+    """Return whether it has no script, no text to run and nothing to read."""
     forced = "-i" in call.options
     return not _is_query(call) and (forced or not (call.fed or call.operands or _runs_text(call)))
 
@@ -35,7 +35,7 @@ def _opens_shell(call: SimpleCommand) -> bool:
 
 
 def _opens_client(call: SimpleCommand) -> bool:
-    """A client of a database without a statement or a file of them."""
+    """Return whether a database client has neither a statement nor a file of statements."""
     given = call.has("-c", "-f", "-e", "-l", "--command", "--file", "--execute", "--eval", "--list", "--query")
     return not (given or call.fed or _is_query(call))
 
@@ -45,7 +45,7 @@ def _opens_sqlite(call: SimpleCommand) -> bool:
 
 
 def _opens_ssh_shell(call: SimpleCommand) -> bool:
-    """Only the host is left once the options and their values are gone."""
+    """Return whether only the host is left after the options and their values."""
     rest, operands = list(call.arguments), 0
     while rest:
         word = rest.pop(0)
@@ -56,7 +56,7 @@ def _opens_ssh_shell(call: SimpleCommand) -> bool:
 
 
 def _opens_editor(call: SimpleCommand) -> bool:
-    """`git commit` and its like, without the text that an editor would be opened for."""
+    """Return whether `git commit` or a similar command lacks the message, so that an editor opens."""
     if not call.operands or call.operands[0] not in ("commit", "tag", "merge", "revert", "cherry-pick"):
         return False
     verb = call.operands[0]
@@ -244,7 +244,7 @@ TERMINAL_RULES = (
 
 
 def _without_git_folder(call: SimpleCommand) -> SimpleCommand:
-    """`git -C folder commit` as `git commit`."""
+    """Return `git -C folder commit` as `git commit`."""
     words = list(call.words)
     while len(words) > 3 and words[1] == "-C":
         del words[1:3]
@@ -271,6 +271,6 @@ def _table() -> RuleTable:
 
 
 def find_terminal_advice(parsed: ParsedLine) -> str | None:
-    """Which command of a line would wait for a terminal, and what to use instead."""
-    found = _table().first(parsed)
+    """Return which command of a line would wait for a terminal, and what to use instead, or None."""
+    found = _table().find_first(parsed)
     return None if found is None else f"`{found[0].text}`: `{found[0].program}` {found[1].says}."

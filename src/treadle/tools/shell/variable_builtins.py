@@ -1,4 +1,4 @@
-"""Builtins that are given the names of variables, or arithmetic, as words: both are evaluated by them."""
+"""Builtins that take the names of variables, or arithmetic, as words, and evaluate them."""
 
 from treadle.tools.shell.evaluation import EVALUATED_NAME, VariableUse, is_number_word, is_plain_name
 from treadle.tools.shell.words import Word
@@ -8,7 +8,7 @@ _NAME_FOLLOWS = {"test": ("-v", "-R"), "[": ("-v", "-R"), "wait": ("-p",), "prin
 
 
 def find_evaluated_name(words: tuple[Word, ...]) -> str | None:
-    """Why a command may run something in the name of a variable."""
+    """Return why a command may run something in the name of a variable, or None."""
     program, rest = words[0].text, words[1:]
     if program in _DECLARE:
         return _check_declaration(program, rest)
@@ -25,31 +25,33 @@ def find_evaluated_name(words: tuple[Word, ...]) -> str | None:
 
 
 def may_be_an_option(word: Word) -> bool:
-    """Whether an expansion or a pattern can turn it into one: `$x`, or `*` where a file is called `-x`."""
+    """Return whether an expansion or a pattern can turn a word into an option: `$x`, or `*` where a file is called
+    `-x`."""
     if word.dynamic:
         return word.text[:1] in ("$", "`")
     return word.is_glob and word.text[:1] in ("*", "?", "[")
 
 
 def record_assignments(words: tuple[Word, ...], evaluation: VariableUse) -> str | None:
-    """Note what a builtin puts into variables, and what it calculates."""
+    """Record what a builtin assigns to variables and what it calculates. Return why the line is opaque, or
+    None."""
     program, rest = words[0].text, words[1:]
     if program == "let":
-        return next((why for word in rest if (why := evaluation.arithmetic(word.text)) is not None), None)
+        return next((why for word in rest if (why := evaluation.check_arithmetic(word.text)) is not None), None)
     if program in ("read", "mapfile", "readarray", "getopts", "printf", "wait"):
         for word in rest:
-            evaluation.puts(word.text.removeprefix("-v").removeprefix("-p"), is_number=False)
+            evaluation.assign(word.text.removeprefix("-v").removeprefix("-p"), is_number=False)
     if program in _DECLARE:
         for word in rest:
             name, equals, value = word.text.partition("=")
             if equals:
-                evaluation.puts(name.rstrip("+"), word.is_known and _is_numeric(value))
-                evaluation.declares(name.rstrip("+"), from_text=not value.startswith("("))
+                evaluation.assign(name.rstrip("+"), word.is_known and _is_numeric(value))
+                evaluation.declare(name.rstrip("+"), from_text=not value.startswith("("))
     if program in ("env", "sudo", "doas"):
         for word in rest:
             name, equals, value = word.text.partition("=")
             if equals:
-                evaluation.puts(name, word.is_known and _is_numeric(value))
+                evaluation.assign(name, word.is_known and _is_numeric(value))
     return None
 
 

@@ -38,11 +38,12 @@ _SUSPICIOUS = re.compile(
     r"|PLUGIN|MODULE|PYTHON|LIBRARY|INIT|STARTUP|WRAPPER|HOOK|ASKPASS|EXEC|TOOL|COMPILER|LOADER|PROFILE|PROXY|LINKER"
     r"|ENGINE|PROVIDER|SCRIPT|INCLUDE|OVERRIDES|_SSH$|^(AS|AR|NM|FC|YACC|LEX|HG|ZIP|UNZIP|GZIP|MANOPT|ZIPOPT|XZ_OPT)$"
 )
-"""Nobody knows every variable of every program; those that name programs, files or options are called alike."""
+"""Not every variable of every program is known, but those that name programs, files or options have similar
+names."""
 
 
 def is_trusted_variable(name: str, exported: bool = False) -> bool:
-    """Whether setting it changes nothing but what is said about it. `exported`: other programs get to see it."""
+    """Return whether setting a variable does not change what programs do. `exported`: other programs see it."""
     if name in _TRUSTED_NAMES:
         return True
     if name in _UNTRUSTED_NAMES or name.startswith(_UNTRUSTED_PREFIXES):
@@ -52,7 +53,7 @@ def is_trusted_variable(name: str, exported: bool = False) -> bool:
 
 
 def find_assigned(words: tuple[Word, ...]) -> Iterable[Word]:
-    """The variables that a builtin sets, where the grammar does not tell."""
+    """Return the variables that a builtin sets, where the grammar does not show them."""
     match words[0].text:
         case "read" | "mapfile" | "readarray" | "getopts" | "unset":
             return [word for word in words[1:] if not word.text.startswith("-")]

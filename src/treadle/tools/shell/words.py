@@ -1,4 +1,4 @@
-"""The words of a parsed line: what they are once quotes are gone, and what nobody can know before it runs."""
+"""The words of a parsed line: their text without quotes, and what is unknown before the line runs."""
 
 import re
 
@@ -15,14 +15,14 @@ _ANSI = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": 
 _BRACES = re.compile(r"\{.*(,|\.\.).*\}", re.DOTALL)
 _GLOB = re.compile(r"[*?\[]|[@+!]\(")
 _QUOTED_MARK = "\0"
-"""Stands for a quoted character, where only unquoted ones count."""
+"""Replaces a quoted character where only unquoted ones count."""
 
 
 class Word(Struct, frozen=True):
     text: str
-    """Without quotes; an expansion is left as it is written."""
+    """Without quotes; an expansion is left as written."""
     bare: str = ""
-    """The same with what was quoted or escaped made unrecognisable."""
+    """The same, with quoted and escaped characters replaced."""
     dynamic: bool = False
     """Part of it comes from an expansion."""
     splits: bool = False
@@ -38,11 +38,11 @@ class Word(Struct, frozen=True):
 
     @property
     def is_known(self) -> bool:
-        """Whether it is one word, and this one, whenever it runs."""
+        """Return whether it is exactly this one word whenever it runs."""
         return not (self.dynamic or self.is_glob or self.is_brace)
 
     def after(self, length: int) -> "Word":
-        """Without its first characters."""
+        """Return the word without its first characters."""
         return Word(self.text[length:], self.bare[length:], self.dynamic, self.splits)
 
 
@@ -83,7 +83,8 @@ def _read_unquoted(source: str) -> Word:
 
 
 def _read_double_quoted(node: Node) -> Word:
-    """Between the quotes: expansions as they are written, and everything else, also what the grammar skips."""
+    """Return the text between the quotes: expansions as written, and everything else, including what the grammar
+    skips."""
     whole, begin = node.text or b"", node.start_byte
     pieces: list[str] = []
     at, dynamic = 1, False

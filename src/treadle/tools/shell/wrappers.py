@@ -1,4 +1,4 @@
-"""Programs that run what they are given: `sudo`, `env`, `xargs`, `find -exec`, `bash -c`, ... and what that is."""
+"""Programs that run their arguments: `sudo`, `env`, `xargs`, `find -exec`, `bash -c`, ... and what they run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
@@ -13,25 +13,25 @@ SHELLS = frozenset({"bash", "sh", "dash", "zsh", "ksh", "ash", "fish", "rbash", 
 
 
 class CommandWrapper(Struct, frozen=True):
-    """How a program's own options end and the command that it runs begins."""
+    """Where a program's own options end and the command that it runs starts."""
 
     flags: str = ""
     """Letters of options without a value."""
     valued: str = ""
-    """Letters of options whose value follows, in the same word or as the next."""
+    """Letters of options with a value, in the same word or the next."""
     long_flags: tuple[str, ...] = ()
     long_valued: tuple[str, ...] = ()
     operands: int = 0
-    """Words of its own before the command."""
+    """How many words of its own precede the command."""
     keep: bool = False
-    """It lends rights or does more than to run the command."""
+    """It lends rights or does more than run the command."""
     joins: bool = False
-    """It hands its words, with spaces between, to a shell."""
+    """It joins its words with spaces and passes them to a shell."""
     why: str | None = None
     """Why what it runs cannot be known from the line."""
 
-    def taken(self, word: str) -> int | None:
-        """How many words an option takes; None for one that is not known."""
+    def count_words(self, word: str) -> int | None:
+        """Return how many words an option takes, or None for an unknown one."""
         if word.startswith("--"):
             name, equals, _ = word.partition("=")
             if name in self.long_valued:
@@ -115,7 +115,7 @@ WRAPPERS: Mapping[str, CommandWrapper] = {
 
 
 def unwrap(words: tuple[Word, ...]) -> Unwrapped:
-    """What a command runs beside itself, if anything."""
+    """Return what a command runs besides itself."""
     program = words[0].text
     if program in SHELLS:
         return _unwrap_shell(words)
@@ -136,10 +136,10 @@ def _unwrap_wrapper(words: tuple[Word, ...], wrapper: CommandWrapper) -> Unwrapp
             rest.pop(0)
             options = False
         elif options and word.text.startswith("-") and (len(word.text) > 1 or program == "env"):
-            taken = wrapper.taken(word.text)
-            if taken is None:
+            word_count = wrapper.count_words(word.text)
+            if word_count is None:
                 return Unwrapped(opaque=f"the option `{word.text}` of `{program}` is not known")
-            del rest[:taken]
+            del rest[:word_count]
         elif program in ("env", "sudo", "doas") and "=" in word.text:
             if not is_trusted_variable(word.text.partition("=")[0], exported=True):
                 return Unwrapped(opaque=f"`{word.text.partition('=')[0]}` changes what other programs do")
@@ -157,23 +157,23 @@ def _unwrap_wrapper(words: tuple[Word, ...], wrapper: CommandWrapper) -> Unwrapp
 
 
 def _unwrap_text(words: list[Word], program: str, keep: bool) -> Unwrapped:
-    """Words that are handed to a shell as one text."""
+    """Unwrap words that are passed to a shell as one text."""
     if any(word.dynamic for word in words):
         return Unwrapped(opaque=f"the text that `{program}` runs comes from an expansion")
     return Unwrapped((InnerCommand(text=" ".join(word.text for word in words)),), keep)
 
 
-# ── Those with ways of their own ──
+# ── Special cases ──
 
 
 def shell_operands(arguments: Sequence[str]) -> list[str]:
-    """What is left once its options are gone; nothing where it reads its commands."""
+    """Return the operands of a shell, or nothing if it reads its commands from standard input."""
     _, reads, rest = _split_shell_options([make_literal(word) for word in arguments])
     return [] if reads else [word.text for word in rest]
 
 
 def _split_shell_options(rest: list[Word]) -> tuple[bool, bool, list[Word]]:
-    """Whether a shell takes a text, whether it reads its commands, and its operands."""
+    """Return whether a shell takes a text, whether it reads its commands, and its operands."""
     takes_text = reads = False
     while rest and rest[0].text[:1] in ("-", "+"):
         option = rest.pop(0).text
@@ -201,14 +201,14 @@ def _unwrap_shell(words: tuple[Word, ...]) -> Unwrapped:
 
 
 def _unwrap_env(words: tuple[Word, ...]) -> Unwrapped:
-    """`env -S 'text'` splits a text into the words of a command."""
+    """Unwrap `env -S 'text'`, which splits a text into the words of a command."""
     for index, word in enumerate(words[1:], 1):
         short = word.text.startswith("-") and not word.text.startswith("--")
         if short and "S" in word.text:
             text = [word.after(word.text.index("S") + 1), *words[index + 1 :]]
         elif word.text.startswith("--split-string"):
             text = [word.after(len("--split-string=")), *words[index + 1 :]]
-        elif "=" in word.text or (word.text.startswith("-") and WRAPPERS["env"].taken(word.text) == 1):
+        elif "=" in word.text or (word.text.startswith("-") and WRAPPERS["env"].count_words(word.text) == 1):
             continue
         else:
             break
@@ -220,7 +220,7 @@ def _unwrap_env(words: tuple[Word, ...]) -> Unwrapped:
 
 
 def _unwrap_command(words: tuple[Word, ...]) -> Unwrapped:
-    """`command -v NAME` only says where it is."""
+    """Unwrap `command`. `command -v NAME` only prints where a program is."""
     for word in words[1:]:
         if not word.text.startswith("-") or word.text == "--":
             break
@@ -261,7 +261,7 @@ def _puts_names_into_a_text(command: list[Word]) -> bool:
 
 
 def _unwrap_text_option(words: tuple[Word, ...]) -> Unwrapped:
-    """`su -c 'text'`, `script -c 'text'`, `flock FILE -c 'text'`."""
+    """Unwrap `su -c 'text'`, `script -c 'text'`, `flock FILE -c 'text'`."""
     program = words[0].text
     for index, word in enumerate(words[1:], 1):
         if word.text.startswith("--") and any(

@@ -1,4 +1,4 @@
-"""Tools for the web: fetching a page. Nothing on this machine or on a private network can be reached with them."""
+"""Tools for the web. They cannot reach this machine or private networks."""
 
 from treadle.tools.web.fetch import make_web_fetch
 

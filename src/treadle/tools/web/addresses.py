@@ -1,7 +1,7 @@
-"""Which hosts may be asked: those of the public internet, by name or plain address.
+"""Decides which hosts may be contacted: those of the public internet, by name or plain address.
 
-The names are looked at first, so that the model gets a clear word; what counts is the address, however it was come
-by. A form of IPv6 that carries an IPv4 address is refused whatever it carries."""
+Names are checked first, to give the model a clear message. The address decides, however it was obtained. An IPv6
+form that embeds an IPv4 address is refused whatever it embeds."""
 
 import asyncio
 import socket
@@ -10,9 +10,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
 VetAddress = Callable[[Address], str | None]
-"""Why an address may not be connected to; None: it may."""
+"""Returns why an address may not be contacted, or None if it may."""
 ResolveHost = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host, for a port."""
+"""Returns the addresses of a host, for a port."""
 
 _NOT_PUBLIC_4 = {
     ip_network(network): why
@@ -60,7 +60,7 @@ _LOCAL_NAMES = ("localhost", "local", "localdomain", "internal", "intranet", "la
 
 
 def why_not_public(address: Address) -> str | None:
-    """Why this is not an address of the public internet."""
+    """Return why an address is not on the public internet, or None if it is."""
     if isinstance(address, IPv4Address):
         return next((why for network, why in _NOT_PUBLIC_4.items() if address in network), None)
     if address.scope_id is not None:
@@ -68,14 +68,15 @@ def why_not_public(address: Address) -> str | None:
     for network, why in _NOT_PUBLIC_6.items():
         if address in network:
             return why
-    # ISATAP: the lower half carries an IPv4 address.
+    # ISATAP: the lower half embeds an IPv4 address.
     if address.packed[8:12] in (b"\0\0\x5e\xfe", b"\x02\0\x5e\xfe"):
         return "an IPv4 address in another form"
     return None if address in _PUBLIC_6 else "reserved"
 
 
 def why_not_public_name(host: str) -> str | None:
-    """Why this host is refused before it is looked up. `host` is a plain address, or a name in ASCII."""
+    """Return why a host is refused before it is resolved, or None. `host` is a plain address, or a name in
+    ASCII."""
     if not host:
         return "it names no host"
     if _is_address(host):
@@ -91,7 +92,7 @@ def why_not_public_name(host: str) -> str | None:
 
 
 async def resolve_host(host: str, port: int) -> Sequence[str]:
-    """What the system says that the addresses of a host are."""
+    """Return the addresses of a host according to the system resolver."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(entry[4][0]) for entry in found]
 

@@ -1,5 +1,5 @@
-"""One page over HTTP. Each host on the way is looked up once, all its addresses are vetted, and the connection goes
-to those and to no other: neither a redirect nor a name that changes its address leads anywhere else."""
+"""Fetches one page over HTTP. Each host on the way is resolved once, all its addresses are vetted, and the
+connection uses only those. Neither a redirect nor a name that changes its address leads anywhere else."""
 
 import asyncio
 import zlib
@@ -32,7 +32,7 @@ _HEADERS = {
 
 class FetchedPage(NamedTuple):
     url: str
-    """Where it came from in the end."""
+    """The final URL, after redirects."""
     content_type: str
     charset: str | None
     body: bytes
@@ -54,7 +54,7 @@ class _Redirect(NamedTuple):
 async def fetch_page(
     url: str, vet: VetAddress, resolve: ResolveHost, limits: FetchLimits = DEFAULT_LIMITS
 ) -> FetchedPage:
-    """The page, after at most five redirects. Raises ToolError."""
+    """Return the page, after at most five redirects. Raise ToolError if it cannot be fetched."""
     try:
         async with asyncio.timeout(limits.seconds):
             return await _follow_redirects(url, vet, resolve, limits)
@@ -68,10 +68,10 @@ async def _follow_redirects(url: str, vet: VetAddress, resolve: ResolveHost, lim
     target = _parse_url(url)
     for _ in range(MAX_REDIRECTS + 1):
         addresses = await _resolve_vetted(target, vet, resolve)
-        got = await _get(target, addresses, limits)
-        if isinstance(got, FetchedPage):
-            return got
-        target = _resolve_redirect(target, got.location)
+        page = await _get(target, addresses, limits)
+        if isinstance(page, FetchedPage):
+            return page
+        target = _resolve_redirect(target, page.location)
     raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Use another address of the page.")
 
 
@@ -110,7 +110,7 @@ def _resolve_redirect(target: "URL", location: str) -> "URL":
 
 
 async def _resolve_vetted(target: "URL", vet: VetAddress, resolve: ResolveHost) -> Sequence[str]:
-    """The addresses of the host, if every one of them may be connected to."""
+    """Return the addresses of the host if all of them may be contacted."""
     host, port = str(target.raw_host), target.port or 0
     try:
         addresses = [str(ip_address(host))]
@@ -143,8 +143,8 @@ async def _get(target: "URL", addresses: Sequence[str], limits: FetchLimits) -> 
         if not 200 <= response.status < 300:
             raise _make_status_error(target, response.status, response.reason or "", response.headers)
         body, cut = await _read_body(response, limits.bytes)
-        typed = response.content_type if "Content-Type" in response.headers else ""
-        return FetchedPage(str(target), typed, response.charset, body, cut)
+        content_type = response.content_type if "Content-Type" in response.headers else ""
+        return FetchedPage(str(target), content_type, response.charset, body, cut)
 
 
 @asynccontextmanager
@@ -173,7 +173,7 @@ async def _open_response(target: "URL", addresses: Sequence[str]) -> "AsyncGener
 
 
 def _check_peer(response: "ClientResponse", addresses: Sequence[str], target: "URL") -> None:
-    """The last word on where the connection went, by the connection itself."""
+    """Raise ToolError if the connection went to an address that was not vetted."""
     connection = response.connection
     peer = connection.transport.get_extra_info("peername") if connection and connection.transport else None
     if peer is not None and str(ip_address(peer[0])) not in addresses:
@@ -195,24 +195,24 @@ def _make_status_error(target: "URL", status: int, reason: str, headers: Mapping
     return ToolError(f"{target} answered {status} {reason}. {advice}{wait}".replace(" .", "."))
 
 
-async def _read_body(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
-    """The body, unpacked, up to a size; and whether there is more of it."""
-    unpack = _Decompressor(response.headers.get("Content-Encoding", ""), str(response.url))
+async def _read_body(response: "ClientResponse", limit: int) -> tuple[bytes, bool]:
+    """Return the decompressed body up to a size, and whether there is more."""
+    decompressor = _Decompressor(response.headers.get("Content-Encoding", ""), str(response.url))
     pieces: list[bytes] = []
-    room = most
+    room = limit
     received = 0
-    async for packed in response.content.iter_chunked(_CHUNK_BYTES):
-        received += len(packed)
-        piece = unpack.take(packed, room + 1)
+    async for compressed in response.content.iter_chunked(_CHUNK_BYTES):
+        received += len(compressed)
+        piece = decompressor.decompress(compressed, room + 1)
         pieces.append(piece[:room])
-        if len(piece) > room or received > most:
+        if len(piece) > room or received > limit:
             return b"".join(pieces), True
         room -= len(piece)
     return b"".join(pieces), False
 
 
 class _Decompressor:
-    """What was packed comes out in bounded pieces: a small body can stand for one of many gigabytes."""
+    """Decompresses in bounded pieces: a small body can expand to many gigabytes."""
 
     def __init__(self, encoding: str, url: str) -> None:
         self._url = url
@@ -226,10 +226,10 @@ class _Decompressor:
             case other:
                 raise ToolError(f"{url} is packed as {other[:50]!r}, which was not asked for. Use another source.")
 
-    def take(self, packed: bytes, most: int) -> bytes:
+    def decompress(self, compressed: bytes, limit: int) -> bytes:
         if self._stream is None:
-            return packed
+            return compressed
         try:
-            return self._stream.decompress(packed, most)
+            return self._stream.decompress(compressed, limit)
         except zlib.error as error:
             raise ToolError(f"{self._url} could not be unpacked ({error}). Use another source.") from None

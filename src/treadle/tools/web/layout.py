@@ -1,4 +1,4 @@
-"""Lines of text made of the elements of a page, in their order."""
+"""Converts the elements of a page into lines of text, in order."""
 
 from urllib.parse import urljoin
 
@@ -18,20 +18,20 @@ _FENCE = "```"
 
 
 class PageLayout:
-    """Takes what is shown of a page, piece by piece."""
+    """Receives the visible parts of a page piece by piece."""
 
     def __init__(self, url: str) -> None:
         self.size = 0
         self._base = url
         self._lines: list[str] = []
         self._inline: list[str] = []
-        self._before = ""
-        """What the next line begins with: the mark of a heading or of an item."""
+        self._prefix = ""
+        """The prefix of the next line: the mark of a heading or of an item."""
         self._lists: list[int | None] = []
-        """The number of the last item of each list that is open; None: it has none."""
+        """The number of the last item of each open list; None: the list is not numbered."""
         self._quotes = 0
         self._open_link: tuple[str, int] | None = None
-        """Where it leads, and where in the line its text begins."""
+        """The target of the open link, and where its text starts in the line."""
         self._preformatted: list[str] | None = None
         self._row: list[str] | None = None
         self._first_row = False
@@ -51,9 +51,9 @@ class PageLayout:
             case "img" if alt := tag.attributes.get("alt", "").strip():
                 self.text(f"[image: {alt}]")
             case "base":
-                self._base = self._address(tag.attributes.get("href", "")) or self._base
+                self._base = self._resolve_link(tag.attributes.get("href", "")) or self._base
             case "a":
-                self._end_link()  # a link in a link ends the outer one
+                self._end_link()  # a nested link ends the outer one
                 self._open_link = (tag.attributes.get("href", ""), len(self._inline))
             case "code" if self._preformatted is None:
                 self.text("`")
@@ -77,7 +77,7 @@ class PageLayout:
             case "pre":
                 self._end_preformatted()
             case "title":
-                self._before = "Title: "
+                self._prefix = "Title: "
                 self._block(spaced=True)
             case "td" | "th" if self._row is not None:
                 self._cell()
@@ -90,7 +90,7 @@ class PageLayout:
             case _:
                 pass
 
-    def finished(self) -> str:
+    def finish(self) -> str:
         self._end_preformatted()
         self._end_row()
         self._block(spaced=False)
@@ -105,9 +105,9 @@ class PageLayout:
             return
         self._block(spaced=self._is_spaced(name))
         if name in _HEADINGS:
-            self._before = "#" * _HEADINGS[name] + " "
+            self._prefix = "#" * _HEADINGS[name] + " "
         elif name == "li":
-            self._before = self._item()
+            self._prefix = self._start_item()
         elif name == "blockquote":
             self._quotes += 1
         elif name == "pre" and self._preformatted is None:
@@ -116,7 +116,7 @@ class PageLayout:
     def _is_spaced(self, name: str) -> bool:
         return name in _SPACED_BLOCKS and not (name == "p" and self._lists)
 
-    def _item(self) -> str:
+    def _start_item(self) -> str:
         if not self._lists:
             return "- "
         indent = "  " * min(len(self._lists) - 1, _MAX_LIST_DEPTH)
@@ -129,7 +129,7 @@ class PageLayout:
     # ── Lines ──────────────────────────────────────────────────────────────────────────────────────
 
     def _block(self, spaced: bool) -> None:
-        """End the line, unless the row of a table goes on with it."""
+        """End the line, unless a table row continues it."""
         if self._preformatted is not None:
             return
         if self._row is not None:
@@ -146,13 +146,13 @@ class PageLayout:
         if self._row is not None:
             self._inline.append(" ")
             return
-        text = self._taken()
+        text = self._take_inline()
         if text:
-            self._add(f"{self._before}{text}")
-            self._before = ""
+            self._add(f"{self._prefix}{text}")
+            self._prefix = ""
 
-    def _taken(self) -> str:
-        """The text since the last line, its spaces made one each."""
+    def _take_inline(self) -> str:
+        """Return the text since the last line with collapsed spaces."""
         text = " ".join("".join(self._inline).split())
         self._inline.clear()
         self._open_link = (self._open_link[0], 0) if self._open_link else None
@@ -161,7 +161,7 @@ class PageLayout:
     def _add(self, line: str) -> None:
         mark = "> " * min(self._quotes, _MAX_QUOTE_DEPTH)
         self._lines.append(f"{mark}{line}")
-        self.size += len(mark) + len(self._before)
+        self.size += len(mark) + len(self._prefix)
 
     def _end_preformatted(self) -> None:
         if self._preformatted is None:
@@ -173,8 +173,8 @@ class PageLayout:
 
     # ── Links and tables ───────────────────────────────────────────────────────────────────────────
 
-    def _address(self, link: str) -> str:
-        """Where a link leads, if it leads to another page."""
+    def _resolve_link(self, link: str) -> str:
+        """Return the URL of a link, or "" if it does not lead to another page."""
         link = link.strip()
         if not link or link.startswith("#") or len(link) > _MAX_LINK_CHARACTERS:
             return ""
@@ -182,8 +182,8 @@ class PageLayout:
             joined = urljoin(self._base, link)
         except ValueError:
             return ""
-        whole = "".join(joined.split())
-        return whole if whole.startswith(("http://", "https://")) else ""
+        url = "".join(joined.split())
+        return url if url.startswith(("http://", "https://")) else ""
 
     def _end_link(self) -> None:
         if self._open_link is None:
@@ -192,7 +192,7 @@ class PageLayout:
         if self._preformatted is not None:
             return
         text = " ".join("".join(self._inline[since:]).split())
-        if text and (address := self._address(link)):
+        if text and (address := self._resolve_link(link)):
             lead = " " if self._inline[since][:1].isspace() else ""
             self._inline[since:] = [f"{lead}[{text}]({address})"]
             self.size += len(address) + 4
@@ -212,7 +212,7 @@ class PageLayout:
             self._cell()
 
     def _cell(self) -> None:
-        text = self._taken().replace("|", "\\|")
+        text = self._take_inline().replace("|", "\\|")
         if self._row is not None and text:
             self._row.append(text)
 

@@ -1,8 +1,7 @@
-"""HTML as a sequence of tags and texts, in one pass: the time is in proportion to the page, whatever stands in it.
+"""Splits HTML into tags and texts in one pass, in time proportional to the page whatever it contains.
 
-That is why it is written here. A page may come from an enemy, and both the parser of the standard library and a
-fast one in C (lexbor) take from ten seconds to minutes over a few hundred kilobytes that are made for it, and hold
-the interpreter meanwhile."""
+A page may be hostile. Both the parser of the standard library and a fast one in C (lexbor) take from ten seconds
+to minutes for a few hundred kilobytes of crafted input, and hold the interpreter meanwhile."""
 
 import re
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ _RAW_ELEMENTS = {
     name: re.compile(f"</{name}", re.IGNORECASE)
     for name in ("script", "style", "iframe", "textarea", "title", "xmp", "noembed", "noframes")
 }
-"""What stands in these is not markup, up to this."""
+"""Elements whose content is not markup, with the pattern that ends them."""
 
 
 class PageText(NamedTuple):
@@ -37,7 +36,8 @@ MarkupToken = PageText | StartTag | EndTag
 
 
 def tokenize_page(page: str) -> Iterator[MarkupToken]:
-    """What is left open at the end of the page is dropped, so that nothing is ever searched for twice."""
+    """Yield the tags and texts of a page. What is unclosed at the end is dropped, so that nothing is searched
+    twice."""
     at = 0
     while at < len(page):
         found = _OPENING.search(page, at)
@@ -58,7 +58,7 @@ def tokenize_page(page: str) -> Iterator[MarkupToken]:
 
 
 def _read_tag(page: str, at: int) -> tuple[MarkupToken | None, int]:
-    """What begins with this `<`, and where it ends."""
+    """Return the token that starts with this `<`, and where it ends."""
     if page.startswith("<!--", at):
         return None, _find_past(page, "-->", at + 2)
     closing = page.startswith("/", at + 1)
@@ -81,13 +81,13 @@ def _read_attributes(page: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def _find_past(page: str, mark: str, at: int) -> int:
-    """Where the mark has ended; the end of the page if it never comes."""
+    """Return the position after the mark, or the end of the page if there is none."""
     found = page.find(mark, at)
     return len(page) if found < 0 else found + len(mark)
 
 
 def _unescape(text: str) -> str:
-    """With the characters that stand for others (`&amp;`) put in."""
+    """Return the text with character references such as `&amp;` replaced."""
     if "&" not in text:
         return text
     try:

@@ -1,4 +1,5 @@
-"""A web page as text that a model reads well: headings, links, lists, tables and code; and only what is shown."""
+"""Extracts the visible text of a web page in a form that models read well: headings, links, lists, tables and
+code."""
 
 from itertools import islice
 
@@ -7,7 +8,7 @@ from treadle.tools.web.markup import EndTag, PageText, StartTag, tokenize_page
 
 MAX_CHARACTERS = 600_000
 MAX_TOKENS = 500_000
-"""A page with more tags and texts, or that would become longer, is not read to its end."""
+"""The rest of a page with more tags and texts, or with longer text, is dropped."""
 _VOID_ELEMENTS = {
     "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr",
 }  # fmt: skip
@@ -24,7 +25,7 @@ _CLOSES_SAME = {"p", "li", "dt", "dd", "tr", "td", "th", "option"}
 
 
 def extract_text(page: str, url: str) -> str:
-    """The text of a page that came from this address."""
+    """Return the text of a page that came from this URL."""
     reader = _PageReader(url)
     for token in islice(tokenize_page(page), MAX_TOKENS):
         match token:
@@ -36,25 +37,25 @@ def extract_text(page: str, url: str) -> str:
                 reader.end(name)
         if reader.layout.size > MAX_CHARACTERS:
             break
-    return reader.layout.finished()
+    return reader.layout.finish()
 
 
 class _PageReader:
-    """Keeps which elements are open, and leaves out what is in those that are not shown."""
+    """Tracks which elements are open, and leaves out the content of hidden ones."""
 
     def __init__(self, url: str) -> None:
         self.layout = PageLayout(url)
         self._open: list[str] = []
         self._counts: dict[str, int] = {}
         self._dropped_from: int | None = None
-        """How many elements were open where the one began that is not shown."""
+        """The number of open elements where the current hidden element started."""
 
     def text(self, text: str) -> None:
         if self._dropped_from is None:
             self.layout.text(text)
 
     def start(self, tag: StartTag) -> None:
-        self._close_what_it_closes(tag.name)
+        self._close_implicitly(tag.name)
         if tag.name in _VOID_ELEMENTS:
             if self._dropped_from is None:
                 self.layout.start(tag)
@@ -73,7 +74,7 @@ class _PageReader:
             if self._pop() == name:
                 return
 
-    def _close_what_it_closes(self, name: str) -> None:
+    def _close_implicitly(self, name: str) -> None:
         if not self._open:
             return
         top = self._open[-1]
@@ -91,7 +92,7 @@ class _PageReader:
 
 
 def _is_hidden(tag: StartTag) -> bool:
-    if tag.name in ("html", "body"):  # some pages show themselves by a script
+    if tag.name in ("html", "body"):  # some pages become visible through a script
         return False
     style = tag.attributes.get("style", "").lower().replace(" ", "")
     return "hidden" in tag.attributes or "display:none" in style or "visibility:hidden" in style

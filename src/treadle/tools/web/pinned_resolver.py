@@ -1,4 +1,4 @@
-"""A lookup that gives the addresses which were vetted, and asks nobody. It is imported where a page is fetched."""
+"""A resolver that returns only vetted addresses. It is imported when a page is fetched."""
 
 import socket
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 
 class PinnedResolver(AbstractResolver):
-    """The addresses of one host."""
+    """Resolves one host to fixed addresses."""
 
     def __init__(self, host: str, addresses: Sequence[str]) -> None:
         self._host = host
@@ -31,4 +31,4 @@ class PinnedResolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing; there is nothing to release."""
