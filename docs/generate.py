@@ -187,11 +187,11 @@ def routes_page() -> str:
 def routes() -> Iterator[tuple[str, str, str, Any]]:
     """Yield method, path, scope and OpenAPI operation of every described route."""
     from treadle.operations.registry import all_operations
-    from treadle.surfaces.http.api_description import description
+    from treadle.surfaces.http.api_description import build_description
     from treadle.surfaces.http.openai.operations import OPERATIONS
 
     scopes = {(each.path, each.method): each.scope for each in (*all_operations(), *OPERATIONS)}
-    for path, item in description()["paths"].items():
+    for path, item in build_description()["paths"].items():
         for method, operation in item.items():
             scope = scopes[path, method.upper()]
             yield method.upper(), path, f"`{scope}`" if scope else "signed", operation
@@ -220,11 +220,11 @@ def errors_page() -> str:
 def exceptions() -> Iterator[tuple[type[Exception], int]]:
     """Yield every exception with its HTTP status."""
     from treadle.domain import errors
-    from treadle.surfaces.http.problems import STATUS
+    from treadle.surfaces.http.problems import STATUS_OF_ERROR
 
     for kind in vars(errors).values():
         if isinstance(kind, type) and issubclass(kind, errors.TreadleError) and kind is not errors.TreadleError:
-            yield kind, next((status for base, status in STATUS if issubclass(kind, base)), 500)
+            yield kind, next((status for base, status in STATUS_OF_ERROR if issubclass(kind, base)), 500)
 
 
 def refusals() -> list[tuple[str, int, str]]:
@@ -234,7 +234,7 @@ def refusals() -> list[tuple[str, int, str]]:
         for node in ast.walk(ast.parse(path.read_text())):
             match node:
                 case ast.Call(
-                    ast.Name("Refusal" | "_problem"), [ast.Constant(int(status)), ast.Constant(str(name)), text]
+                    ast.Name("Refusal" | "_new_problem"), [ast.Constant(int(status)), ast.Constant(str(name)), text]
                 ):
                     found[name, status] = found.get((name, status)) or _message(text)
                 case _:

@@ -16,7 +16,7 @@ from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import KeyRing
 from treadle.models.http.response_reader import ChunkStream, HttpResponse
 from treadle.models.http.transport import Connections, PreparedPost
-from treadle.surfaces.http.server import Bounded, OfTheSameUser
+from treadle.surfaces.http.server import BoundedProtocol, SameUserProtocol
 
 
 def test_model_calls_take_the_short_path_around_aiohttp() -> None:
@@ -35,7 +35,7 @@ def test_model_calls_take_the_short_path_around_aiohttp() -> None:
     assert isinstance(asyncio.run(respond()), ChunkStream)
 
 
-@pytest.mark.parametrize("protocol", [Bounded, OfTheSameUser])
+@pytest.mark.parametrize("protocol", [BoundedProtocol, SameUserProtocol])
 def test_uvicorn_still_has_what_the_bounded_connections_override_and_use(protocol: type[HttpToolsProtocol]) -> None:
     ours = {name for kind in protocol.__mro__ if kind.__module__.startswith("treadle.") for name in vars(kind)}
     overridden = {

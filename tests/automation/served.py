@@ -17,8 +17,8 @@ from treadle.domain.access import SCOPES, Scope
 from treadle.operations.token_service import NewToken
 from treadle.ports.clock import Clock
 from treadle.ports.model import Model
-from treadle.surfaces.http.engine_server import application, to_anyone
-from treadle.surfaces.http.server import bound
+from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
+from treadle.surfaces.http.server import bind_socket
 
 AGENT = "name: hero\nmodel: scripted/x\nmemory: {recall: 0, remember: false}\n"
 
@@ -64,10 +64,10 @@ async def served(folder: Path, model: Model, clock: Clock | None = None) -> Asyn
     (agents / "config.yaml").write_text(AGENT)
     (folder / "home" / "config.yaml").write_text("webhooks: {allow_local: true}\n")
     async with opened(folder, model, clock=clock) as engine:
-        with closing(bound("127.0.0.1", 0)) as listener:
+        with closing(bind_socket("127.0.0.1", 0)) as listener:
             token = (await engine.context.access.create(NewToken("admin", SCOPES))).secret
-            app = application(engine)
-            async with to_anyone(app, listener, (), ()), aiohttp.ClientSession() as session:
+            app = make_application(engine)
+            async with serve_over_tcp(app, listener, (), ()), aiohttp.ClientSession() as session:
                 yield Served(engine, f"http://127.0.0.1:{listener.getsockname()[1]}", session, token)
 
 

@@ -20,7 +20,7 @@ from treadle.operations.run_control import STEER, Attachment, SteerRun
 from treadle.operations.webhooks import RETRY, RetryEvents
 from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection
-from treadle.surfaces.http.api_description import description
+from treadle.surfaces.http.api_description import build_description
 
 HEAVY = ("litestar", "aiohttp", "apsw", "asyncpg", "uvicorn", "treadle.engine", "treadle.stores")
 PIXEL = "iVBORw0KGgo="
@@ -34,17 +34,17 @@ def test_the_definitions_of_an_entity_import_no_server_no_client_and_no_engine(m
 
 
 def test_the_description_is_made_without_litestar() -> None:
-    code = "import sys, treadle.surfaces.http.api_description as d; d.description(); print(*sys.modules)"
+    code = "import sys, treadle.surfaces.http.api_description as d; d.build_description(); print(*sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "litestar" not in found
 
 
 def test_the_description_is_valid_openapi() -> None:
-    validate(description())
-    assert len(description()["paths"]) > 50
-    assert all(operation["summary"] for path in description()["paths"].values() for operation in path.values()), (
-        "every operation says what it does"
-    )
+    validate(build_description())
+    assert len(build_description()["paths"]) > 50
+    assert all(
+        operation["summary"] for path in build_description()["paths"].values() for operation in path.values()
+    ), "every operation says what it does"
 
 
 def test_names_and_routes_are_unique() -> None:

@@ -13,7 +13,7 @@ from tests.surfaces.http.process import Serving
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import Process, Shell, finish, until_token
 from treadle.surfaces.http import server
-from treadle.surfaces.http.unix_socket import attachable, socket_path
+from treadle.surfaces.http.unix_socket import accept_attachments, socket_path
 
 LIVE = ("token", "thinking", "tool_call_delta", "tool_call_progress", "attempt_reset")
 
@@ -229,12 +229,12 @@ def test_another_user_is_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             writer.close()
 
     async def perform() -> None:
-        async with offered(tmp_path) as home, attachable(home.engine, home.home, home.app):
+        async with offered(tmp_path) as home, accept_attachments(home.engine, home.home, home.app):
             place = socket_path(home.home)
             assert place is not None
             assert place.stat().st_mode & 0o777 == 0o600
             assert (await answer(place)).startswith(b"HTTP/1.1 200")
-            monkeypatch.setattr(server, "peer_uid", not_this_user)
+            monkeypatch.setattr(server, "read_peer_uid", not_this_user)
             assert await answer(place) == b""
 
     in_time(perform())

@@ -16,8 +16,8 @@ from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError
 from treadle.sandbox.commands import ShellCommands
 from treadle.surfaces.http import peers
-from treadle.surfaces.http.peers import why_refused
-from treadle.surfaces.http.unix_socket import attachable, socket_path
+from treadle.surfaces.http.peers import find_refusal_reason
+from treadle.surfaces.http.unix_socket import accept_attachments, socket_path
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who is at the other end")
 
@@ -83,7 +83,7 @@ async def owned(folder: Path) -> AsyncGenerator[Path]:
     """An engine in this very process, to which others may attach: where."""
     home = Home(folder / "home")
     engine = treadle.Engine(home=home)
-    async with engine, attachable(engine, home):
+    async with engine, accept_attachments(engine, home):
         place = socket_path(home)
         assert place is not None
         yield place
@@ -149,12 +149,12 @@ def test_a_peer_that_cannot_be_seen_is_refused(tmp_path: Path, monkeypatch: pyte
     client = socket.socket(socket.AF_UNIX)
     client.connect(str(tmp_path / "s"))
     connection, _ = listener.accept()
-    assert why_refused(connection) is None  # this process itself
+    assert find_refusal_reason(connection) is None  # this process itself
 
     def someone_gone(connection: socket.socket) -> tuple[int, int]:
         return 2**22 - 1, 0
 
-    monkeypatch.setattr(peers, "peer_credentials", someone_gone)
-    assert why_refused(connection) is not None
+    monkeypatch.setattr(peers, "read_peer_credentials", someone_gone)
+    assert find_refusal_reason(connection) is not None
     for each in (listener, client, connection):
         each.close()

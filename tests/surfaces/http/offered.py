@@ -18,9 +18,9 @@ from treadle.domain.quotas import Quotas
 from treadle.operations.token_service import NewToken
 from treadle.ports.clock import Clock
 from treadle.surfaces.http.application import Application
-from treadle.surfaces.http.engine_server import application, to_anyone
-from treadle.surfaces.http.open_streams import Streams
-from treadle.surfaces.http.server import bound
+from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
+from treadle.surfaces.http.open_streams import OpenStreams
+from treadle.surfaces.http.server import bind_socket
 
 SETTINGS = "retry: {attempts: 0}\nmemory: {recall: 0, remember: false}\n"
 ASKING = f"{SETTINGS}tools: [write_file]\napprovals: {{default: ask, via: api}}\n"
@@ -58,7 +58,7 @@ class Offered:
         port: int,
         http: aiohttp.ClientSession,
         token: str,
-        streams: Streams,
+        streams: OpenStreams,
     ) -> None:
         self.streams = streams
         self.engine = engine
@@ -132,10 +132,10 @@ async def offered(
         write_home(home.path, endpoint.url)
         engine = Engine(home=home, telemetry=Telemetry(metrics=True), clock=clock)
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
-            app, listener = application(engine), bound("127.0.0.1", 0)
+            app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
             admin = await engine.context.access.create(NewToken("admin", SCOPES))
             origins = ("https://console.example",)
-            async with to_anyone(app, listener, (), origins, streams_per_token) as streams:
+            async with serve_over_tcp(app, listener, (), origins, streams_per_token) as streams:
                 port = listener.getsockname()[1]
                 yield Offered(engine, home, endpoint, app, port, http, admin.secret, streams)
 

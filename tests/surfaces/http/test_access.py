@@ -14,8 +14,8 @@ from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import SCOPES, Scope
-from treadle.surfaces.http.application import DESCRIPTION
-from treadle.surfaces.http.auth import OPEN
+from treadle.surfaces.http.application import DESCRIPTION_PATH
+from treadle.surfaces.http.auth import PUBLIC_PATHS
 from treadle.system.clock import SteadyClock
 
 HOSTS = (
@@ -46,7 +46,7 @@ def routes(server: Offered) -> list[tuple[str, str, Scope | None]]:
     for route in server.app.litestar.routes:
         assert isinstance(route, HTTPRoute), route
         for method, (handler, _) in route.route_handler_map.items():
-            if route.path not in OPEN and not route.path.startswith(f"{DESCRIPTION}/"):
+            if route.path not in PUBLIC_PATHS and not route.path.startswith(f"{DESCRIPTION_PATH}/"):
                 path = re.sub(r"\{(\w+)(:\w+)?\}", "x", route.path)
                 found.append((str(method), path, handler.opt.get("scope")))
     return found
@@ -100,7 +100,7 @@ def test_every_route_wants_its_scope(tmp_path: Path) -> None:
             asked: set[Scope] = set()
             for method, path, scope in routes(server):
                 if scope is None:
-                    assert method == "OPTIONS" or path.startswith((DESCRIPTION, "/v1/hooks/")), path
+                    assert method == "OPTIONS" or path.startswith((DESCRIPTION_PATH, "/v1/hooks/")), path
                     continue
                 asked.add(scope)
                 reply = await server.ask(method, path, {} if method in ("POST", "PUT") else None, without[scope])

@@ -403,7 +403,7 @@ def test_a_stream_with_a_key_can_be_had_again(tmp_path: Path) -> None:
 
 
 def test_comments_come_while_there_is_nothing_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_streams, "HEARTBEAT_SECONDS", 0.02)
+    monkeypatch.setattr(open_streams, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(run_answer, "FIRST_BYTE_SECONDS", 0.02)
 
     async def perform() -> None:

@@ -19,7 +19,15 @@ from treadle.domain.events import (
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.messages import Text, Thinking
 from treadle.domain.runs import Metrics, Usage
-from treadle.surfaces.http.openai.deltas import Anew, Break, Over, Piece, Telling, Thought, Words
+from treadle.surfaces.http.openai.deltas import (
+    AnswerPiece,
+    AnswerText,
+    DeltaTracker,
+    Ended,
+    ReasoningText,
+    Restart,
+    StepBreak,
+)
 
 AGENT = AgentSpec("one", "fake/m")
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -28,8 +36,8 @@ Attempt = tuple[str, ...]
 attempts = st.lists(st.sampled_from(["a", "b", "N", "NO_", "REPLY", " "]), max_size=5).map(tuple)
 
 
-def heard(telling: Telling, *said: EventData) -> list[Piece]:
-    pieces: list[Piece] = []
+def heard(telling: DeltaTracker, *said: EventData) -> list[AnswerPiece]:
+    pieces: list[AnswerPiece] = []
     for sequence, data in enumerate(said, 1):
         pieces += telling.hear(Event(f"evt_{sequence}", 0.0, ORIGIN, sequence, "x", data, b""))
     return pieces
@@ -55,14 +63,14 @@ def ended(text: str) -> RunEnd:
     return RunEnd("completed", "completed", Metrics(), text)
 
 
-def shown(pieces: list[Piece]) -> str:
+def shown(pieces: list[AnswerPiece]) -> str:
     """What stands, of all that was said: what is void is taken away."""
     text = ""
     for piece in pieces:
         match piece:
-            case Words(more):
+            case AnswerText(more):
                 text += more
-            case Anew():
+            case Restart():
                 text = ""
             case _:
                 pass
@@ -79,8 +87,8 @@ def test_what_stands_in_the_end_is_the_answer(tried: list[Attempt], data: st.Dat
     text = "".join(tried[-1])
     silent = text.strip() in ("NO_REPLY", "[SILENT]")
     events += [replied(1, len(tried), text), ended("" if silent else text)]
-    pieces = heard(Telling(AGENT), *events)
-    assert isinstance(pieces[-1], Over)
+    pieces = heard(DeltaTracker(AGENT), *events)
+    assert isinstance(pieces[-1], Ended)
     told = shown(pieces)
     if text and not silent:
         assert told == text
@@ -91,51 +99,51 @@ def test_what_stands_in_the_end_is_the_answer(tried: list[Attempt], data: st.Dat
 @given(st.lists(attempts, min_size=1, max_size=4))
 def test_nothing_is_void_that_the_next_attempt_says_too(tried: list[Attempt]) -> None:
     """Text that was said is said again only after a word that it is void."""
-    telling, sent, events = Telling(AGENT), "", list[EventData]()
+    telling, sent, events = DeltaTracker(AGENT), "", list[EventData]()
     for number, words in enumerate(tried, 1):
         events += [asked(1, number), *tokens(number, words)]
     for piece in heard(telling, *events):
         match piece:
-            case Words(more):
+            case AnswerText(more):
                 sent += more
                 assert any("".join(words).startswith(sent) for words in tried)
-            case Anew():
+            case Restart():
                 sent = ""
             case _:
                 pass
 
 
 def test_text_comes_at_once_piece_by_piece() -> None:
-    telling = Telling(AGENT)
+    telling = DeltaTracker(AGENT)
     assert heard(telling, asked(1, 1), *tokens(1, ("Yes", ",", " it is"))) == [
-        Words("Yes"),
-        Words(","),
-        Words(" it is"),
+        AnswerText("Yes"),
+        AnswerText(","),
+        AnswerText(" it is"),
     ]
 
 
 def test_another_step_is_another_paragraph_unless_it_continues_the_text() -> None:
     said = (asked(1, 1), *tokens(1, ("One",)), replied(1, 1, "One"))
     more = (asked(2, 1), *tokens(1, ("two",)), replied(2, 1, "two"))
-    assert heard(Telling(AGENT), *said, *more) == [Words("One"), Break(), Words("two")]
-    assert heard(Telling(AGENT), *said, Continuation(1, ""), *more) == [Words("One"), Words("two")]
+    assert heard(DeltaTracker(AGENT), *said, *more) == [AnswerText("One"), StepBreak(), AnswerText("two")]
+    assert heard(DeltaTracker(AGENT), *said, Continuation(1, ""), *more) == [AnswerText("One"), AnswerText("two")]
 
 
 def test_what_was_thought_is_told_once_and_opens_the_step() -> None:
     heard_it = (asked(1, 1), ThinkingDelta(1, 1, 0, "Hm"), *tokens(1, ("One",)), replied(1, 1, "One", "Hm"))
     missed = (asked(2, 1), replied(2, 1, "two", "Ah"))
-    assert heard(Telling(AGENT), *heard_it, *missed) == [
-        Thought("Hm"), Words("One"), Break(), Thought("Ah"), Words("two"),
+    assert heard(DeltaTracker(AGENT), *heard_it, *missed) == [
+        ReasoningText("Hm"), AnswerText("One"), StepBreak(), ReasoningText("Ah"), AnswerText("two"),
     ]  # fmt: skip
 
 
 def test_a_step_that_was_not_seen_is_told_when_it_is_whole() -> None:
-    assert heard(Telling(AGENT), asked(1, 1), replied(1, 1, "All of it")) == [Words("All of it")]
+    assert heard(DeltaTracker(AGENT), asked(1, 1), replied(1, 1, "All of it")) == [AnswerText("All of it")]
 
 
 def test_what_must_be_whole_comes_at_the_end() -> None:
     said = (asked(1, 1), ThinkingDelta(1, 1, 0, "Hm"), *tokens(1, ("DONE",)), replied(1, 1, "Yes DONE"))
     end = ended("Yes")
     for agent in (AgentSpec("one", "fake/m", loop=Loop(final_marker="DONE")), AgentSpec("one", "m", output={})):
-        assert heard(Telling(agent), *said, end) == [Words("Yes"), Over(end)]
-    assert heard(Telling(AGENT), *said)[0] == Thought("Hm")
+        assert heard(DeltaTracker(agent), *said, end) == [AnswerText("Yes"), Ended(end)]
+    assert heard(DeltaTracker(AGENT), *said)[0] == ReasoningText("Hm")

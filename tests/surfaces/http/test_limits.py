@@ -15,9 +15,9 @@ from tests.patience import HANG_SECONDS, until
 from tests.surfaces.http.offered import Offered, offered, wants_a_file
 from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http import server as serving
-from treadle.surfaces.http.application import MOST_BYTES
-from treadle.surfaces.http.auth import OwnersGate
-from treadle.surfaces.http.open_streams import Streams
+from treadle.surfaces.http.application import MAX_BODY_BYTES
+from treadle.surfaces.http.auth import OwnerAuthentication
+from treadle.surfaces.http.open_streams import OpenStreams
 
 Bytes = bytes
 Quick = Callable[[str, float], None]
@@ -65,7 +65,7 @@ def problem(answer: bytes) -> str:
 def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
-            said = b'{"message": "' + b"x" * MOST_BYTES + b'"}'
+            said = b'{"message": "' + b"x" * MAX_BODY_BYTES + b'"}'
             for headers in ({}, {"Idempotency_Key": "k"}):
                 reply = await server.ask("POST", "/v1/agents/one/runs", said, **headers)
                 assert reply.status == 413
@@ -199,7 +199,7 @@ def test_too_many_connections_are_told_to_come_again(tmp_path: Path, monkeypatch
     async def perform() -> None:
         async with offered(tmp_path) as server:
             held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
-            monkeypatch.setattr(serving.Bounded, "most", 20)
+            monkeypatch.setattr(serving.BoundedProtocol, "most", 20)
             answer = await exchange(server)
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: " in answer
@@ -273,8 +273,8 @@ def test_what_a_server_that_stops_does_not_wait_for_is_told_so(quick: Quick, beg
         await asyncio.Event().wait()
 
     async def perform() -> None:
-        listener = serving.bound("127.0.0.1", 0)
-        async with serving.listening(OwnersGate(endless, Streams()), [listener]):
+        listener = serving.bind_socket("127.0.0.1", 0)
+        async with serving.serve_sockets(OwnerAuthentication(endless, OpenStreams()), [listener]):
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await started.wait()
@@ -296,8 +296,10 @@ def test_what_was_given_up_by_somebody_else_is_not_said_to_be_the_server() -> No
         raise asyncio.CancelledError
 
     async def perform() -> None:
-        listener = serving.bound("127.0.0.1", 0)
-        async with serving.listening(OwnersGate(waits_for_what_was_cancelled, Streams()), [listener]):
+        listener = serving.bind_socket("127.0.0.1", 0)
+        async with serving.serve_sockets(
+            OwnerAuthentication(waits_for_what_was_cancelled, OpenStreams()), [listener]
+        ):
             reader, writer = await asyncio.open_connection(*listener.getsockname())
             writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert (await reader.readline()).startswith(b"HTTP/1.1 500 ")

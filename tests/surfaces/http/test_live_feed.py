@@ -12,7 +12,7 @@ from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
 from treadle.operations import event_feed as feed
 from treadle.ports.journal import PositionedEvent
-from treadle.surfaces.http.streams import feed_frame
+from treadle.surfaces.http.streams import frame_feed_item
 
 WORDS = [f"word{number} " for number in range(20)]
 HALF = len(WORDS) // 2
@@ -120,7 +120,7 @@ def test_a_slow_reader_is_told_what_it_missed_and_loses_no_durable_event(
                         break
             missed = sum(each.events for each in taken if isinstance(each, feed.Missed))
             assert missed
-            assert b": %d live events were dropped" % missed in feed_frame(feed.Missed(missed))
+            assert b": %d live events were dropped" % missed in frame_feed_item(feed.Missed(missed))
             durable = [each.event.sequence for each in taken if isinstance(each, PositionedEvent)]
             assert durable == list(range(1, len(durable) + 1))
 

@@ -17,7 +17,7 @@ from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
 from treadle.operations import token_service as access
 from treadle.surfaces.http import open_streams, streams
-from treadle.surfaces.http.server import ABORT, Bounded
+from treadle.surfaces.http.server import ABORT_KEY, BoundedProtocol
 
 STEPS = 6
 WORDS = [f"word{number} " for number in range(40)]
@@ -132,7 +132,7 @@ def test_a_slow_reader_is_cut_off_and_goes_on(tmp_path: Path, monkeypatch: pytes
 
     async def perform() -> None:
         async with offered(tmp_path, long) as server:
-            monkeypatch.setattr(streams, "MOST_BEHIND", 50)
+            monkeypatch.setattr(streams, "MAX_EVENTS_BEHIND", 50)
             run_id = await server.begin()
             path = f"/v1/runs/{run_id}/events"
             slow = await Wire.open(server.port, path, server.token, limit=1024)
@@ -153,23 +153,23 @@ def test_a_slow_reader_is_cut_off_and_goes_on(tmp_path: Path, monkeypatch: pytes
 def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "FAREWELL_SECONDS", 0.01)
+    monkeypatch.setattr(streams, "END_TIMEOUT_SECONDS", 0.01)
     hung_up = list[str]()
 
-    begin = Bounded.on_headers_complete
+    begin = BoundedProtocol.on_headers_complete
 
-    def begin_watched(self: Bounded) -> None:
+    def begin_watched(self: BoundedProtocol) -> None:
         begin(self)
         scope = cast("dict[str, Any]", self.scope)
-        abort = scope[ABORT]
+        abort = scope[ABORT_KEY]
 
         def hang_up() -> None:
             hung_up.append(scope["path"])
             abort()
 
-        scope[ABORT] = hang_up
+        scope[ABORT_KEY] = hang_up
 
-    monkeypatch.setattr(Bounded, "on_headers_complete", begin_watched)
+    monkeypatch.setattr(BoundedProtocol, "on_headers_complete", begin_watched)
     long = Answer([*(delta(content="x" * 4000) for _ in range(3000)), delta(finish="stop"), DONE])
 
     async def perform() -> None:
@@ -195,9 +195,9 @@ def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
 ) -> None:
     """It has begun and ended, which is no error: a browser that is told 200 comes again, after a 500 it never does.
     The moment is the one in which nothing was sent yet."""
-    added = open_streams.Streams.add
+    added = open_streams.OpenStreams.add
 
-    def add_and_cut(self: open_streams.Streams, stream: open_streams.Open) -> None:
+    def add_and_cut(self: open_streams.OpenStreams, stream: open_streams.OpenStream) -> None:
         added(self, stream)
         stream.cut()
 
@@ -207,7 +207,7 @@ def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
             await server.until(run_id, "waiting")
             paths = (f"/v1/runs/{run_id}/events", "/v1/events")
             with monkeypatch.context() as as_it_begins:
-                as_it_begins.setattr(open_streams.Streams, "add", add_and_cut)
+                as_it_begins.setattr(open_streams.OpenStreams, "add", add_and_cut)
                 for path in paths:
                     await begins_and_ends(server, path)
             await server.streams.close()  # and no stream begins from now on
@@ -259,7 +259,7 @@ def test_a_revoked_token_loses_its_streams(
 
 
 def test_a_quiet_stream_has_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(open_streams, "HEARTBEAT_SECONDS", 0.05)
+    monkeypatch.setattr(open_streams, "HEARTBEAT_INTERVAL_SECONDS", 0.05)
 
     async def perform() -> None:
         async with offered(tmp_path, wants_a_file()) as server:

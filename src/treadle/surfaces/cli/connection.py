@@ -18,7 +18,7 @@ from treadle.domain.errors import StoreOwned, UsageError
 from treadle.domain.ids import RunId
 from treadle.operations.operation import Caller, Client, LocalCaller, Operation, Q, R
 from treadle.surfaces.cli.event_output import note
-from treadle.surfaces.http.unix_socket import attachable
+from treadle.surfaces.http.unix_socket import accept_attachments
 
 if TYPE_CHECKING:
     from treadle.remote.connection import Connection
@@ -131,7 +131,9 @@ async def reached(engine: Engine, home: Home, base_url: str | None = None) -> As
         if isinstance(found, Engine):
             home_of, asked = Reached(LocalCaller(engine.context), home, engine), asyncio.Event()
             opened.push_async_callback(home_of.close)
-            home_of.attended = await owned.enter_async_context(attachable(engine, home, hand_over=asked.set))
+            home_of.attended = await owned.enter_async_context(
+                accept_attachments(engine, home, hand_over=asked.set)
+            )
             handing_over = home_of.hand_over_when_asked(owned, asked)
             try:
                 yield home_of

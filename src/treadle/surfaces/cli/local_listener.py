@@ -6,21 +6,23 @@ from ipaddress import ip_address
 from treadle.config.home import ServerSettings
 from treadle.domain.errors import UsageError
 from treadle.surfaces.http.application import Application
-from treadle.surfaces.http.engine_server import to_anyone
-from treadle.surfaces.http.server import bound, make_room
+from treadle.surfaces.http.engine_server import serve_over_tcp
+from treadle.surfaces.http.server import bind_socket, raise_file_limit
 
 
 async def listen(app: Application, host: str, port: int, settings: ServerSettings, opened: AsyncExitStack) -> str:
     """Answer whoever has a token until what was opened is closed; the URL. Raises UsageError where none can be."""
-    make_room()
+    raise_file_limit()
     try:
-        listener = bound(host, port)
+        listener = bind_socket(host, port)
     except OSError as error:
         what = f"{host} port {port} cannot be listened on: {error.strerror or error}."
         raise UsageError(f"{what} Choose another with --port.") from None
     opened.callback(listener.close)
     hosts = settings.hosts if _is_any(host) else (*settings.hosts, _in_url(host))
-    await opened.enter_async_context(to_anyone(app, listener, hosts, settings.origins, settings.streams_per_token))
+    await opened.enter_async_context(
+        serve_over_tcp(app, listener, hosts, settings.origins, settings.streams_per_token)
+    )
     return f"http://{_in_url(host)}:{listener.getsockname()[1]}"
 
 

@@ -22,8 +22,8 @@ from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.local_listener import is_loopback, listen
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.cli.terminal import print_json
-from treadle.surfaces.http.engine_server import application
-from treadle.surfaces.http.unix_socket import attachable
+from treadle.surfaces.http.engine_server import make_application
+from treadle.surfaces.http.unix_socket import accept_attachments
 
 FIRST_TOKEN = "first start"
 LogFormat = Literal["text", "json"]
@@ -55,9 +55,9 @@ async def serve(wanted: Wanted) -> int:
             if not await take_over_home(engine, stop, opened):
                 return 0
             token = await _first_token(engine.context.access, host, engine.clock.now())
-            app = application(engine)
+            app = make_application(engine)
             url = await listen(app, host, port, settings, opened)
-            await opened.enter_async_context(attachable(engine, home, app))
+            await opened.enter_async_context(accept_attachments(engine, home, app))
             await opened.enter_async_context(engine.context.automation().at_work())
             settle()
             _announce(url, token, home, wanted.json)

@@ -51,9 +51,9 @@ def openapi() -> None:
     """Print the OpenAPI description of the HTTP API. No server is needed."""
     import msgspec
 
-    from treadle.surfaces.http.api_description import description
+    from treadle.surfaces.http.api_description import build_description
 
-    print(msgspec.json.format(msgspec.json.encode(description()), indent=1).decode())
+    print(msgspec.json.format(msgspec.json.encode(build_description()), indent=1).decode())
 
 
 @serve_app.command("worker")

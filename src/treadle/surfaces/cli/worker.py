@@ -68,11 +68,11 @@ async def _listen(
     if wanted.port is None:
         return None
     from treadle.surfaces.cli.local_listener import listen  # who does not listen need not wait for the server
-    from treadle.surfaces.http.engine_server import application
+    from treadle.surfaces.http.engine_server import make_application
     from treadle.surfaces.http.health import ROUTES
 
     host = settings.host if wanted.host is None else wanted.host
-    return await listen(application(engine, ROUTES), host, wanted.port, settings, opened)
+    return await listen(make_application(engine, ROUTES), host, wanted.port, settings, opened)
 
 
 def _announce(home: Home, wanted: Wanted, url: str | None) -> None:

@@ -13,7 +13,7 @@ from treadle.operations.refusal import Refusal, refuse_other_model
 from treadle.operations.run_control import Overrides
 
 
-def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Principal) -> AgentSpec:
+def apply_overrides(overrides: Overrides | None, agent: AgentSpec, principal: Principal) -> AgentSpec:
     """The agent for one run. Raises UsageError for what makes no sense, and a refusal for more than is allowed."""
     if overrides is None:
         return agent
@@ -36,14 +36,14 @@ def overridden_by(overrides: Overrides | None, agent: AgentSpec, principal: Prin
         _refuse_more(agent, changed.limits)
     if overrides.tools is None:
         return changed
-    missing = [tool for tool in overrides.tools if not any(_is_part_of(tool, known) for known in agent.tools)]
+    missing = [tool for tool in overrides.tools if not any(_allows(tool, known) for known in agent.tools)]
     if missing:
         known = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
         raise UsageError(f"{known}; a run may have fewer than its agent, never more.")
     return msgspec.structs.replace(changed, tools=overrides.tools)
 
 
-def _is_part_of(tool: str, entry: str) -> bool:
+def _allows(tool: str, entry: str) -> bool:
     """Whether an entry of an allowlist allows a tool."""
     names = (COMMAND, COMMAND_ALIAS) if tool in (COMMAND, COMMAND_ALIAS) else (tool,)
     return any(fnmatchcase(name, entry) for name in names)
@@ -52,7 +52,7 @@ def _is_part_of(tool: str, entry: str) -> bool:
 def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:
     """Whoever may run an agent may not lift what holds for it."""
     for name in Limits.__struct_fields__:
-        allowed, asked = _number(agent.limits, name), _number(wanted, name)
+        allowed, asked = _limit_number(agent.limits, name), _limit_number(wanted, name)
         if allowed is not None and (asked is None or asked > allowed):
             raise Refusal(
                 403,
@@ -62,5 +62,5 @@ def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:
             )
 
 
-def _number(limits: Limits, name: str) -> float | None:
+def _limit_number(limits: Limits, name: str) -> float | None:
     return limits.deadline_seconds if name == "deadline" else getattr(limits, name)

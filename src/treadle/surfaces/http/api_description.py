@@ -10,6 +10,6 @@ from treadle.surfaces.http.openai.operations import OPERATIONS
 
 
 @cache
-def description() -> dict[str, Any]:
+def build_description() -> dict[str, Any]:
     """Return the description of all operations as OpenAPI."""
     return describe((*all_operations(), *OPERATIONS), __version__)

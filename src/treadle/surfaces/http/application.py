@@ -10,16 +10,16 @@ from litestar.handlers import HTTPRouteHandler
 from treadle.operations.context import Context
 from treadle.ports.clock import Clock
 from treadle.surfaces.http import health, inbound_webhooks, openapi, runs, streams
-from treadle.surfaces.http.auth import refuse_what_is_not_allowed
-from treadle.surfaces.http.idempotency import Once
+from treadle.surfaces.http.auth import check_request_allowed
+from treadle.surfaces.http.idempotency import IdempotencyMiddleware
 from treadle.surfaces.http.openai import chat, models, responses
-from treadle.surfaces.http.operation_routes import operation_routes
-from treadle.surfaces.http.problems import answer
+from treadle.surfaces.http.operation_routes import make_operation_routes
+from treadle.surfaces.http.problems import handle_exception
 
-MOST_BYTES = 32 * 2**20
+MAX_BODY_BYTES = 32 * 2**20
 """The largest body of a request."""
-DESCRIPTION = openapi.PATH
-HAND_WRITTEN: tuple[Any, ...] = tuple(
+DESCRIPTION_PATH = openapi.PATH
+HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
     route
     for module in (runs, streams, inbound_webhooks, health, models, chat, responses, openapi)
     for route in module.ROUTES
@@ -27,7 +27,7 @@ HAND_WRITTEN: tuple[Any, ...] = tuple(
 
 
 def all_routes() -> list[HTTPRouteHandler]:
-    return [*operation_routes(), *HAND_WRITTEN]
+    return [*make_operation_routes(), *HAND_WRITTEN_ROUTES]
 
 
 class Application:
@@ -37,11 +37,11 @@ class Application:
         self.access = context.access
         self.litestar = Litestar(
             route_handlers=all_routes() if routes is None else routes,
-            before_request=refuse_what_is_not_allowed,
-            exception_handlers={Exception: answer},
-            request_max_body_size=MOST_BYTES,
+            before_request=check_request_allowed,
+            exception_handlers={Exception: handle_exception},
+            request_max_body_size=MAX_BODY_BYTES,
             state=State({"context": context, "now": clock.now}),
             openapi_config=None,
             logging_config=None,
         )
-        self.asgi = Once(self.litestar, context.requests, clock)
+        self.asgi = IdempotencyMiddleware(self.litestar, context.requests, clock)

@@ -18,28 +18,28 @@ from treadle.domain.access import OWNER, Principal
 from treadle.domain.access import Scope as AccessScope
 from treadle.operations.refusal import Refusal
 from treadle.operations.token_service import Access
-from treadle.surfaces.http.open_streams import Streams
-from treadle.surfaces.http.problems import told_of
+from treadle.surfaces.http.open_streams import OpenStreams
+from treadle.surfaces.http.problems import make_problem_response
 from treadle.surfaces.http.request_encoding import refuse_invalid_text
 
-OPEN = ("/healthz", "/readyz")
+PUBLIC_PATHS = ("/healthz", "/readyz")
 """Paths that tell nothing and ask for nothing."""
-SIGNED = re.compile(r"/v1/hooks/[^/]+")
+SIGNED_PATH = re.compile(r"/v1/hooks/[^/]+")
 """What is posted here is signed by its sender, and needs no token; what else is asked here needs one."""
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-LAST_WORD_SECONDS = 1.0
+LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
+STOPPING_RESPONSE_SECONDS = 1.0
 """For so long whoever is given up may take to hear it."""
 
 
-class Gate:
+class TokenAuthentication:
     """An ASGI application before another."""
 
     def __init__(
         self,
         app: ASGIApp,
-        streams: Streams,
+        streams: OpenStreams,
         access: Access,
-        hosts: Collection[str] = LOOPBACK,
+        hosts: Collection[str] = LOOPBACK_HOSTS,
         origins: Collection[str] = (),
     ) -> None:
         self._app = app
@@ -50,21 +50,21 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await unless_given_up(self._let_in, scope, receive, send)
+            await respond_unless_stopped(self._let_in, scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await self._judge(scope)
         except Exception as error:
-            await refuse(error, scope, send)
+            await send_problem(error, scope, send)
         else:
             await self._app(scope, receive, send)
 
     async def _judge(self, scope: Scope) -> None:
         refuse_invalid_text(scope)
-        headers = _headers(scope, b"host", b"origin", b"authorization")
+        headers = _read_headers(scope, b"host", b"origin", b"authorization")
         host = headers[b"host"].lower()
-        if _name(host) not in self._hosts:
+        if _host_name(host) not in self._hosts:
             raise Refusal(
                 421,
                 "UnknownHost",
@@ -73,14 +73,14 @@ class Gate:
         self._check_origin(headers[b"origin"], host)
         path, state = scope["path"], state_of(scope)
         state["streams"] = self._streams
-        if path in OPEN:
+        if path in PUBLIC_PATHS:
             return
-        secret = _bearer(headers[b"authorization"])
+        secret = _read_bearer(headers[b"authorization"])
         principal = await self._access.principal(secret) if secret else None
         if principal is not None:
             state["principal"], state["secret"] = principal, secret
-        elif not (SIGNED.fullmatch(path) and scope["type"] == "http" and scope["method"] == "POST"):
-            raise nobody()
+        elif not (SIGNED_PATH.fullmatch(path) and scope["type"] == "http" and scope["method"] == "POST"):
+            raise make_unauthorized()
 
     def _check_origin(self, origin: str, host: str) -> None:
         if not origin:
@@ -95,28 +95,28 @@ class Gate:
             )
 
 
-class OwnersGate:
+class OwnerAuthentication:
     """For a socket that only processes of the same user can reach."""
 
-    def __init__(self, app: ASGIApp, streams: Streams) -> None:
+    def __init__(self, app: ASGIApp, streams: OpenStreams) -> None:
         self._app = app
         self._streams = streams
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             state_of(scope).update(principal=OWNER, secret="", streams=self._streams)
-            await unless_given_up(self._let_in, scope, receive, send)
+            await respond_unless_stopped(self._let_in, scope, receive, send)
 
     async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             refuse_invalid_text(scope)
         except Refusal as refusal:
-            await refuse(refusal, scope, send)
+            await send_problem(refusal, scope, send)
         else:
             await self._app(scope, receive, send)
 
 
-async def unless_given_up(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
+async def respond_unless_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
     """Have a request answered. A server that stops waits for it for a while, and then gives it up: whoever asked is
     told so, where nothing was said yet."""
     try:
@@ -126,13 +126,15 @@ async def unless_given_up(app: ASGIApp, scope: Scope, receive: Receive, send: Se
         if task is None or not task.cancelling():
             raise  # something else was, that nobody should have waited for
         try:
-            async with asyncio.timeout(LAST_WORD_SECONDS):
-                await refuse(Refusal(503, "Stopping", "The server is stopping. Retry the request."), scope, send)
+            async with asyncio.timeout(STOPPING_RESPONSE_SECONDS):
+                await send_problem(
+                    Refusal(503, "Stopping", "The server is stopping. Retry the request."), scope, send
+                )
         except (RuntimeError, TimeoutError):  # an answer had begun
             raise given_up from None
 
 
-async def refuse_what_is_not_allowed(request: Request[Any, Any, Any]) -> None:
+async def check_request_allowed(request: Request[Any, Any, Any]) -> None:
     """Before anything of a request is read: whether whoever asks may ask that, and so. A guard of Litestar's would
     be given a copy of its route each time."""
     wanted: AccessScope | None = request.route_handler.opt.get("scope")
@@ -142,10 +144,10 @@ async def refuse_what_is_not_allowed(request: Request[Any, Any, Any]) -> None:
     if not principal.may(wanted):
         raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `{wanted}`.")
     if request.scope["query_string"]:
-        _refuse_misspelt(request)
+        _refuse_unknown_parameters(request)
 
 
-def _refuse_misspelt(request: Request[Any, Any, Any]) -> None:
+def _refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
     """A filter that nobody knows would show what it was meant to leave out."""
     known: Collection[str] | None = request.route_handler.opt.get("query")
     if known is None:  # a hand-written route
@@ -160,7 +162,7 @@ def _refuse_misspelt(request: Request[Any, Any, Any]) -> None:
             raise Refusal(400, "UnknownParameter", f"Unknown parameter `{name[:100]}`; {accepted}.")
 
 
-def nobody() -> Refusal:
+def make_unauthorized() -> Refusal:
     """What somebody is told who did not say who they are."""
     return Refusal(
         401,
@@ -172,11 +174,11 @@ def nobody() -> Refusal:
 def principal_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Principal:
     principal: Principal | None = state_of(connection.scope).get("principal")
     if principal is None:
-        raise nobody()
+        raise make_unauthorized()
     return principal
 
 
-def streams_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Streams:
+def streams_of(connection: ASGIConnection[Any, Any, Any, Any]) -> OpenStreams:
     """Those that are open behind the same door."""
     return state_of(connection.scope)["streams"]
 
@@ -186,16 +188,16 @@ def state_of(scope: Scope) -> dict[str, Any]:
     return cast("dict[str, Any]", scope).setdefault("state", {})
 
 
-async def refuse(error: Exception, scope: Scope, send: Send) -> None:
+async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
     """Answer with a problem."""
-    told = told_of(error, scope["path"], 0.0)
+    told = make_problem_response(error, scope["path"], 0.0)
     headers = {"content-type": told.media_type, **told.headers, "content-length": str(len(told.body))}
     encoded = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": told.status, "headers": encoded})
     await send({"type": "http.response.body", "body": told.body, "more_body": False})
 
 
-def _headers(scope: Scope, *names: bytes) -> dict[bytes, str]:
+def _read_headers(scope: Scope, *names: bytes) -> dict[bytes, str]:
     """These headers; one that was sent twice is taken for none that can be trusted."""
     found = dict.fromkeys(names, "")
     seen: set[bytes] = set()
@@ -208,12 +210,12 @@ def _headers(scope: Scope, *names: bytes) -> dict[bytes, str]:
     return found
 
 
-def _bearer(value: str) -> str:
+def _read_bearer(value: str) -> str:
     kind, _, secret = value.partition(" ")
     return secret.strip() if kind.lower() == "bearer" else ""
 
 
-def _name(host: str) -> str:
+def _host_name(host: str) -> str:
     """The name in a Host header, without the port."""
     name, colon, port = host.rpartition(":")
     if not colon or port.endswith("]"):

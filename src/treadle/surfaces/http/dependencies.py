@@ -9,14 +9,14 @@ from treadle.operations.context import Context
 from treadle.surfaces.http.auth import principal_of
 from treadle.surfaces.http.idempotency import submission_key
 
-Asked = Request[Any, Any, State]
+ApiRequest = Request[Any, Any, State]
 
 
-def context_of(request: Asked) -> Context:
+def context_of(request: ApiRequest) -> Context:
     """Return the context of a request: its principal, its idempotency key, and the services of the engine."""
     return services_of(request).called_by(principal_of(request), submission_key(request.scope))
 
 
-def services_of(request: Asked) -> Context:
+def services_of(request: ApiRequest) -> Context:
     """Return the services of the engine, for a route that needs no principal."""
     return request.app.state.context

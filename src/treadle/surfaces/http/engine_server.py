@@ -10,36 +10,36 @@ from litestar.handlers import HTTPRouteHandler
 from treadle.api.engine import Engine
 from treadle.domain.errors import InvalidState
 from treadle.surfaces.http.application import Application
-from treadle.surfaces.http.auth import LOOPBACK, Gate, OwnersGate
-from treadle.surfaces.http.open_streams import Streams
-from treadle.surfaces.http.server import OfTheSameUser, listening
+from treadle.surfaces.http.auth import LOOPBACK_HOSTS, OwnerAuthentication, TokenAuthentication
+from treadle.surfaces.http.open_streams import OpenStreams
+from treadle.surfaces.http.server import SameUserProtocol, serve_sockets
 
 
-def keep_home() -> None:
+def refuse_hand_over() -> None:
     raise InvalidState("Another server has this home. Stop that one first, or use another home (TREADLE_HOME).")
 
 
-def application(
+def make_application(
     engine: Engine,
     routes: Sequence[HTTPRouteHandler] | None = None,
-    hand_over: Callable[[], None] = keep_home,
+    hand_over: Callable[[], None] = refuse_hand_over,
 ) -> Application:
     """Return the application over an open engine, with all routes unless some are given."""
     return Application(replace(engine.context, hand_over=hand_over), engine.clock, routes)
 
 
 @asynccontextmanager
-async def to_anyone(
+async def serve_over_tcp(
     app: Application,
     listener: socket.socket,
     hosts: tuple[str, ...],
     origins: tuple[str, ...],
     streams_per_token: int | None = None,
-) -> AsyncGenerator[Streams, None]:
+) -> AsyncGenerator[OpenStreams, None]:
     """Serve callers that have a token, over TCP. Yield the streams that are open there."""
-    streams = Streams(streams_per_token)
-    gate = Gate(app.asgi, streams, app.access, (*LOOPBACK, *hosts), origins)
-    async with listening(gate, [listener]):
+    streams = OpenStreams(streams_per_token)
+    gate = TokenAuthentication(app.asgi, streams, app.access, (*LOOPBACK_HOSTS, *hosts), origins)
+    async with serve_sockets(gate, [listener]):
         try:
             yield streams
         finally:
@@ -47,10 +47,12 @@ async def to_anyone(
 
 
 @asynccontextmanager
-async def to_the_owner(app: Application, listener: socket.socket) -> AsyncGenerator[Callable[[], int], None]:
+async def serve_over_unix_socket(
+    app: Application, listener: socket.socket
+) -> AsyncGenerator[Callable[[], int], None]:
     """For processes of the same user, on a Unix socket: they need no token. How many are there can be asked."""
-    streams = Streams()
-    async with listening(OwnersGate(app.asgi, streams), [listener], OfTheSameUser) as connections:
+    streams = OpenStreams()
+    async with serve_sockets(OwnerAuthentication(app.asgi, streams), [listener], SameUserProtocol) as connections:
         try:
             yield connections
         finally:

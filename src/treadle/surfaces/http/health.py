@@ -7,23 +7,23 @@ from litestar import Response, get
 from treadle import __version__
 from treadle.domain.errors import StoreError
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.dependencies import Asked, context_of, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
 
-READY_SECONDS = 2.0
+READY_TIMEOUT_SECONDS = 2.0
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @get("/healthz", include_in_schema=False, sync_to_thread=False)
-def healthy() -> dict[str, str]:
+def show_health() -> dict[str, str]:
     """The process answers."""
     return {"status": "ok", "version": __version__}
 
 
 @get("/readyz", include_in_schema=False)
-async def ready(request: Asked) -> Response[dict[str, str]]:
+async def show_readiness(request: ApiRequest) -> Response[dict[str, str]]:
     """The database answers too, and soon."""
     try:
-        async with asyncio.timeout(READY_SECONDS):
+        async with asyncio.timeout(READY_TIMEOUT_SECONDS):
             await services_of(request).service.runs(limit=1)
     except (StoreError, TimeoutError):
         return Response({"status": "the database does not answer"}, status_code=503, headers={"Retry-After": "3"})
@@ -31,7 +31,7 @@ async def ready(request: Asked) -> Response[dict[str, str]]:
 
 
 @get("/metrics", opt={"scope": "read"}, include_in_schema=False, media_type=METRICS_TYPE)
-async def metrics(request: Asked) -> bytes:
+async def show_metrics(request: ApiRequest) -> bytes:
     """A token that is limited to agents sees the figures of those agents only."""
     context = context_of(request)
     if context.principal.only_owner is not None:  # the numbers are of all users together
@@ -43,4 +43,4 @@ async def metrics(request: Asked) -> bytes:
     return context.metrics.render(context.principal.agents)
 
 
-ROUTES = [healthy, ready, metrics]
+ROUTES = [show_health, show_readiness, show_metrics]

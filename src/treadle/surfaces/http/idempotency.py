@@ -18,23 +18,23 @@ from treadle.domain.errors import SizeLimitExceeded, StoreError
 from treadle.operations.refusal import Refusal
 from treadle.ports.access import IdempotencyStore, IdempotentRequest, StoredResponse
 from treadle.ports.clock import Clock
-from treadle.surfaces.http.auth import refuse, state_of
-from treadle.surfaces.http.problems import MEDIA_TYPE, problem_of
+from treadle.surfaces.http.auth import send_problem, state_of
+from treadle.surfaces.http.problems import MEDIA_TYPE, make_problem
 
 logger = logging.getLogger(__name__)
 
 HEADER = b"idempotency-key"
-LONGEST_KEY = 255
-KEPT_SECONDS = 24 * 3600
-SWEEP_SECONDS = 3600
-MOST_BYTES = 32 * 2**20
+MAX_KEY_CHARACTERS = 255
+RETENTION_SECONDS = 24 * 3600
+SWEEP_INTERVAL_SECONDS = 3600
+MAX_BODY_BYTES = 32 * 2**20
 """Of a body that comes with a key: it is read whole before anything is done."""
-REPLAYED = (b"idempotent-replayed", b"true")
-SHOWN_ONCE = ("/v1/tokens", "/v1/hooks", "/v1/webhooks")
+REPLAYED_HEADER = (b"idempotent-replayed", b"true")
+SECRET_ROUTES = ("/v1/tokens", "/v1/hooks", "/v1/webhooks")
 """Routes whose answers have a secret in them, which is kept nowhere."""
 
 
-class Once:
+class IdempotencyMiddleware:
     """An ASGI application before another, behind the gate."""
 
     def __init__(self, app: ASGIApp, requests: IdempotencyStore, clock: Clock) -> None:
@@ -45,15 +45,15 @@ class Once:
         self._swept_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        key = _key(scope)
+        key = _read_key(scope)
         if key is None:
             await self._app(scope, receive, send)
             return
         try:
-            asked = _asked(scope, key)
-            body = await _whole_body(receive)
+            asked = _make_request_id(scope, key)
+            body = await _read_body(receive)
         except Refusal as refusal:
-            await refuse(refusal, scope, send)
+            await send_problem(refusal, scope, send)
             return
         if body is None:
             return
@@ -71,37 +71,37 @@ class Once:
             if known.digest != digest:
                 raise Refusal(422, "KeyReused", "This Idempotency-Key was used with another body. Send a new key.")
         except Exception as error:
-            await refuse(error, scope, send)
+            await send_problem(error, scope, send)
             return
         if known.status is not None:
-            await _send_again(known, send)
+            await _send_stored(known, send)
             return
-        kept = _Kept(send)
-        await self._app(scope, _again(body, receive), kept)
+        kept = _HeldResponse(send)
+        await self._app(scope, _replay_body(body, receive), kept)
         if kept.status < 400 and not kept.streams:
             try:
-                await self._requests.answer(asked, _told_again(asked, digest, kept))
+                await self._requests.answer(asked, _make_stored_response(asked, digest, kept))
             except StoreError as error:  # it is done, and whoever asked is told so
                 logger.warning("the answer to a request could not be kept: %s", error)
         await kept.let_go()
 
     async def _sweep(self) -> None:
         now = self._clock.now()
-        if now - self._swept_at > SWEEP_SECONDS:
+        if now - self._swept_at > SWEEP_INTERVAL_SECONDS:
             self._swept_at = now
-            await self._requests.forget(now - KEPT_SECONDS)
+            await self._requests.forget(now - RETENTION_SECONDS)
 
 
 def submission_key(scope: Scope) -> str | None:
     """Return the key under which the journal records what a request begins; None: the request has no key."""
-    key = _key(scope)
+    key = _read_key(scope)
     if key is None:
         return None
-    asked = _asked(scope, key)
+    asked = _make_request_id(scope, key)
     return f"http/{asked.token_id or 'owner'}/{asked.route}/{asked.key}"
 
 
-def _key(scope: Scope) -> str | None:
+def _read_key(scope: Scope) -> str | None:
     """The key of a request; None: it has none, or nobody who asks (what is signed has an id of its own)."""
     if scope["type"] != "http" or scope["method"] != "POST" or "principal" not in state_of(scope):
         return None
@@ -111,16 +111,16 @@ def _key(scope: Scope) -> str | None:
     return None
 
 
-def _asked(scope: Scope, key: str) -> IdempotentRequest:
-    if not 0 < len(key) <= LONGEST_KEY or not key.isprintable():
+def _make_request_id(scope: Scope, key: str) -> IdempotentRequest:
+    if not 0 < len(key) <= MAX_KEY_CHARACTERS or not key.isprintable():
         raise Refusal(
-            400, "WrongKey", f"The Idempotency-Key is invalid: send 1 to {LONGEST_KEY} visible characters."
+            400, "WrongKey", f"The Idempotency-Key is invalid: send 1 to {MAX_KEY_CHARACTERS} visible characters."
         )
     principal: Principal = state_of(scope)["principal"]
     return IdempotentRequest(principal.token_id, scope["path"], key)
 
 
-async def _whole_body(receive: Receive) -> bytes | None:
+async def _read_body(receive: Receive) -> bytes | None:
     """All of it; None: whoever sent it has gone in the middle, and nothing is to be done."""
     body = bytearray()
     while True:
@@ -128,15 +128,17 @@ async def _whole_body(receive: Receive) -> bytes | None:
         if message["type"] != "http.request":
             return None
         body += message["body"]
-        if len(body) > MOST_BYTES:
+        if len(body) > MAX_BODY_BYTES:
             raise Refusal(
-                413, SizeLimitExceeded.__name__, f"The body has more than {MOST_BYTES} bytes. Send less at once."
+                413,
+                SizeLimitExceeded.__name__,
+                f"The body has more than {MAX_BODY_BYTES} bytes. Send less at once.",
             )
         if not message["more_body"]:
             return bytes(body)
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Give a body that was read already to whoever asks for it, and then what comes."""
     given = False
 
@@ -150,7 +152,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
     return from_here  # pyright: ignore[reportReturnType] -- a request has no other messages
 
 
-class _Kept:
+class _HeldResponse:
     """Holds an answer back until it is kept; one that streams is sent on as it comes."""
 
     def __init__(self, send: Send) -> None:
@@ -177,20 +179,20 @@ class _Kept:
             await self._send(message)
 
 
-def _told_again(asked: IdempotentRequest, digest: bytes, kept: _Kept) -> StoredResponse:
+def _make_stored_response(asked: IdempotentRequest, digest: bytes, kept: _HeldResponse) -> StoredResponse:
     """What is told to whoever sends it again: the same; but a secret is shown once."""
-    if asked.route.rstrip("/") not in SHOWN_ONCE:
+    if asked.route.rstrip("/") not in SECRET_ROUTES:
         return StoredResponse(digest, kept.status, bytes(kept.body))
     once = (
         "What this Idempotency-Key asked for was made, and its secret was shown then. Make another with a new key."
     )
-    problem = problem_of(Refusal(409, "ShownOnce", once))
+    problem = make_problem(Refusal(409, "ShownOnce", once))
     return StoredResponse(digest, problem.status, msgspec.json.encode(problem))
 
 
-async def _send_again(known: StoredResponse, send: Send) -> None:
+async def _send_stored(known: StoredResponse, send: Send) -> None:
     status = known.status or 200
     kind = b"application/json" if status < 400 else MEDIA_TYPE.encode()
-    headers = [(b"content-type", kind), (b"content-length", str(len(known.body)).encode()), REPLAYED]
+    headers = [(b"content-type", kind), (b"content-length", str(len(known.body)).encode()), REPLAYED_HEADER]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": known.body, "more_body": False})

@@ -7,20 +7,20 @@ from treadle.domain.webhooks import HookId
 from treadle.operations.automation import Signed
 from treadle.operations.refusal import Refusal
 from treadle.operations.submissions import Ticket
-from treadle.surfaces.http.dependencies import Asked, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, services_of
 
-MOST_BYTES = 2**20
+MAX_BODY_BYTES = 2**20
 """The largest body of a message."""
 
 
 @post(
     "/v1/hooks/{hook_id:str}",
     status_code=202,
-    request_max_body_size=MOST_BYTES,
+    request_max_body_size=MAX_BODY_BYTES,
     opt={"scope": None},
     include_in_schema=False,
 )
-async def receive(hook_id: FromPath[str], request: Asked) -> Ticket:
+async def receive(hook_id: FromPath[str], request: ApiRequest) -> Ticket:
     """Serve `hooks.receive`."""
     headers = request.headers
     signed = Signed(

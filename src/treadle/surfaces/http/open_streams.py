@@ -7,10 +7,10 @@ from typing import Protocol
 from treadle.domain.access import Principal
 from treadle.domain.ids import TokenId
 
-HEARTBEAT_SECONDS = 15.0
+HEARTBEAT_INTERVAL_SECONDS = 15.0
 
 
-class Open(Protocol):
+class OpenStream(Protocol):
     """A stream that is open."""
 
     @property
@@ -25,10 +25,10 @@ class Open(Protocol):
         ...
 
 
-class Streams:
+class OpenStreams:
     def __init__(self, most_per_token: int | None = None) -> None:
         """`most_per_token`: streams that one token may have open; None: as many as it likes."""
-        self._open: set[Open] = set()
+        self._open: set[OpenStream] = set()
         self._most_per_token = most_per_token
         self._of_token: Counter[TokenId] = Counter()
         self._beating: asyncio.Task[None] | None = None
@@ -61,14 +61,14 @@ class Streams:
             if self._of_token[token] <= 0:
                 del self._of_token[token]
 
-    def add(self, stream: Open) -> None:
+    def add(self, stream: OpenStream) -> None:
         self._open.add(stream)
         if self.closed.is_set():  # it was asked for before the door was
             self._end(stream)
         elif self._beating is None:
             self._beating = asyncio.create_task(self._beat(), name="treadle-heartbeats")
 
-    def remove(self, stream: Open) -> None:
+    def remove(self, stream: OpenStream) -> None:
         self._open.discard(stream)
 
     async def close(self) -> None:
@@ -80,12 +80,12 @@ class Streams:
         for stream in tuple(self._open):
             self._end(stream)
 
-    def _end(self, stream: Open) -> None:
+    def _end(self, stream: OpenStream) -> None:
         if stream.comes_again:
             stream.cut()
 
     async def _beat(self) -> None:
         while True:
-            await asyncio.sleep(HEARTBEAT_SECONDS)
+            await asyncio.sleep(HEARTBEAT_INTERVAL_SECONDS)
             for stream in tuple(self._open):
                 stream.beat()

@@ -3,14 +3,14 @@
 import msgspec
 from litestar import Response, get
 
-from treadle.surfaces.http.api_description import description
+from treadle.surfaces.http.api_description import build_description
 
 PATH = "/v1/openapi.json"
 
 
 @get(PATH, opt={"scope": None}, include_in_schema=False, sync_to_thread=False)
-def show() -> Response[bytes]:
-    return Response(msgspec.json.encode(description()), media_type="application/json")
+def show_description() -> Response[bytes]:
+    return Response(msgspec.json.encode(build_description()), media_type="application/json")
 
 
-ROUTES = [show]
+ROUTES = [show_description]

@@ -11,22 +11,22 @@ from treadle.domain.errors import SizeLimitExceeded
 from treadle.operations.operation import InvalidParameter, Operation
 from treadle.operations.refusal import Refusal
 from treadle.operations.registry import all_operations
-from treadle.surfaces.http.dependencies import Asked, context_of
+from treadle.surfaces.http.dependencies import ApiRequest, context_of
 
 _TOO_LONG = re.compile("Expected `str` of length <= ([5-9][0-9]{3}|[0-9]{5,})")
 """The limit of a long text, such as a message. A name or a reason that is too long is a wrong one."""
 _PLACE = re.compile(r"^(?P<message>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
 
 
-def operation_routes() -> list[HTTPRouteHandler]:
+def make_operation_routes() -> list[HTTPRouteHandler]:
     """Return the plain routes of all operations."""
-    return [route_of(operation) for operation in all_operations() if operation.has_plain_route]
+    return [make_route(operation) for operation in all_operations() if operation.has_plain_route]
 
 
-def route_of(operation: Operation[Any, Any]) -> HTTPRouteHandler:
+def make_route(operation: Operation[Any, Any]) -> HTTPRouteHandler:
     """Return the route of an operation."""
 
-    async def perform(request: Asked) -> Response[bytes | None]:
+    async def perform(request: ApiRequest) -> Response[bytes | None]:
         wanted = await read_request(operation, request)
         found = await operation.perform(context_of(request), wanted)
         body = None if operation.status == 204 else msgspec.json.encode(found)
@@ -41,7 +41,7 @@ def route_of(operation: Operation[Any, Any]) -> HTTPRouteHandler:
     )(perform)
 
 
-async def read_request(operation: Operation[Any, Any], request: Asked) -> Any:
+async def read_request(operation: Operation[Any, Any], request: ApiRequest) -> Any:
     """Return what a request asks for. Raises a refusal for one that cannot be read."""
     query = {name: request.query_params.getall(name)[-1] for name in request.query_params}
     body = await request.body() if operation.body_fields else b""
@@ -52,12 +52,12 @@ async def read_request(operation: Operation[Any, Any], request: Asked) -> Any:
     except UnicodeDecodeError:
         raise Refusal(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.") from None
     except msgspec.ValidationError as error:
-        raise invalid_body(error) from None
+        raise make_invalid_body(error) from None
     except msgspec.DecodeError as error:
         raise Refusal(400, "BadRequest", f"the body: it is not valid JSON ({error})") from None
 
 
-def invalid_body(error: msgspec.ValidationError) -> Refusal:
+def make_invalid_body(error: msgspec.ValidationError) -> Refusal:
     """Return the refusal of a body that is not what the operation takes: 413 for a text that is too long."""
     found = _PLACE.match(str(error))
     message, place = (str(error), "") if found is None else (found["message"], found["place"])

@@ -12,15 +12,15 @@ import struct
 import sys
 from contextlib import suppress
 
-KEEPER = b"treadle.sandbox.broker"
+BROKER_MODULE = b"treadle.sandbox.broker"
 """Stands in the command line of the keeper and of its forks."""
 _SO_PEERPIDFD = 77
-_MOST_ANCESTORS = 1000
-TRIES = 3
+_MAX_ANCESTORS = 1000
+MAX_TRIES = 3
 """How often the ancestors are read while processes among them end."""
 
 
-def peer_credentials(connection: socket.socket) -> tuple[int, int]:
+def read_peer_credentials(connection: socket.socket) -> tuple[int, int]:
     """Return the process and the user at the other end; where the system does not say, 0 and this user: there the
     rights of the socket's file, which is this user's alone, must do."""
     if not hasattr(socket, "SO_PEERCRED"):
@@ -30,18 +30,18 @@ def peer_credentials(connection: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def why_refused(connection: socket.socket) -> str | None:
+def find_refusal_reason(connection: socket.socket) -> str | None:
     """Return why the process at the other end may not control the engine; None where it may."""
-    pid, _ = peer_credentials(connection)
+    pid, _ = read_peer_credentials(connection)
     if sys.platform != "linux" or pid in (0, os.getpid()):  # 0: outside of this container, so not started by a tool
         return None
-    held = _held(connection, pid)
+    held = _open_process(connection, pid)
     if held is None:
         return f"process {pid} has ended"
     try:
-        for _ in range(TRIES):
+        for _ in range(MAX_TRIES):
             try:
-                reason = _why_not(pid)
+                reason = _judge_process(pid)
             except OSError:
                 continue
             # The process was there all the time, so what was read is about it and not about a later one.
@@ -51,7 +51,7 @@ def why_refused(connection: socket.socket) -> str | None:
     return f"process {pid} or one above it cannot be seen in /proc"
 
 
-def _held(connection: socket.socket, pid: int) -> int | None:
+def _open_process(connection: socket.socket, pid: int) -> int | None:
     """Return a descriptor of the process itself, whose number may be given to another when it ends; None where it
     has ended."""
     try:
@@ -64,39 +64,39 @@ def _held(connection: socket.socket, pid: int) -> int | None:
     return None
 
 
-def _why_not(pid: int) -> str | None:
+def _judge_process(pid: int) -> str | None:
     """Raises OSError where a process has ended meanwhile."""
-    own = set(_ancestors(os.getpid()))
-    for each in _ancestors(pid):
+    own = set(_find_ancestors(os.getpid()))
+    for each in _find_ancestors(pid):
         if each in own:  # from here on both have the same ancestors
             break
-        if KEEPER in _read(each, "cmdline").split(b"\0"):
+        if BROKER_MODULE in _read_proc(each, "cmdline").split(b"\0"):
             return f"process {pid} was started by a tool"
-    theirs, ours = _marks(pid), _marks(os.getpid())
+    theirs, ours = _read_restrictions(pid), _read_restrictions(os.getpid())
     if any(mark > own_mark for mark, own_mark in zip(theirs, ours, strict=True)):
         return f"process {pid} bears the marks of a process that a tool has started"
     return None
 
 
-def _ancestors(pid: int) -> list[int]:
+def _find_ancestors(pid: int) -> list[int]:
     """Return a process and those above it."""
     found: list[int] = []
-    while pid > 0 and len(found) < _MOST_ANCESTORS:
+    while pid > 0 and len(found) < _MAX_ANCESTORS:
         found.append(pid)
-        pid = int(_read(pid, "stat").rpartition(b")")[2].split()[1])
+        pid = int(_read_proc(pid, "stat").rpartition(b")")[2].split()[1])
     return found
 
 
-def _marks(pid: int) -> tuple[int, int]:
+def _read_restrictions(pid: int) -> tuple[int, int]:
     """Return whether a process has given up gaining rights, and how many filters hold it."""
     fields: dict[bytes, bytes] = {}
-    for line in _read(pid, "status").splitlines():
+    for line in _read_proc(pid, "status").splitlines():
         name, _, value = line.partition(b":")
         fields[name] = value
     return int(fields.get(b"NoNewPrivs", b"0")), int(fields.get(b"Seccomp_filters", b"0"))
 
 
-def _read(pid: int, name: str) -> bytes:
+def _read_proc(pid: int, name: str) -> bytes:
     """Both files can be read by everybody, also those of a process whose memory is private."""
     with open(f"/proc/{pid}/{name}", "rb") as file:
         return file.read()

@@ -19,17 +19,17 @@ logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 PREFIX = "urn:treadle:problem:"
-RETRY_SECONDS = 3
+RETRY_AFTER_SECONDS = 3
 """When to come again to a database that cannot take anything now."""
 
 
-class _Wrong(Struct, frozen=True):
+class _InvalidField(Struct, frozen=True):
     message: str
     key: str = "the body"
     source: str = ""
 
 
-class Told(Struct, frozen=True):
+class ProblemResponse(Struct, frozen=True):
     """An answer to a request that has failed."""
 
     status: int
@@ -40,7 +40,7 @@ class Told(Struct, frozen=True):
 
 _TOO_LONG = re.compile("Expected `str` of length <= ([0-9]{4,})")
 """A text of a length that counts; a name that is too long is a wrong name."""
-STATUS: tuple[tuple[type[e.TreadleError], int], ...] = (
+STATUS_OF_ERROR: tuple[tuple[type[e.TreadleError], int], ...] = (
     (e.Unknown, 404),
     (e.InvalidState, 409),
     (e.SizeLimitExceeded, 413),
@@ -52,25 +52,29 @@ STATUS: tuple[tuple[type[e.TreadleError], int], ...] = (
 """The first that fits."""
 
 
-def problem_of(error: Exception) -> Problem:
+def make_problem(error: Exception) -> Problem:
     """Return the problem that the client receives. Unexpected errors are logged, not returned to the client."""
     if isinstance(error, Refusal):
-        return _problem(error.status, error.kind, str(error))
+        return _new_problem(error.status, error.kind, str(error))
     if isinstance(error, e.TreadleError):
-        status = next((status for kind, status in STATUS if isinstance(error, kind)), 500)
-        told = _problem(status, type(error).__name__, str(error))
+        status = next((status for kind, status in STATUS_OF_ERROR if isinstance(error, kind)), 500)
+        told = _new_problem(status, type(error).__name__, str(error))
         resets_at = getattr(error, "resets_at", None)
         return msgspec.structs.replace(told, resets_at=resets_at) if resets_at is not None else told
     if isinstance(error, HTTPException):
-        if (too_long := _size_limit(error)) is not None:
-            return _problem(413, e.SizeLimitExceeded.__name__, too_long)
-        return _problem(error.status_code, HTTPStatus(error.status_code).phrase.replace(" ", ""), _words(error))
+        if (too_long := _describe_size_limit(error)) is not None:
+            return _new_problem(413, e.SizeLimitExceeded.__name__, too_long)
+        return _new_problem(
+            error.status_code,
+            HTTPStatus(error.status_code).phrase.replace(" ", ""),
+            _describe_invalid_fields(error),
+        )
     if isinstance(error, RecursionError):
-        return _problem(400, "TooDeep", "The body is nested too deeply.")
+        return _new_problem(400, "TooDeep", "The body is nested too deeply.")
     if isinstance(error, UnicodeDecodeError) and _is_raised_by_litestar(error):
-        return _problem(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.")
+        return _new_problem(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.")
     logger.exception("a request failed that should not", exc_info=error)
-    return _problem(500, "Internal", "Unexpected error. See the log of the server.")
+    return _new_problem(500, "Internal", "Unexpected error. See the log of the server.")
 
 
 def _is_raised_by_litestar(error: Exception) -> bool:
@@ -81,55 +85,55 @@ def _is_raised_by_litestar(error: Exception) -> bool:
     return frame is not None and str(frame.tb_frame.f_globals.get("__name__", "")).startswith("litestar.")
 
 
-def headers_of(problem: Problem, now: float) -> dict[str, str]:
+def make_headers(problem: Problem, now: float) -> dict[str, str]:
     if problem.status == 401:
         return {"WWW-Authenticate": 'Bearer realm="treadle"'}
     if problem.status == 503:
-        return {"Retry-After": str(RETRY_SECONDS)}
+        return {"Retry-After": str(RETRY_AFTER_SECONDS)}
     if problem.resets_at is not None:
         return {"Retry-After": str(max(1, math.ceil(problem.resets_at - now)))}
     return {}
 
 
-def answer(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """For Litestar: the answer to a request that has failed."""
-    told = told_of(error, request.url.path, request.app.state.now())
+    told = make_problem_response(error, request.url.path, request.app.state.now())
     headers = dict(getattr(error, "headers", None) or {}) | told.headers
     return Response(told.body, media_type=told.media_type, status_code=told.status, headers=headers)
 
 
-def told_of(error: Exception, path: str, now: float) -> Told:
+def make_problem_response(error: Exception, path: str, now: float) -> ProblemResponse:
     """What is answered at a path: a problem, or an error as OpenAI tells it where that is spoken."""
-    problem = problem_of(error)
-    headers = headers_of(problem, now)
-    if not errors.is_spoken_at(path):
-        return Told(problem.status, MEDIA_TYPE, msgspec.json.encode(problem), headers)
-    shaped = errors.shaped(problem.status, problem.type.removeprefix(PREFIX), problem.detail, error)
-    return Told(shaped.status, errors.MEDIA_TYPE, shaped.body, headers | shaped.headers)
+    problem = make_problem(error)
+    headers = make_headers(problem, now)
+    if not errors.is_openai_path(path):
+        return ProblemResponse(problem.status, MEDIA_TYPE, msgspec.json.encode(problem), headers)
+    shaped = errors.make_error_response(problem.status, problem.type.removeprefix(PREFIX), problem.detail, error)
+    return ProblemResponse(shaped.status, errors.MEDIA_TYPE, shaped.body, headers | shaped.headers)
 
 
-def _problem(status: int, kind: str, detail: str) -> Problem:
+def _new_problem(status: int, kind: str, detail: str) -> Problem:
     return Problem(f"{PREFIX}{kind}", HTTPStatus(status).phrase, status, detail)
 
 
-def _words(error: HTTPException) -> str:
+def _describe_invalid_fields(error: HTTPException) -> str:
     """What Litestar says is wrong, with where."""
-    wrong = _wrongs(error)
+    wrong = _invalid_fields(error)
     return "; ".join(f"{each.key}: {each.message}" for each in wrong) if wrong else error.detail
 
 
-def _size_limit(error: HTTPException) -> str | None:
+def _describe_size_limit(error: HTTPException) -> str | None:
     """Return what to say about a request that is too large; None if something else is wrong with it."""
     if error.status_code == 413:
         return f"{error.detail.rstrip('.')}. Send less at once, or put the text into a file that a tool can read."
-    for wrong in _wrongs(error):
+    for wrong in _invalid_fields(error):
         if wrong.source == "body" and (found := _TOO_LONG.search(wrong.message)) is not None:
             return f"{wrong.key} is too long: it may have at most {found[1]} characters. Send it in parts."
     return None
 
 
-def _wrongs(error: HTTPException) -> list[_Wrong]:
+def _invalid_fields(error: HTTPException) -> list[_InvalidField]:
     try:
-        return msgspec.convert(error.extra, list[_Wrong])
+        return msgspec.convert(error.extra, list[_InvalidField])
     except msgspec.ValidationError:
         return []

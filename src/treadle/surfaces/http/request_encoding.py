@@ -12,15 +12,15 @@ def refuse_invalid_text(scope: Scope) -> None:
     """Raise a refusal where a path, a query or a header is not UTF-8, or holds a NUL."""
     raw_path, query = scope["raw_path"], scope["query_string"]
     if b"%" in raw_path or not raw_path.isascii():
-        _check(unquote_to_bytes(raw_path), "path")
+        _check_text(unquote_to_bytes(raw_path), "path")
     if b"%" in query or not query.isascii():
-        _check(unquote_to_bytes(query), "query")
+        _check_text(unquote_to_bytes(query), "query")
     for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
         if not value.isascii():
-            _check(value, f"header {name.decode('latin-1')}")
+            _check_text(value, f"header {name.decode('latin-1')}")
 
 
-def _check(text: bytes, where: str) -> None:
+def _check_text(text: bytes, where: str) -> None:
     try:
         text.decode("utf-8")
     except UnicodeDecodeError:

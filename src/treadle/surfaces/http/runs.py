@@ -12,16 +12,16 @@ from treadle.domain.messages import user
 from treadle.operations.run_control import Accepted, NewRun, part_of
 from treadle.operations.runs import LONGEST_WAIT, RunDetail, run_detail
 from treadle.operations.submissions import Submission
-from treadle.surfaces.http.agent_overrides import overridden_by
+from treadle.surfaces.http.agent_overrides import apply_overrides
 from treadle.surfaces.http.auth import streams_of
-from treadle.surfaces.http.dependencies import Asked, context_of
+from treadle.surfaces.http.dependencies import ApiRequest, context_of
 
 Wait = Annotated[float | None, QueryParameter(ge=0, le=LONGEST_WAIT)]
 
 
 @post("/v1/agents/{name:str}/runs", status_code=202, opt={"scope": "run"}, include_in_schema=False)
-async def submit(
-    name: FromPath[str], data: JSONBody[NewRun], request: Asked, wait: Wait = None
+async def submit_run(
+    name: FromPath[str], data: JSONBody[NewRun], request: ApiRequest, wait: Wait = None
 ) -> Response[Accepted | RunDetail]:
     """Serve `runs.start`."""
     context = context_of(request)
@@ -29,7 +29,7 @@ async def submit(
     session = None if data.session_id is None else await context.open_session(data.session_id)
     ticket = await context.service.submit(
         Submission(
-            overridden_by(data.overrides, agent, principal),
+            apply_overrides(data.overrides, agent, principal),
             user(data.message, *map(part_of, data.attachments)),
             session,
             context.key,
@@ -41,28 +41,28 @@ async def submit(
     )
     seconds = data.wait if wait is None else wait
     if seconds:
-        end = await _end_within(seconds, ticket.run_id, request)
+        end = await _wait_for_end(seconds, ticket.run_id, request)
         detail = await run_detail(context, await context.service.run(ticket.run_id))
         return Response(detail, status_code=202 if end is None else 200)
     return Response(Accepted(ticket.run_id, ticket.session_id), status_code=202)
 
 
 @get("/v1/runs/{run_id:str}", opt={"scope": "read"}, include_in_schema=False)
-async def show(run_id: FromPath[str], request: Asked, wait: Wait = None) -> RunDetail:
+async def show_run(run_id: FromPath[str], request: ApiRequest, wait: Wait = None) -> RunDetail:
     """Serve `runs.show`."""
     context = context_of(request)
     record = await context.visible_run(run_id)
     if wait and record.outcome is None:
-        await _end_within(wait, record.origin.run_id, request)
+        await _wait_for_end(wait, record.origin.run_id, request)
         record = await context.service.run(record.origin.run_id)
     return await run_detail(context, record)
 
 
-async def _end_within(seconds: float, run_id: RunId, request: Asked) -> RunEnd | None:
+async def _wait_for_end(seconds: float, run_id: RunId, request: ApiRequest) -> RunEnd | None:
     """Wait for the end of a run. Return None if the time is over, the client has left or the server stops
     before."""
     ending = asyncio.ensure_future(context_of(request).service.wait(run_id))
-    leaving = asyncio.ensure_future(_disconnection(request))
+    leaving = asyncio.ensure_future(_wait_for_disconnect(request))
     closing = asyncio.ensure_future(streams_of(request).closed.wait())
     try:
         await asyncio.wait((ending, leaving, closing), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -72,10 +72,10 @@ async def _end_within(seconds: float, run_id: RunId, request: Asked) -> RunEnd |
             task.cancel()
 
 
-async def _disconnection(request: Asked) -> None:
+async def _wait_for_disconnect(request: ApiRequest) -> None:
     """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-ROUTES = [submit, show]
+ROUTES = [submit_run, show_run]

@@ -16,17 +16,17 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.peers import peer_credentials, why_refused
-from treadle.surfaces.http.problems import MEDIA_TYPE, RETRY_SECONDS, problem_of
+from treadle.surfaces.http.peers import find_refusal_reason, read_peer_credentials
+from treadle.surfaces.http.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, make_problem
 
-HEADER_SECONDS = 10.0
+HEAD_TIMEOUT_SECONDS = 10.0
 """Within which the head of a request must have come."""
-BODY_SECONDS = 20.0
+BODY_IDLE_SECONDS = 20.0
 """For so long nothing of a body may come."""
-LONGEST_BODY_SECONDS = 300.0
+BODY_TIMEOUT_SECONDS = 300.0
 """Within which all of it must have come."""
-MOST_HEADER_BYTES = 64 * 1024
-MOST_CONNECTIONS = 10_000
+MAX_HEAD_BYTES = 64 * 1024
+MAX_CONNECTIONS = 10_000
 SPARE_FILES = 256
 """Files that the process may want to open beside its connections."""
 logger = logging.getLogger(__name__)
@@ -35,26 +35,28 @@ KEEP_ALIVE_SECONDS = 75
 GRACE_SECONDS = 5
 LINGER_SECONDS = 2.0
 """For so long a connection is held that was told a last word, so that the word arrives."""
-ABORT = "treadle.abort"
+ABORT_KEY = "treadle.abort"
 """In the scope of a request: how to end its connection at once, whatever has not been sent."""
 
 
-def _answer(status: int, kind: str, detail: str) -> bytes:
+def _make_response(status: int, kind: str, detail: str) -> bytes:
     """A whole answer, for what goes wrong before there is a request."""
-    problem = problem_of(Refusal(status, kind, detail))
+    problem = make_problem(Refusal(status, kind, detail))
     body = msgspec.json.encode(problem)
-    retry = f"retry-after: {RETRY_SECONDS}\r\n" if status == 503 else ""
+    retry = f"retry-after: {RETRY_AFTER_SECONDS}\r\n" if status == 503 else ""
     head = f"HTTP/1.1 {status} {problem.title}\r\ncontent-type: {MEDIA_TYPE}\r\n{retry}"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
 
 
-_TOO_LONG = _answer(431, "HeadTooLong", f"The head of a request has at most {MOST_HEADER_BYTES} bytes.")
-_TOO_SLOW = _answer(408, "TooSlow", "The request did not come in time; send it again.")
-_TOO_MANY = _answer(503, "TooManyConnections", "There are too many connections; come again in a moment.")
-_NO_REQUEST = _answer(400, "NoRequest", "That is no HTTP request that can be read.")
+_HEAD_TOO_LONG = _make_response(431, "HeadTooLong", f"The head of a request has at most {MAX_HEAD_BYTES} bytes.")
+_TOO_SLOW = _make_response(408, "TooSlow", "The request did not come in time; send it again.")
+_TOO_MANY_CONNECTIONS = _make_response(
+    503, "TooManyConnections", "There are too many connections; come again in a moment."
+)
+_NOT_A_REQUEST = _make_response(400, "NoRequest", "That is no HTTP request that can be read.")
 
 
-_FROM_A_TOOL = _answer(
+_STARTED_BY_TOOL = _make_response(
     403,
     "StartedByTool",
     "The process that owns this home refused the connection: it takes this command for one that a tool started. "
@@ -62,7 +64,7 @@ _FROM_A_TOOL = _answer(
 )
 
 
-class Bounded(HttpToolsProtocol):
+class BoundedProtocol(HttpToolsProtocol):
     """A connection whose head must come soon and be short, and whose body must not be waited for."""
 
     _late: TimerHandle | None = None
@@ -71,12 +73,12 @@ class Bounded(HttpToolsProtocol):
     _begun_at = 0.0
     _heard_at = 0.0
     _ended = False
-    most = MOST_CONNECTIONS
+    most = MAX_CONNECTIONS
 
     def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn's own
         super().connection_made(transport)
         if len(self.connections) > self.most:
-            self._end_with(_TOO_MANY)
+            self._end_with(_TOO_MANY_CONNECTIONS)
         else:
             self._expect_head()
 
@@ -88,8 +90,8 @@ class Bounded(HttpToolsProtocol):
         if self._slow is not None:
             self._heard_at = self.loop.time()
         super().data_received(data)
-        if self._late is not None and self._head_bytes > MOST_HEADER_BYTES:
-            self._end_with(_TOO_LONG)
+        if self._late is not None and self._head_bytes > MAX_HEAD_BYTES:
+            self._end_with(_HEAD_TOO_LONG)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -99,16 +101,16 @@ class Bounded(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_has_come()
         super().on_headers_complete()
-        cast("dict[str, Any]", self.scope)[ABORT] = self.transport.abort
+        cast("dict[str, Any]", self.scope)[ABORT_KEY] = self.transport.abort
         self._begun_at = self._heard_at = self.loop.time()
-        self._slow = self.loop.call_later(BODY_SECONDS, self._look_at_body)
+        self._slow = self.loop.call_later(BODY_IDLE_SECONDS, self._look_at_body)
 
     def on_message_complete(self) -> None:
         self._body_has_come()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self._end_with(_NO_REQUEST)
+        self._end_with(_NOT_A_REQUEST)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_has_come()
@@ -117,7 +119,7 @@ class Bounded(HttpToolsProtocol):
 
     def _expect_head(self, heard: int = 0) -> None:
         self._head_bytes = heard
-        self._late = self.loop.call_later(HEADER_SECONDS, self._head_is_late)
+        self._late = self.loop.call_later(HEAD_TIMEOUT_SECONDS, self._head_is_late)
 
     def _head_has_come(self) -> None:
         if self._late is not None:
@@ -138,7 +140,7 @@ class Bounded(HttpToolsProtocol):
 
     def _look_at_body(self) -> None:
         now = self.loop.time()
-        quiet, whole = self._heard_at + BODY_SECONDS, self._begun_at + LONGEST_BODY_SECONDS
+        quiet, whole = self._heard_at + BODY_IDLE_SECONDS, self._begun_at + BODY_TIMEOUT_SECONDS
         if now >= min(quiet, whole):
             self._slow = None
             self._end_with(_TOO_SLOW)
@@ -159,31 +161,31 @@ class Bounded(HttpToolsProtocol):
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
-class OfTheSameUser(Bounded):
+class SameUserProtocol(BoundedProtocol):
     """A connection over a Unix socket, from a process of the same user that no tool has started; any other is
     refused."""
 
     def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn's own
         connection = transport.get_extra_info("socket")
-        if peer_uid(connection) != os.getuid():
+        if read_peer_uid(connection) != os.getuid():
             transport.abort()
             return
         super().connection_made(transport)
-        if (reason := why_refused(connection)) is not None:
+        if (reason := find_refusal_reason(connection)) is not None:
             logger.warning("refused a connection to the Unix socket: %s", reason)
-            self._end_with(_FROM_A_TOOL)
+            self._end_with(_STARTED_BY_TOOL)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is not None:  # pyright: ignore[reportUnnecessaryComparison] -- a peer that was dropped never had one
             super().connection_lost(exc)
 
 
-def peer_uid(connection: socket.socket) -> int:
+def read_peer_uid(connection: socket.socket) -> int:
     """The user of the process at the other end."""
-    return peer_credentials(connection)[1]
+    return read_peer_credentials(connection)[1]
 
 
-class _Quiet(Server):
+class _SignalFreeServer(Server):
     """A server that leaves signals to the command that has started it."""
 
     @contextmanager
@@ -192,8 +194,8 @@ class _Quiet(Server):
 
 
 @asynccontextmanager
-async def listening(
-    app: ASGIApp, sockets: Sequence[socket.socket], protocol: type[HttpToolsProtocol] = Bounded
+async def serve_sockets(
+    app: ASGIApp, sockets: Sequence[socket.socket], protocol: type[HttpToolsProtocol] = BoundedProtocol
 ) -> AsyncGenerator[Callable[[], int], None]:
     """Serve on these sockets until the block is left; requests under way get a moment to end. How many connections
     there are can be asked."""
@@ -210,7 +212,7 @@ async def listening(
         server_header=False,
         backlog=2048,
     )
-    server = _Quiet(config)
+    server = _SignalFreeServer(config)
     serving: asyncio.Task[Any] = asyncio.create_task(server.serve(list(sockets)), name="treadle-http")
     try:
         yield lambda: len(server.server_state.connections)
@@ -219,18 +221,18 @@ async def listening(
         await serving
 
 
-def make_room() -> None:
+def raise_file_limit() -> None:
     """Let the process hold as many connections as are taken, as far as the system allows; and take no more than it
     can hold."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_CONNECTIONS + SPARE_FILES
+    wanted = MAX_CONNECTIONS + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    Bounded.most = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, soft - SPARE_FILES)
+    BoundedProtocol.most = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, soft - SPARE_FILES)
 
 
-def bound(host: str, port: int) -> socket.socket:
+def bind_socket(host: str, port: int) -> socket.socket:
     """A socket that listens there. Raises OSError where that cannot be."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)

@@ -24,16 +24,16 @@ from treadle.operations.event_feed import Missed
 from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import Reader
 from treadle.ports.journal import PositionedEvent, RunRecord
-from treadle.surfaces.http.auth import principal_of, refuse, state_of, streams_of
-from treadle.surfaces.http.dependencies import Asked, context_of, services_of
-from treadle.surfaces.http.open_streams import Streams
-from treadle.surfaces.http.server import ABORT
+from treadle.surfaces.http.auth import principal_of, send_problem, state_of, streams_of
+from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
+from treadle.surfaces.http.open_streams import OpenStreams
+from treadle.surfaces.http.server import ABORT_KEY
 
-MOST_BEHIND = 10_000
+MAX_EVENTS_BEHIND = 10_000
 """How many events a reader may be behind before it is cut off."""
 GATHER_SECONDS = 0.02
 """For which live events are gathered, so that fewer pieces are sent; durable ones never wait."""
-FAREWELL_SECONDS = 2.0
+END_TIMEOUT_SECONDS = 2.0
 """For so long a reader may take to take the end of its stream."""
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -43,7 +43,7 @@ HEADERS = [
 Piece = TypeVar("Piece")
 Pieces = AsyncGenerator[bytes, None]
 Batches = AsyncGenerator[Sequence[Event], None]
-NOBODYS = Origin(RunId(""), SessionId(""), AgentId(""))
+NO_ORIGIN = Origin(RunId(""), SessionId(""), AgentId(""))
 """Of what is told to the reader of several runs, and is about none of them."""
 LastEventId = Annotated[
     str | None, HeaderParameter(name="Last-Event-ID", description="Of the last event that came.")
@@ -64,7 +64,7 @@ class EventStream(Generic[Piece]):
         self,
         pieces: AsyncGenerator[Piece, None],
         written: Callable[[Piece], bytes],
-        request: Asked,
+        request: ApiRequest,
         headers: Sequence[tuple[bytes, bytes]] = (),
         comes_again: bool = True,
     ) -> None:
@@ -84,7 +84,7 @@ class EventStream(Generic[Piece]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._streams.is_full_for(self._principal):  # others were opened since it was asked for
             await self._pieces.aclose()
-            await refuse(_too_many(self._streams), scope, send)
+            await send_problem(_make_too_many(self._streams), scope, send)
             return
         self._streams.count(self._principal)
         try:
@@ -95,7 +95,7 @@ class EventStream(Generic[Piece]):
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self._headers})  # before it can be cut
         self._pumping = asyncio.create_task(self._pump(send))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_wait_for_disconnect(receive))
         self._streams.add(self)
         self._served.metrics.stream_opened()
         try:
@@ -110,7 +110,7 @@ class EventStream(Generic[Piece]):
                 task.cancel()
             await asyncio.wait(ending)
         error = None if self._pumping.cancelled() else self._pumping.exception()
-        await _say_goodbye(scope, send)
+        await _end_response(scope, send)
         if error is not None and not isinstance(error, StoreError | OSError):
             raise error
 
@@ -133,30 +133,30 @@ class EventStream(Generic[Piece]):
                 await send({"type": "http.response.body", "body": written(piece), "more_body": True})
 
 
-def refuse_if_full(request: Asked) -> None:
+def refuse_if_full(request: ApiRequest) -> None:
     """Raise a refusal where the token has as many streams open as it may."""
     streams = streams_of(request)
     if streams.is_full_for(principal_of(request)):
-        raise _too_many(streams)
+        raise _make_too_many(streams)
 
 
-def _too_many(streams: Streams) -> Refusal:
+def _make_too_many(streams: OpenStreams) -> Refusal:
     return Refusal(429, "TooManyStreams", streams.full)
 
 
-async def _say_goodbye(scope: Scope, send: Send) -> None:
+async def _end_response(scope: Scope, send: Send) -> None:
     """End the answer; hang up on a reader that does not take what came before."""
     try:
-        async with asyncio.timeout(FAREWELL_SECONDS):
+        async with asyncio.timeout(END_TIMEOUT_SECONDS):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
-        cast("dict[str, Any]", scope)[ABORT]()
+        cast("dict[str, Any]", scope)[ABORT_KEY]()
         await asyncio.sleep(0)  # so that it is gone for those who look
     except OSError:
         pass  # it has gone
 
 
-async def _left(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     """Return when the reader has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -165,7 +165,7 @@ async def _left(receive: Receive) -> None:
 # ── What is sent ───────────────────────────────────────────────────────────────────────────────────
 
 
-def framed(events: Sequence[Event]) -> bytes:
+def frame_events(events: Sequence[Event]) -> bytes:
     """Events of one run."""
     return b"".join([_frame(event, event.sequence if event.durable else None) for event in events])
 
@@ -178,19 +178,19 @@ def _frame(event: Event, position: int | None) -> bytes:
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name, to_json(event))
 
 
-def of_run(record: RunRecord, after: int, served: Context) -> Batches:
-    return served.service.batches(Reader(record.origin.run_id, after, MOST_BEHIND, GATHER_SECONDS, record))
+def read_run(record: RunRecord, after: int, served: Context) -> Batches:
+    return served.service.batches(Reader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record))
 
 
-async def anew(record: RunRecord, lost: int, served: Context) -> Batches:
+async def restart_run(record: RunRecord, lost: int, served: Context) -> Batches:
     """All of a run, for a reader that has asked for what comes after an event that is not there."""
     yield (served.service.reset(record.origin, f"There is no event {lost}; this begins anew."),)
-    async with aclosing(of_run(record, 0, served)) as batches:
+    async with aclosing(read_run(record, 0, served)) as batches:
         async for batch in batches:
             yield batch
 
 
-class Wanted(Struct, frozen=True):
+class FeedFilter(Struct, frozen=True):
     """Which runs a reader of many follows, and whether it wants their live events too."""
 
     agents: Sequence[str] | None
@@ -198,18 +198,18 @@ class Wanted(Struct, frozen=True):
     live: bool = False
 
 
-async def of_many(after: int | None, wanted: Wanted, served: Context) -> Pieces:
+async def read_many(after: int | None, wanted: FeedFilter, served: Context) -> Pieces:
     service = served.service
     if after is not None and after > await service.position():
-        yield _frame(service.reset(NOBODYS, f"There is no event {after}; this begins anew."), None)
+        yield _frame(service.reset(NO_ORIGIN, f"There is no event {after}; this begins anew."), None)
         after = 0
     read = service.live_feed if wanted.live else service.feed_pages
     async with aclosing(read(after, wanted.agents, wanted.owner)) as feed:
         async for page in feed:
-            yield b"".join([feed_frame(each) for each in page])
+            yield b"".join([frame_feed_item(each) for each in page])
 
 
-def feed_frame(each: PositionedEvent | Event | Missed) -> bytes:
+def frame_feed_item(each: PositionedEvent | Event | Missed) -> bytes:
     """A durable event with its position, a live event, or a comment about live events that were dropped."""
     match each:
         case Event():
@@ -230,19 +230,19 @@ def feed_frame(each: PositionedEvent | Event | Missed) -> bytes:
     opt={"scope": "read"},
     include_in_schema=False,
 )
-async def run_events(
-    run_id: FromPath[str], request: Asked, last_event_id: LastEventId = None, after: AfterSequence = None
+async def stream_run(
+    run_id: FromPath[str], request: ApiRequest, last_event_id: LastEventId = None, after: AfterSequence = None
 ) -> ASGIApp:
     """Serve `events.of_run`."""
     context = context_of(request)
     record = await context.visible_run(run_id)
-    known = _position(last_event_id)
+    known = _parse_cursor(last_event_id)
     begin = (after or 0) if known is None else known
     if begin > record.sequence:  # what it never had is the id of nothing: the reader is told, and given all of it
-        return EventStream(anew(record, begin, context), framed, request)
+        return EventStream(restart_run(record, begin, context), frame_events, request)
     if record.outcome is not None and begin == record.sequence:
-        return no_more
-    return EventStream(of_run(record, begin, context), framed, request)
+        return send_no_content
+    return EventStream(read_run(record, begin, context), frame_events, request)
 
 
 @get(
@@ -250,38 +250,38 @@ async def run_events(
     opt={"scope": "read"},
     include_in_schema=False,
 )
-async def agent_events(
+async def stream_agent(
     name: FromPath[str],
-    request: Asked,
+    request: ApiRequest,
     last_event_id: LastEventId = None,
     after: AfterCursor = None,
     live: Live = False,
 ) -> ASGIApp:
     """Serve `events.of_agent`."""
     context = context_of(request)
-    wanted = Wanted((await context.known_agent(name),), context.principal.only_owner, live)
-    pieces = of_many(_position(last_event_id or after), wanted, context)
+    wanted = FeedFilter((await context.known_agent(name),), context.principal.only_owner, live)
+    pieces = read_many(_parse_cursor(last_event_id or after), wanted, context)
     return EventStream(pieces, bytes, request)
 
 
 @get("/v1/events", opt={"scope": "read"}, include_in_schema=False)
-async def all_events(
-    request: Asked, last_event_id: LastEventId = None, after: AfterCursor = None, live: Live = False
+async def stream_all(
+    request: ApiRequest, last_event_id: LastEventId = None, after: AfterCursor = None, live: Live = False
 ) -> ASGIApp:
     """Serve `events.of_all`."""
     context = context_of(request)
-    wanted = Wanted(context.principal.agents, context.principal.only_owner, live)
-    pieces = of_many(_position(last_event_id or after), wanted, context)
+    wanted = FeedFilter(context.principal.agents, context.principal.only_owner, live)
+    pieces = read_many(_parse_cursor(last_event_id or after), wanted, context)
     return EventStream(pieces, bytes, request)
 
 
-async def no_more(scope: Scope, receive: Receive, send: Send) -> None:
+async def send_no_content(scope: Scope, receive: Receive, send: Send) -> None:
     """The run has ended, and the reader has all of it. A browser that is told so does not come again."""
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-def _position(cursor: str | None) -> int | None:
+def _parse_cursor(cursor: str | None) -> int | None:
     if not cursor:
         return None
     if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < 19):
@@ -291,4 +291,4 @@ def _position(cursor: str | None) -> int | None:
     return int(cursor)
 
 
-ROUTES = [run_events, agent_events, all_events]
+ROUTES = [stream_run, stream_agent, stream_all]

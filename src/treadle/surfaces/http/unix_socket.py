@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LONGEST_PATH = 100
+MAX_PATH_BYTES = 100
 """Bytes that the name of a Unix socket may have, everywhere."""
 
 
 @asynccontextmanager
-async def attachable(
+async def accept_attachments(
     engine: Engine, home: Home, app: "Application | None" = None, hand_over: Callable[[], None] | None = None
 ) -> AsyncGenerator[Callable[[], bool], None]:
     """Let other commands of this user attach while the block is entered; whether any has can be asked.
 
     `hand_over` is called when a server asks for the home; without it this process keeps the home."""
     path = socket_path(home)
-    listener = None if path is None else _listener(path)
+    listener = None if path is None else _open_listener(path)
     if path is None or listener is None:
         yield lambda: False
         return
@@ -46,10 +46,14 @@ async def attachable(
         serving: asyncio.Task[Callable[[], int]] | None = None
 
         async def begin() -> Callable[[], int]:
-            from treadle.surfaces.http.engine_server import application, keep_home, to_the_owner
+            from treadle.surfaces.http.engine_server import (
+                make_application,
+                refuse_hand_over,
+                serve_over_unix_socket,
+            )
 
-            offered = app or application(engine, hand_over=hand_over or keep_home)
-            return await opened.enter_async_context(to_the_owner(offered, listener))
+            offered = app or make_application(engine, hand_over=hand_over or refuse_hand_over)
+            return await opened.enter_async_context(serve_over_unix_socket(offered, listener))
 
         def first() -> None:
             nonlocal serving
@@ -73,7 +77,7 @@ def socket_path(home: Home) -> Path | None:
     if is_postgres(home.database_url) or is_in_memory(home.database_url):
         return None
     beside = Path(f"{sqlite_path(home.database_url)}.sock").absolute()
-    if len(os.fsencode(beside)) <= LONGEST_PATH:
+    if len(os.fsencode(beside)) <= MAX_PATH_BYTES:
         return beside
     name = hashlib.blake2b(os.fsencode(beside), digest_size=12).hexdigest()
     return _private_folder() / f"{name}.sock"
@@ -89,7 +93,7 @@ def _private_folder() -> Path:
     return folder
 
 
-def _listener(path: Path) -> socket.socket | None:
+def _open_listener(path: Path) -> socket.socket | None:
     """A socket that listens there. None: there cannot be one, as on some file systems; the work goes on without."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)

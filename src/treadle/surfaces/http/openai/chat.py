@@ -11,9 +11,10 @@ from litestar.types import ASGIApp
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.dependencies import Asked, context_of
-from treadle.surfaces.http.openai.agent_limits import Wishes, fitted
+from treadle.surfaces.http.dependencies import ApiRequest, context_of
+from treadle.surfaces.http.openai.agent_limits import RequestedSettings, apply_settings
 from treadle.surfaces.http.openai.chat_schemas import (
+    AnswerMessage,
     ChatChunk,
     ChatCompletion,
     ChatMessage,
@@ -25,43 +26,42 @@ from treadle.surfaces.http.openai.chat_schemas import (
     FinishReason,
     ImagePart,
     RefusalPart,
-    Said,
     TextPart,
-    chat_usage,
+    make_chat_usage,
 )
-from treadle.surfaces.http.openai.conversation import Said as Spoken
 from treadle.surfaces.http.openai.conversation import (
     Speaker,
     Turn,
-    called,
-    came_of,
-    conversation,
-    picture,
-    words,
+    build_conversation,
+    describe_client_call,
+    describe_client_result,
+    make_text_parts,
+    read_image,
 )
-from treadle.surfaces.http.openai.deltas import Anew, Break, Over, Stands, Thought, Words
-from treadle.surfaces.http.openai.errors import Failure, told
-from treadle.surfaces.http.openai.refusals import Unsupported, Wrong
-from treadle.surfaces.http.openai.route_docs import SPOKEN, said
+from treadle.surfaces.http.openai.conversation import TurnPart as Spoken
+from treadle.surfaces.http.openai.deltas import AnswerText, Ended, ReasoningText, Restart, StepBreak, Waiting
+from treadle.surfaces.http.openai.errors import ErrorBody, make_error_detail
+from treadle.surfaces.http.openai.refusals import InvalidParameterValue, Unsupported
+from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS, make_json_response
 from treadle.surfaces.http.openai.run_answer import (
-    ON_DISCONNECT,
-    SESSION,
-    Going,
-    Wanted,
-    answered,
-    begin,
-    session_to_go_on_in,
-    streamed,
+    ON_DISCONNECT_HEADER,
+    SESSION_HEADER,
+    RunAnswer,
+    RunRequest,
+    find_open_session,
+    start_run,
+    stream_answer,
+    wait_for_answer,
 )
 from treadle.surfaces.http.streams import refuse_if_full
 
 DONE = b"data: [DONE]\n\n"
-BEGINS_ANEW = "\n\n[The model failed here, and another attempt answers anew.]\n\n"
+RESTART_NOTE = "\n\n[The model failed here, and another attempt answers anew.]\n\n"
 _encode = msgspec.json.Encoder().encode
 
 
-@post("/v1/chat/completions", status_code=200, **SPOKEN)
-async def complete(data: JSONBody[ChatRequest], request: Asked) -> ASGIApp:
+@post("/v1/chat/completions", status_code=200, **ROUTE_OPTIONS)
+async def complete(data: JSONBody[ChatRequest], request: ApiRequest) -> ASGIApp:
     """`model` is the name of an agent, which executes its own tools. The header `X-Treadle-Session`, or
     `metadata.treadle_session`, continues a session; only the latest message of the request is used then. A client
     that disconnects cancels the run, unless the header `X-Treadle-On-Disconnect` is `keep`. `store` has no effect:
@@ -69,37 +69,39 @@ async def complete(data: JSONBody[ChatRequest], request: Asked) -> ASGIApp:
     _refuse_unsupported(data)
     if data.stream:
         refuse_if_full(request)
-    agent = fitted(context_of(request).visible_agent(data.model), _wishes(data))
-    turns = [turn for index, message in enumerate(data.messages) for turn in _turns(message, index)]
-    stays = request.headers.get(ON_DISCONNECT, "").lower() == "keep"
-    wanted = Wanted(agent, conversation(turns, "messages"), await _session(data, request), stays)
-    going = await begin(wanted, request)
+    agent = apply_settings(context_of(request).visible_agent(data.model), _read_settings(data))
+    turns = [turn for index, message in enumerate(data.messages) for turn in _read_turns(message, index)]
+    stays = request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
+    wanted = RunRequest(agent, build_conversation(turns, "messages"), await _find_session(data, request), stays)
+    going = await start_run(wanted, request)
     if data.stream:
         with_usage = data.stream_options is not None and bool(data.stream_options.include_usage)
-        return await streamed(going, ChatWriter(going, data.model, with_usage), request)
-    match await answered(going, request):
-        case Over(end):
-            text, finish, usage = end.text, _finish(end), chat_usage(end.metrics)
-        case Stands(text):
+        return await stream_answer(going, ChatWriter(going, data.model, with_usage), request)
+    match await wait_for_answer(going, request):
+        case Ended(end):
+            text, finish, usage = end.text, _finish_reason(end), make_chat_usage(end.metrics)
+        case Waiting(text):
             finish, usage = "stop", None
-    choices = (Choice(Said(text), finish),)
-    body = ChatCompletion(_id(going), going.created, data.model, choices, usage)
-    return said(body, going.headers)
+    choices = (Choice(AnswerMessage(text), finish),)
+    body = ChatCompletion(_completion_id(going), going.created, data.model, choices, usage)
+    return make_json_response(body, going.headers)
 
 
-def _wishes(data: ChatRequest) -> Wishes:
+def _read_settings(data: ChatRequest) -> RequestedSettings:
     name = "max_tokens" if data.max_completion_tokens is None else "max_completion_tokens"
     most = data.max_tokens if data.max_completion_tokens is None else data.max_completion_tokens
-    return Wishes(most, data.temperature, data.reasoning_effort, data.response_format, (name, "response_format"))
+    return RequestedSettings(
+        most, data.temperature, data.reasoning_effort, data.response_format, (name, "response_format")
+    )
 
 
-async def _session(data: ChatRequest, request: Asked) -> SessionId | None:
-    named = request.headers.get(SESSION) or (data.metadata or {}).get("treadle_session")
+async def _find_session(data: ChatRequest, request: ApiRequest) -> SessionId | None:
+    named = request.headers.get(SESSION_HEADER) or (data.metadata or {}).get("treadle_session")
     if named is None:
         return None
     if not isinstance(named, str):
-        raise Wrong("metadata", "`metadata.treadle_session` must be the id of a session: ses_…")
-    return await session_to_go_on_in(named, request)
+        raise InvalidParameterValue("metadata", "`metadata.treadle_session` must be the id of a session: ses_…")
+    return await find_open_session(named, request)
 
 
 def _refuse_unsupported(data: ChatRequest) -> None:
@@ -132,49 +134,51 @@ def _refuse_unsupported(data: ChatRequest) -> None:
 # ── The conversation ───────────────────────────────────────────────────────────────────────────────
 
 
-def _turns(message: ChatMessage, index: int) -> Iterable[Turn]:
+def _read_turns(message: ChatMessage, index: int) -> Iterable[Turn]:
     where = f"messages[{index}].content"
     match message.content:
         case None:
             parts: tuple[Spoken, ...] = ()
         case str(text):
-            parts = words(text)
+            parts = make_text_parts(text)
         case several:
-            parts = tuple([_part(part, f"{where}[{place}]") for place, part in enumerate(several)])
+            parts = tuple([_read_part(part, f"{where}[{place}]") for place, part in enumerate(several)])
     if message.role in ("tool", "function"):
         call = message.tool_call_id or message.name or ""
-        yield Turn("user", (came_of(call, Turn("user", parts).text),))
+        yield Turn("user", (describe_client_result(call, Turn("user", parts).text),))
         return
-    calls = tuple([called(call.function.name, call.function.arguments) for call in message.tool_calls or ()])
+    calls = tuple(
+        [describe_client_call(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
+    )
     speaker: Speaker = "instructions" if message.role in ("system", "developer") else message.role  # pyright: ignore[reportAssignmentType] -- tool and function are done with above
     yield Turn(speaker, (*parts, *calls))
 
 
-def _part(part: ContentPart, where: str) -> Spoken:
+def _read_part(part: ContentPart, where: str) -> Spoken:
     match part:
         case TextPart(text) | RefusalPart(text):
-            return words(text)[0]
+            return make_text_parts(text)[0]
         case ImagePart(image):
-            return picture(image.url, where)
+            return read_image(image.url, where)
         case _:
-            raise Wrong(where, "A message has text and pictures; audio and files are not taken.")
+            raise InvalidParameterValue(where, "A message has text and pictures; audio and files are not taken.")
 
 
 # ── The answer ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _id(going: Going) -> str:
+def _completion_id(going: RunAnswer) -> str:
     return f"chatcmpl-{going.run_id}"
 
 
-def _finish(end: RunEnd) -> FinishReason:
+def _finish_reason(end: RunEnd) -> FinishReason:
     return "length" if end.outcome == "truncated" else "stop"
 
 
 class ChatWriter:
     """Implements `answering.Writer`."""
 
-    def __init__(self, going: Going, model: str, with_usage: bool) -> None:
+    def __init__(self, going: RunAnswer, model: str, with_usage: bool) -> None:
         self._going = going
         self._model = model
         self._with_usage = with_usage
@@ -185,17 +189,17 @@ class ChatWriter:
     def opening(self) -> bytes:
         return self._event(self._chunk(ChunkChoice(Delta("assistant", ""))))
 
-    def piece(self, piece: Words | Thought | Break | Anew) -> bytes:
+    def piece(self, piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
         match piece:
-            case Words(text):
+            case AnswerText(text):
                 self._has_spoken, gap, self._gap = True, self._gap, ""
                 return self._said(gap + text)
-            case Break():
+            case StepBreak():
                 self._gap = "\n\n"
                 return b""
-            case Anew():
-                return self._said(BEGINS_ANEW)
-            case Thought():
+            case Restart():
+                return self._said(RESTART_NOTE)
+            case ReasoningText():
                 return b""  # the format has no place for it
 
     def standing(self, text: str) -> bytes:
@@ -205,12 +209,18 @@ class ChatWriter:
     def over(self, end: RunEnd) -> bytes:
         usage = b""
         if self._with_usage:
-            chunk = ChatChunk(_id(self._going), self._going.created, self._model, (), usage=chat_usage(end.metrics))
+            chunk = ChatChunk(
+                _completion_id(self._going),
+                self._going.created,
+                self._model,
+                (),
+                usage=make_chat_usage(end.metrics),
+            )
             usage = self._event(chunk)
-        return self._end(_finish(end)) + usage + DONE
+        return self._end(_finish_reason(end)) + usage + DONE
 
     def failed(self, failure: Refusal, end: RunEnd | None) -> bytes:
-        return self._event(Failure(told(failure.status, failure.kind, str(failure)))) + DONE
+        return self._event(ErrorBody(make_error_detail(failure.status, failure.kind, str(failure)))) + DONE
 
     def _said(self, text: str) -> bytes:
         return self._event(self._chunk(ChunkChoice(Delta(content=text))))
@@ -219,9 +229,9 @@ class ChatWriter:
         return self._event(self._chunk(ChunkChoice(Delta(), finish)))
 
     def _chunk(self, choice: ChunkChoice) -> ChatChunk:
-        return ChatChunk(_id(self._going), self._going.created, self._model, (choice,))
+        return ChatChunk(_completion_id(self._going), self._going.created, self._model, (choice,))
 
-    def _event(self, value: ChatChunk | Failure) -> bytes:
+    def _event(self, value: ChatChunk | ErrorBody) -> bytes:
         return b"data: %b\n\n" % _encode(value)
 
 

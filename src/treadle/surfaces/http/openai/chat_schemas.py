@@ -104,7 +104,7 @@ class ChatUsage(Struct, frozen=True):
     prompt_tokens_details: PromptDetails
 
 
-class Said(Struct, frozen=True):
+class AnswerMessage(Struct, frozen=True):
     content: str
     role: Literal["assistant"] = "assistant"
     refusal: None = None
@@ -114,7 +114,7 @@ FinishReason = Literal["stop", "length"]
 
 
 class Choice(Struct, frozen=True):
-    message: Said
+    message: AnswerMessage
     finish_reason: FinishReason
     index: int = 0
     logprobs: None = None
@@ -149,6 +149,6 @@ class ChatChunk(Struct, frozen=True):
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
 
 
-def chat_usage(metrics: Metrics) -> ChatUsage:
+def make_chat_usage(metrics: Metrics) -> ChatUsage:
     given, made = metrics.input_tokens, metrics.output_tokens
     return ChatUsage(given, made, given + made, PromptDetails(metrics.cache_read_tokens))

@@ -13,10 +13,10 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.domain.messages import Image, Message, Text, make_sendable
-from treadle.surfaces.http.openai.refusals import Wrong
+from treadle.surfaces.http.openai.refusals import InvalidParameterValue
 
 DATA_URL = re.compile(r"data:(image/[A-Za-z0-9.+-]+);base64,(.*)", re.DOTALL)
-Said = Text | Image
+TurnPart = Text | Image
 Speaker = Literal["user", "assistant", "instructions"]
 
 
@@ -24,7 +24,7 @@ class Turn(Struct, frozen=True):
     """What one of those who speak has said."""
 
     speaker: Speaker
-    parts: tuple[Said, ...]
+    parts: tuple[TurnPart, ...]
 
     @property
     def text(self) -> str:
@@ -48,21 +48,23 @@ class Conversation(Struct, frozen=True):
         return Message("user", tuple([part for message in since for part in message.parts]))
 
 
-def conversation(turns: Sequence[Turn], param: str) -> Conversation:
+def build_conversation(turns: Sequence[Turn], param: str) -> Conversation:
     """Raises `Wrong` where there is nothing to be answered."""
     told = "\n\n".join(turn.text for turn in turns if turn.speaker == "instructions" and turn.text.strip())
-    spoken = [turn for turn in turns if turn.speaker != "instructions" and _says_something(turn)]
+    spoken = [turn for turn in turns if turn.speaker != "instructions" and _has_content(turn)]
     if not spoken or spoken[-1].speaker != "user":
-        raise Wrong(param, f"The last of `{param}` must be what the user says: that is what the agent answers.")
-    *before, last = map(_message, spoken)
+        raise InvalidParameterValue(
+            param, f"The last of `{param}` must be what the user says: that is what the agent answers."
+        )
+    *before, last = map(_make_message, spoken)
     return Conversation(tuple(before), last, make_sendable(told))
 
 
-def picture(url: str, param: str) -> Image:
+def read_image(url: str, param: str) -> Image:
     """A picture that comes with the request."""
     found = DATA_URL.fullmatch(url)
     if found is None:
-        raise Wrong(
+        raise InvalidParameterValue(
             param,
             "A picture must come with the request, as a URL `data:image/…;base64,…`; others are not fetched from "
             "here.",
@@ -71,28 +73,28 @@ def picture(url: str, param: str) -> Image:
     try:
         b64decode(data, validate=True)
     except (NotBase64, ValueError):
-        raise Wrong(param, "The data of the picture is not base64.") from None
+        raise InvalidParameterValue(param, "The data of the picture is not base64.") from None
     return Image(kind, data)
 
 
-def words(text: str) -> tuple[Text, ...]:
+def make_text_parts(text: str) -> tuple[Text, ...]:
     return (Text(make_sendable(text)),) if text else ()
 
 
-def called(name: str, arguments: str) -> Text:
+def describe_client_call(name: str, arguments: str) -> Text:
     """That the assistant called a tool of the client's."""
     return Text(make_sendable(f"[Called the client's tool {name} with {arguments}]"))
 
 
-def came_of(call_id: str, result: str) -> Text:
+def describe_client_result(call_id: str, result: str) -> Text:
     """What came of it."""
     return Text(make_sendable(f"[Result of the client's tool call {call_id}]\n{result}"))
 
 
-def _says_something(turn: Turn) -> bool:
+def _has_content(turn: Turn) -> bool:
     return any(isinstance(part, Image) or part.text.strip() for part in turn.parts)
 
 
-def _message(turn: Turn) -> Message:
+def _make_message(turn: Turn) -> Message:
     parts = turn.parts if isinstance(turn.parts[0], Text) else (Text(""), *turn.parts)
     return Message("assistant" if turn.speaker == "assistant" else "user", parts)

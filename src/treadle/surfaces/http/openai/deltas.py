@@ -16,49 +16,49 @@ from treadle.domain.messages import Text, Thinking
 from treadle.operations.run_stream import is_silence, may_be_silence
 
 
-class Words(Struct, frozen=True, gc=False):
+class AnswerText(Struct, frozen=True, gc=False):
     """More of the answer."""
 
     text: str
 
 
-class Thought(Struct, frozen=True, gc=False):
+class ReasoningText(Struct, frozen=True, gc=False):
     """More of what led to it."""
 
     text: str
 
 
-class Break(Struct, frozen=True):
+class StepBreak(Struct, frozen=True):
     """What was said is whole, and more comes: calls were made, or the agent was asked again."""
 
 
-class Anew(Struct, frozen=True):
+class Restart(Struct, frozen=True):
     """What was said since the last break is void: the model failed, and the one that took over says otherwise."""
 
 
-class Stands(Struct, frozen=True):
+class Waiting(Struct, frozen=True):
     """The run waits, for as long as it takes: for a person."""
 
     text: str
 
 
-class Over(Struct, frozen=True):
+class Ended(Struct, frozen=True):
     end: RunEnd
 
 
-Piece = Words | Thought | Break | Anew | Stands | Over
+AnswerPiece = AnswerText | ReasoningText | StepBreak | Restart | Waiting | Ended
 
 
-def is_whole_only(agent: AgentSpec) -> bool:
+def is_shown_at_end(agent: AgentSpec) -> bool:
     """Whether an answer of the agent is none before it is whole."""
     return agent.output is not None or agent.loop.final_marker is not None
 
 
-class Telling:
+class DeltaTracker:
     """Hears the events of a run, and says what a client is told."""
 
     def __init__(self, agent: AgentSpec) -> None:
-        self._held = is_whole_only(agent)
+        self._held = is_shown_at_end(agent)
         self._step = 0
         self._attempt = 0
         self._heard: list[str] = []
@@ -76,7 +76,7 @@ class Telling:
         self._has_thought = False
         """In this attempt, where it was heard."""
 
-    def hear(self, event: Event) -> Iterable[Piece]:
+    def hear(self, event: Event) -> Iterable[AnswerPiece]:
         match event.data:
             case Token(attempt=attempt, offset=offset, text=text) if not self._held:
                 return self._token(attempt, offset, text)
@@ -107,7 +107,7 @@ class Telling:
         self._attempt, self._heard, self._length, self._catching_up = attempt, [], 0, True
         self._has_thought = False
 
-    def _token(self, attempt: int, offset: int, text: str) -> Iterable[Piece]:
+    def _token(self, attempt: int, offset: int, text: str) -> Iterable[AnswerPiece]:
         if attempt != self._attempt or offset > self._length:
             return ()  # of another attempt, or after what was missed: the whole reply will tell
         text = text[self._length - offset :]
@@ -117,16 +117,16 @@ class Telling:
             return ()
         return self._catch_up("".join(self._heard)) if self._catching_up else self._words(text)
 
-    def _catch_up(self, heard: str) -> Iterable[Piece]:
+    def _catch_up(self, heard: str) -> Iterable[AnswerPiece]:
         """What to say of text that may have been said before."""
         if self._shown.startswith(heard) or (not self._shown and may_be_silence(heard)):
             return ()
         self._catching_up = False
         if heard.startswith(self._shown):
             return self._words(heard[len(self._shown) :])
-        return (Anew(), *self._words(heard))
+        return (Restart(), *self._words(heard))
 
-    def _settle(self, whole: str) -> Iterable[Piece]:
+    def _settle(self, whole: str) -> Iterable[AnswerPiece]:
         """What to say when the reply is known."""
         said = "" if self._catching_up else "".join(self._heard)
         self._heard, self._length = [whole], len(whole)
@@ -137,24 +137,24 @@ class Telling:
         self._catching_up = False
         if whole.startswith(self._shown):
             return self._words(whole[len(self._shown) :])
-        return (Anew(), *self._words(whole))
+        return (Restart(), *self._words(whole))
 
-    def _words(self, text: str) -> Iterable[Piece]:
+    def _words(self, text: str) -> Iterable[AnswerPiece]:
         if not text:
             return ()
         self._said = True
-        return (*self._break(), Words(text))
+        return (*self._break(), AnswerText(text))
 
-    def _thought(self, text: str) -> Iterable[Piece]:
+    def _thought(self, text: str) -> Iterable[AnswerPiece]:
         if not text:
             return ()
         self._has_thought = True
-        return (*self._break(), Thought(text))
+        return (*self._break(), ReasoningText(text))
 
-    def _break(self) -> Iterable[Piece]:
+    def _break(self) -> Iterable[AnswerPiece]:
         begins, self._begins = self._begins, False
-        return (Break(),) if begins else ()
+        return (StepBreak(),) if begins else ()
 
-    def _last(self, end: RunEnd) -> Iterable[Piece]:
+    def _last(self, end: RunEnd) -> Iterable[AnswerPiece]:
         late = self._words(end.text) if not self._said else ()
-        return (*late, Over(end))
+        return (*late, Ended(end))

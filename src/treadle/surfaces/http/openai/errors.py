@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-SPOKEN: Final = ("/v1/models", "/v1/chat/completions", "/v1/responses")
+OPENAI_PATHS: Final = ("/v1/models", "/v1/chat/completions", "/v1/responses")
 """The paths at which OpenAI's language is spoken."""
 MEDIA_TYPE = "application/json"
 CODES: Final[Mapping[str, str]] = {
@@ -26,7 +26,7 @@ STATUS: Final[Mapping[int, int]] = {402: 429}
 """Credits that are spent are a quota there, and nothing is payment."""
 
 
-class Told(Struct, frozen=True):
+class ErrorDetail(Struct, frozen=True):
     """What went wrong."""
 
     message: str
@@ -35,13 +35,13 @@ class Told(Struct, frozen=True):
     code: str | None
 
 
-class Failure(Struct, frozen=True):
+class ErrorBody(Struct, frozen=True):
     """The body of an answer that tells of an error."""
 
-    error: Told
+    error: ErrorDetail
 
 
-class Shaped(Struct, frozen=True):
+class ErrorResponse(Struct, frozen=True):
     """An answer that tells of an error."""
 
     status: int
@@ -49,26 +49,26 @@ class Shaped(Struct, frozen=True):
     headers: dict[str, str]
 
 
-def is_spoken_at(path: str) -> bool:
+def is_openai_path(path: str) -> bool:
     """Whether errors are told in this language there."""
-    return any(path == each or path.startswith(f"{each}/") for each in SPOKEN)
+    return any(path == each or path.startswith(f"{each}/") for each in OPENAI_PATHS)
 
 
-def told(status: int, kind: str, detail: str, param: str | None = None) -> Told:
+def make_error_detail(status: int, kind: str, detail: str, param: str | None = None) -> ErrorDetail:
     code = CODES.get(kind) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind).lower()
-    return Told(detail, _type(status, code), param, code)
+    return ErrorDetail(detail, _error_type(status, code), param, code)
 
 
-def shaped(status: int, kind: str, detail: str, error: Exception) -> Shaped:
+def make_error_response(status: int, kind: str, detail: str, error: Exception) -> ErrorResponse:
     """What is answered instead of a problem."""
     status = STATUS.get(status, status)
-    said = told(status, kind, detail, param_of(error))
+    said = make_error_detail(status, kind, detail, find_wrong_parameter(error))
     final = status == 409 or said.code == "insufficient_quota" or getattr(error, "final", False)
     headers = {"x-should-retry": "false"} if final else {}  # their clients would send it twice more
-    return Shaped(status, msgspec.json.encode(Failure(said)), headers)
+    return ErrorResponse(status, msgspec.json.encode(ErrorBody(said)), headers)
 
 
-def param_of(error: Exception) -> str | None:
+def find_wrong_parameter(error: Exception) -> str | None:
     """Which parameter is wrong: as we say, or as Litestar does."""
     named: str | None = getattr(error, "param", None)
     if named is not None:
@@ -80,7 +80,7 @@ def param_of(error: Exception) -> str | None:
             return None
 
 
-def _type(status: int, code: str) -> str:
+def _error_type(status: int, code: str) -> str:
     if status == 429:
         return "insufficient_quota" if code == "insufficient_quota" else "rate_limit_error"
     if status == 403:

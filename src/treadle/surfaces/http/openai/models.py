@@ -7,31 +7,31 @@ from litestar.params import FromPath
 
 from treadle.domain.errors import ConfigError
 from treadle.operations.context import Context
-from treadle.surfaces.http.dependencies import Asked, context_of
+from treadle.surfaces.http.dependencies import ApiRequest, context_of
 from treadle.surfaces.http.openai.operations import Model, ModelList
-from treadle.surfaces.http.openai.route_docs import SPOKEN
+from treadle.surfaces.http.openai.route_docs import ROUTE_OPTIONS
 
 
-@get("/v1/models", **SPOKEN)
-async def list_models(request: Asked) -> ModelList:
+@get("/v1/models", **ROUTE_OPTIONS)
+async def list_models(request: ApiRequest) -> ModelList:
     """Return the agents that the caller may see and whose files can be read."""
     context, models = context_of(request), list[Model]()
     for name in context.agents.names():
         if context.principal.sees(name):
             with suppress(ConfigError):
-                models.append(_model(name, context))
+                models.append(_make_model(name, context))
     return ModelList(tuple(models))
 
 
-@get("/v1/models/{name:str}", **SPOKEN)
-async def show(name: FromPath[str], request: Asked) -> Model:
-    return _model(name, context_of(request))
+@get("/v1/models/{name:str}", **ROUTE_OPTIONS)
+async def show_model(name: FromPath[str], request: ApiRequest) -> Model:
+    return _make_model(name, context_of(request))
 
 
-def _model(name: str, context: Context) -> Model:
+def _make_model(name: str, context: Context) -> Model:
     """Return an agent as a model, created when its file was last written."""
     agent = context.visible_agent(name)
     return Model(agent.name, int(context.agents.changed_at(agent.name)))
 
 
-ROUTES = [list_models, show]
+ROUTES = [list_models, show_model]

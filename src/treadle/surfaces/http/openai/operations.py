@@ -6,10 +6,10 @@ from msgspec import Struct
 
 from treadle.operations.operation import NoParameters, Operation
 from treadle.surfaces.http.openai.chat_schemas import ChatCompletion, ChatRequest
-from treadle.surfaces.http.openai.errors import Failure
+from treadle.surfaces.http.openai.errors import ErrorBody
 from treadle.surfaces.http.openai.response_schemas import ResponseObject, ResponseRequest
 
-FAILURES = (404, 409, 422, 429, 502, 504)
+ERROR_STATUSES = (404, 409, 422, 429, 502, 504)
 
 
 class Model(Struct, frozen=True):
@@ -54,8 +54,8 @@ LIST_MODELS = Operation(
     scope="run",
     request=NoParameters,
     response=ModelList,
-    errors=FAILURES,
-    failure=Failure,
+    errors=ERROR_STATUSES,
+    failure=ErrorBody,
     summary="List agents as models",
     description="Agents that the caller may not see, and agents whose files cannot be read, are left out.",
 )
@@ -66,8 +66,8 @@ SHOW_MODEL = Operation(
     scope="run",
     request=OneModel,
     response=Model,
-    errors=FAILURES,
-    failure=Failure,
+    errors=ERROR_STATUSES,
+    failure=ErrorBody,
     summary="Get an agent as a model",
 )
 COMPLETE = Operation(
@@ -77,9 +77,9 @@ COMPLETE = Operation(
     scope="run",
     request=Complete,
     response=ChatCompletion,
-    errors=FAILURES,
+    errors=ERROR_STATUSES,
     whole_body="request",
-    failure=Failure,
+    failure=ErrorBody,
     streams="on request",
     summary="Send an agent a message as if it were a model",
     description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
@@ -96,9 +96,9 @@ RESPOND = Operation(
     scope="run",
     request=Respond,
     response=ResponseObject,
-    errors=FAILURES,
+    errors=ERROR_STATUSES,
     whole_body="request",
-    failure=Failure,
+    failure=ErrorBody,
     streams="on request",
     summary="Send an agent a message as if it were a model",
     description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
@@ -114,8 +114,8 @@ SHOW_RESPONSE = Operation(
     scope="run",
     request=ShowResponse,
     response=ResponseObject,
-    errors=FAILURES,
-    failure=Failure,
+    errors=ERROR_STATUSES,
+    failure=ErrorBody,
     summary="Get a response as it is now",
     description="The journal has every run, also one that was started elsewhere.",
 )
@@ -126,8 +126,8 @@ CANCEL_RESPONSE = Operation(
     scope="run",
     request=OneResponse,
     response=ResponseObject,
-    errors=FAILURES,
-    failure=Failure,
+    errors=ERROR_STATUSES,
+    failure=ErrorBody,
     summary="Cancel a response",
     description="A response that has ended stays as it is.",
 )

@@ -8,7 +8,7 @@ from treadle.domain.ids import RunId
 from treadle.domain.runs import OutcomeKind
 from treadle.operations.refusal import Refusal
 
-STATUS: Final[Mapping[OutcomeKind, int]] = {
+OUTCOME_STATUS: Final[Mapping[OutcomeKind, int]] = {
     "quota_exceeded": 429,
     "insufficient_credits": 429,
     "context_overflow": 400,
@@ -17,10 +17,10 @@ STATUS: Final[Mapping[OutcomeKind, int]] = {
     "cancelled": 409,
 }
 """Of an answer that tells of a run which ended so; of any other, 500."""
-ANSWERED: Final[tuple[OutcomeKind, ...]] = ("completed", "silent", "truncated")
+ANSWERED_OUTCOMES: Final[tuple[OutcomeKind, ...]] = ("completed", "silent", "truncated")
 
 
-class Wrong(Refusal):
+class InvalidParameterValue(Refusal):
     """A parameter that cannot be obeyed."""
 
     def __init__(self, param: str, detail: str, kind: str = "InvalidValue") -> None:
@@ -28,7 +28,7 @@ class Wrong(Refusal):
         self.param = param
 
 
-class Unsupported(Wrong):
+class Unsupported(InvalidParameterValue):
     """A parameter that an agent has no use for."""
 
     def __init__(self, param: str, why: str) -> None:
@@ -43,9 +43,9 @@ class RunFailed(Refusal):
 
     def __init__(self, run_id: RunId, end: RunEnd) -> None:
         words = [end.reason or f"The run ended as {end.outcome}.", end.next, f"({run_id}, {end.outcome})"]
-        super().__init__(STATUS.get(end.outcome, 500), end.outcome, " ".join(filter(None, words)))
+        super().__init__(OUTCOME_STATUS.get(end.outcome, 500), end.outcome, " ".join(filter(None, words)))
 
 
-def failure_of(run_id: RunId, end: RunEnd) -> RunFailed | None:
+def find_run_failure(run_id: RunId, end: RunEnd) -> RunFailed | None:
     """None: it has an answer."""
-    return None if end.outcome in ANSWERED else RunFailed(run_id, end)
+    return None if end.outcome in ANSWERED_OUTCOMES else RunFailed(run_id, end)

@@ -202,20 +202,20 @@ class StreamEvent(Struct, frozen=True):
     logprobs: tuple[()] | UnsetType = UNSET
 
 
-def response_id(run_id: RunId) -> str:
+def make_response_id(run_id: RunId) -> str:
     return f"resp_{run_id}"
 
 
-def response_usage(metrics: Metrics) -> ResponseUsage:
+def make_response_usage(metrics: Metrics) -> ResponseUsage:
     given, made = metrics.input_tokens, metrics.output_tokens
     read, written = metrics.cache_read_tokens, metrics.cache_write_tokens
     return ResponseUsage(given, made, given + made, InputDetails(read, written), OutputDetails())
 
 
-def response_error(failure: Refusal) -> ResponseError:
+def make_response_error(failure: Refusal) -> ResponseError:
     code = "rate_limit_exceeded" if failure.status == 429 else "server_error"
     return ResponseError(code, str(failure), failure.kind)
 
 
-def message(item_id: str, text: str, status: ItemStatus = "completed") -> OutputMessage:
+def make_output_message(item_id: str, text: str, status: ItemStatus = "completed") -> OutputMessage:
     return OutputMessage(item_id, (OutputText(text),), status)

@@ -9,7 +9,7 @@ from msgspec import structs
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.openai.deltas import Anew, Break, Thought, Words
+from treadle.surfaces.http.openai.deltas import AnswerText, ReasoningText, Restart, StepBreak
 from treadle.surfaces.http.openai.response_schemas import (
     IncompleteDetails,
     ItemStatus,
@@ -18,13 +18,13 @@ from treadle.surfaces.http.openai.response_schemas import (
     ResponseObject,
     StreamEvent,
     SummaryText,
-    message,
-    response_error,
-    response_usage,
+    make_output_message,
+    make_response_error,
+    make_response_usage,
 )
 
 WAITING = IncompleteDetails(None)
-CUT = IncompleteDetails("max_output_tokens")
+TRUNCATED = IncompleteDetails("max_output_tokens")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -45,20 +45,20 @@ class ResponseWriter:
         begun = structs.replace(self._response, status="in_progress")
         return self._event("response.created", response=begun) + self._event("response.in_progress", response=begun)
 
-    def piece(self, piece: Words | Thought | Break | Anew) -> bytes:
+    def piece(self, piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
         match piece:
-            case Words(text):
+            case AnswerText(text):
                 return self._say(text)
-            case Thought(text):
+            case ReasoningText(text):
                 return b"" if self._message is not None else self._think(text)
-            case Break():
+            case StepBreak():
                 return self._close("completed")
-            case Anew():
+            case Restart():
                 return self._close("incomplete")
 
     def standing(self, text: str) -> bytes:
         said = self._close("completed") + self._say(text)
-        output = (message(self._item_id, text),)
+        output = (make_output_message(self._item_id, text),)
         said += self._close("completed")
         if self._response.background:
             going_on = structs.replace(self._response, status="in_progress", output=output)
@@ -72,9 +72,11 @@ class ResponseWriter:
         whole = structs.replace(
             self._response,
             status="incomplete" if cut else "completed",
-            output=(message(self._item_id, end.text, "incomplete" if cut else "completed"),) if end.text else (),
-            usage=response_usage(end.metrics),
-            incomplete_details=CUT if cut else None,
+            output=(make_output_message(self._item_id, end.text, "incomplete" if cut else "completed"),)
+            if end.text
+            else (),
+            usage=make_response_usage(end.metrics),
+            incomplete_details=TRUNCATED if cut else None,
         )
         return said + self._event("response.incomplete" if cut else "response.completed", response=whole)
 
@@ -83,8 +85,8 @@ class ResponseWriter:
         whole = structs.replace(
             self._response,
             status="failed",
-            error=response_error(failure),
-            usage=None if end is None else response_usage(end.metrics),
+            error=make_response_error(failure),
+            usage=None if end is None else make_response_usage(end.metrics),
         )
         return said + self._event("response.failed", response=whole)
 
@@ -99,7 +101,7 @@ class ResponseWriter:
         if self._message is None:
             opened = self._close("completed")
             self._index, self._message = self._index + 1, []
-            begun = structs.replace(message(self._item_id, "", "in_progress"), content=())
+            begun = structs.replace(make_output_message(self._item_id, "", "in_progress"), content=())
             opened += self._event("response.output_item.added", item=begun, output_index=self._index)
             opened += self._in_item("response.content_part.added", content_index=0, part=OutputText(""))
         self._message.append(text)
@@ -122,7 +124,7 @@ class ResponseWriter:
             text, self._message = "".join(self._message), None
             said = self._in_item("response.output_text.done", content_index=0, text=text, logprobs=())
             said += self._in_item("response.content_part.done", content_index=0, part=OutputText(text))
-            item = message(self._item_id, text, status)
+            item = make_output_message(self._item_id, text, status)
         elif self._thought is not None:
             text, self._thought = "".join(self._thought), None
             part = SummaryText(text)

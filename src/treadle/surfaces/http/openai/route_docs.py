@@ -7,10 +7,10 @@ import msgspec
 from litestar.response.base import ASGIResponse
 from litestar.types import ASGIApp
 
-SPOKEN: dict[str, Any] = {"opt": {"scope": "run"}, "include_in_schema": False}
+ROUTE_OPTIONS: dict[str, Any] = {"opt": {"scope": "run"}, "include_in_schema": False}
 """The options of each route."""
 
 
-def said(body: msgspec.Struct, headers: Mapping[str, str] | None = None) -> ASGIApp:
+def make_json_response(body: msgspec.Struct, headers: Mapping[str, str] | None = None) -> ASGIApp:
     """Return a response of one value."""
     return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json", headers=dict(headers or {}))

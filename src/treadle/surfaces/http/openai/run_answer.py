@@ -18,34 +18,34 @@ from treadle.operations.run_stream import Reader
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission
 from treadle.surfaces.http.auth import principal_of
-from treadle.surfaces.http.dependencies import Asked, context_of, services_of
+from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
 from treadle.surfaces.http.idempotency import submission_key
 from treadle.surfaces.http.openai.conversation import Conversation
 from treadle.surfaces.http.openai.deltas import (
-    Anew,
-    Break,
-    Over,
-    Piece,
-    Stands,
-    Telling,
-    Thought,
-    Words,
+    AnswerPiece,
+    AnswerText,
+    DeltaTracker,
+    Ended,
+    ReasoningText,
+    Restart,
+    StepBreak,
+    Waiting,
 )
-from treadle.surfaces.http.openai.refusals import failure_of
+from treadle.surfaces.http.openai.refusals import find_run_failure
 from treadle.surfaces.http.streams import EventStream, Pieces
 
 FIRST_BYTE_SECONDS = 10.0
 """For so long a failure can still be the answer itself; then the answer begins, whatever comes of it."""
-SESSION = "X-Treadle-Session"
-RUN = "X-Treadle-Run"
-ON_DISCONNECT = "X-Treadle-On-Disconnect"
+SESSION_HEADER = "X-Treadle-Session"
+RUN_HEADER = "X-Treadle-Run"
+ON_DISCONNECT_HEADER = "X-Treadle-On-Disconnect"
 """A header with which a client says `keep`: the run goes on without it."""
 
 Answer = TypeVar("Answer")
-Told = AsyncGenerator[Sequence[Piece], None]
+AnswerPieces = AsyncGenerator[Sequence[AnswerPiece], None]
 
 
-class Wanted(Struct, frozen=True):
+class RunRequest(Struct, frozen=True):
     """What a client asks an agent for."""
 
     agent: AgentSpec
@@ -57,7 +57,7 @@ class Wanted(Struct, frozen=True):
 
 
 @dataclass
-class Going:
+class RunAnswer:
     """A run that a client waits for."""
 
     service: LocalService
@@ -73,35 +73,35 @@ class Going:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {SESSION: self.session_id, RUN: self.run_id}
+        return {SESSION_HEADER: self.session_id, RUN_HEADER: self.run_id}
 
-    async def told(self) -> Told:
+    async def told(self) -> AnswerPieces:
         """What the client is told, those pieces together that are there at once; the last is how it stands."""
-        telling, last, cut_off = Telling(self.agent), self.after, True
+        telling, last, cut_off = DeltaTracker(self.agent), self.after, True
         while cut_off:
             cut_off = False
             async with aclosing(self.service.batches(Reader(self.run_id, last))) as batches:
                 async for batch in batches:
-                    pieces: list[Piece] = []
+                    pieces: list[AnswerPiece] = []
                     for event in batch:
                         last = event.sequence if event.durable else last
                         pieces += telling.hear(event)
                         if isinstance(event.data, StreamReset):
                             cut_off = True
                         elif isinstance(event.data, RunWaiting) and (words := await self._standing(event.data)):
-                            pieces.append(Stands(words))
+                            pieces.append(Waiting(words))
                             break
-                    self.has_told = bool(pieces) and isinstance(pieces[-1], Stands | Over)
+                    self.has_told = bool(pieces) and isinstance(pieces[-1], Waiting | Ended)
                     if pieces:
                         yield pieces
                     if self.has_told:
                         return
 
-    async def outcome(self) -> Over | Stands:
+    async def outcome(self) -> Ended | Waiting:
         """How it ended, or what it waits for."""
         async with aclosing(self.told()) as told:
             async for pieces in told:
-                if isinstance(last := pieces[-1], Over | Stands):
+                if isinstance(last := pieces[-1], Ended | Waiting):
                     return last
         raise AssertionError(f"the stream of {self.run_id} ended before the run")
 
@@ -113,10 +113,10 @@ class Going:
 
     async def _standing(self, waiting: RunWaiting) -> str:
         """In words, what a run waits for that does not go on by itself; empty: it does."""
-        return await in_words(self.service, self.run_id, waiting)
+        return await describe_wait(self.service, self.run_id, waiting)
 
 
-async def in_words(service: LocalService, run_id: RunId, waiting: RunWaiting) -> str:
+async def describe_wait(service: LocalService, run_id: RunId, waiting: RunWaiting) -> str:
     """What a run waits for that goes on only when somebody does something; empty: it goes on by itself. It may have
     been answered since."""
     if (await service.run(run_id)).status != "waiting":
@@ -142,7 +142,7 @@ async def in_words(service: LocalService, run_id: RunId, waiting: RunWaiting) ->
             return ""
 
 
-async def begin(wanted: Wanted, request: Asked) -> Going:
+async def start_run(wanted: RunRequest, request: ApiRequest) -> RunAnswer:
     """Have the agent asked. Raises whatever can be known to be wrong."""
     service, principal = services_of(request).service, principal_of(request)
     talk, goes_on = wanted.conversation, wanted.session_id is not None
@@ -165,31 +165,31 @@ async def begin(wanted: Wanted, request: Asked) -> Going:
     )
     record = await service.run(ticket.run_id)
     after = 0 if record.outcome is not None else before.get(ticket.run_id, 0)
-    return Going(
+    return RunAnswer(
         service, wanted.agent, ticket.run_id, ticket.session_id, after, int(record.created_at), wanted.stays
     )
 
 
-async def session_to_go_on_in(session_id: str, request: Asked) -> SessionId:
+async def find_open_session(session_id: str, request: ApiRequest) -> SessionId:
     """One that is there, and exists for whoever asks."""
     seen = await context_of(request).open_session(session_id)
     return (await services_of(request).service.session(seen)).session_id
 
 
-async def answered(going: Going, request: Asked) -> Over | Stands:
+async def wait_for_answer(going: RunAnswer, request: ApiRequest) -> Ended | Waiting:
     """How the run ended; or what it waits for. Raises how it failed."""
-    match await _unless_left(going.outcome(), going, request):
-        case Over(end) if (failure := failure_of(going.run_id, end)) is not None:
+    match await _while_connected(going.outcome(), going, request):
+        case Ended(end) if (failure := find_run_failure(going.run_id, end)) is not None:
             raise failure
         case over:
             return over
 
 
-async def _unless_left(
-    work: Coroutine[Any, Any, Answer], going: Going, request: Asked, seconds: float | None = None
+async def _while_connected(
+    work: Coroutine[Any, Any, Answer], going: RunAnswer, request: ApiRequest, seconds: float | None = None
 ) -> Answer:
     """What comes of the work, while the client is there. Raises TimeoutError when that time is over."""
-    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -203,7 +203,7 @@ async def _unless_left(
         working.cancel()
 
 
-async def _left(request: Asked) -> None:
+async def _wait_for_disconnect(request: ApiRequest) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -211,12 +211,12 @@ async def _left(request: Asked) -> None:
 # ── Streams ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Writer(Protocol):
+class AnswerWriter(Protocol):
     """How a format writes what a client is told, as server-sent events."""
 
     def opening(self) -> bytes: ...
 
-    def piece(self, piece: Words | Thought | Break | Anew) -> bytes: ...
+    def piece(self, piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes: ...
 
     def standing(self, text: str) -> bytes:
         """The end of a stream whose run waits."""
@@ -229,14 +229,14 @@ class Writer(Protocol):
         ...
 
 
-async def streamed(going: Going, writer: Writer, request: Asked) -> ASGIApp:
+async def stream_answer(going: RunAnswer, writer: AnswerWriter, request: ApiRequest) -> ASGIApp:
     """The answer as it comes. What fails before any of it has come is raised."""
     told = going.told()
     first = asyncio.ensure_future(anext(told))
     try:
         with suppress(TimeoutError):
-            pieces = await _unless_left(_shielded(first), going, request, FIRST_BYTE_SECONDS)
-            if isinstance(over := pieces[0], Over) and (failure := failure_of(going.run_id, over.end)):
+            pieces = await _while_connected(_shield(first), going, request, FIRST_BYTE_SECONDS)
+            if isinstance(over := pieces[0], Ended) and (failure := find_run_failure(going.run_id, over.end)):
                 raise failure
     except BaseException:
         first.cancel()
@@ -244,45 +244,47 @@ async def streamed(going: Going, writer: Writer, request: Asked) -> ASGIApp:
         await told.aclose()
         raise
     headers = [(name.lower().encode(), value.encode()) for name, value in going.headers.items()]
-    stream = EventStream(_written(first, told, writer, going), bytes, request, headers, comes_again=False)
-    return _Watched(stream, going)
+    stream = EventStream(_write_pieces(first, told, writer, going), bytes, request, headers, comes_again=False)
+    return _CancellingStream(stream, going)
 
 
-async def _shielded(first: "asyncio.Future[Sequence[Piece]]") -> Sequence[Piece]:
+async def _shield(first: "asyncio.Future[Sequence[AnswerPiece]]") -> Sequence[AnswerPiece]:
     return await asyncio.shield(first)
 
 
-async def _written(first: "asyncio.Future[Sequence[Piece]]", told: Told, writer: Writer, going: Going) -> Pieces:
+async def _write_pieces(
+    first: "asyncio.Future[Sequence[AnswerPiece]]", told: AnswerPieces, writer: AnswerWriter, going: RunAnswer
+) -> Pieces:
     async with aclosing(told):
         opening = writer.opening()
         if not first.done():
             yield opening
             opening = b""
         try:
-            yield opening + b"".join([_bytes(piece, writer, going) for piece in await first])
+            yield opening + b"".join([_encode_piece(piece, writer, going) for piece in await first])
             async for pieces in told:
-                if body := b"".join([_bytes(piece, writer, going) for piece in pieces]):
+                if body := b"".join([_encode_piece(piece, writer, going) for piece in pieces]):
                     yield body
         except StoreError as error:
             yield writer.failed(Refusal(503, "StoreError", f"{error} ({going.run_id})"), None)
 
 
-def _bytes(piece: Piece, writer: Writer, going: Going) -> bytes:
+def _encode_piece(piece: AnswerPiece, writer: AnswerWriter, going: RunAnswer) -> bytes:
     match piece:
-        case Over(end):
-            failure = failure_of(going.run_id, end)
+        case Ended(end):
+            failure = find_run_failure(going.run_id, end)
             return writer.over(end) if failure is None else writer.failed(failure, end)
-        case Stands(text):
+        case Waiting(text):
             return writer.standing(text)
         case said:
             return writer.piece(said)
 
 
-class _Watched:
+class _CancellingStream:
     """A stream whose run is stopped when the client leaves. What ends it otherwise (the server, the token) does
     not."""
 
-    def __init__(self, stream: EventStream[bytes], going: Going) -> None:
+    def __init__(self, stream: EventStream[bytes], going: RunAnswer) -> None:
         self._stream = stream
         self._going = going
 
