@@ -1,1 +1,1 @@
-"""Public doubles for what Treadle talks to, conformance checks for its ports, and a simulation."""
+"""Public test doubles, conformance checks for the ports, and a deterministic simulation."""

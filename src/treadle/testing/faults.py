@@ -11,7 +11,7 @@ from treadle.ports.journal import Advance, Advanced, Claim, Journal, Wakes
 
 Operation = Literal["submit", "claim", "advance", "deliver", "read", "renew", "runnable"]
 Fault = Literal["before", "after"]
-"""Die before the write takes place, or after it has and before anyone hears of it."""
+"""Die before the write happens, or after it has happened and before the caller learns of it."""
 
 Plan = Callable[[Operation], Fault | None]
 Delay = Callable[[], float]
@@ -19,18 +19,17 @@ Result = TypeVar("Result")
 
 
 class Crashed(asyncio.CancelledError):
-    """The process that made this call is dead. It is a cancellation, so that nothing handles it."""
+    """The process that made this call is dead. It is a cancellation, so that no code handles it."""
 
 
 class JournalAndWakes(Journal, Wakes, Protocol):
-    """What a process writes to and is woken by."""
+    """The journal and the wakes of a process."""
 
 
 class FaultyJournal:
-    """A process's view of a journal, for one simulated process. Implements `Journal` and `Wakes`.
-
-    When the plan names a fault, the process dies: `on_crash` is called and this call, like every later one,
-    raises Crashed. `delay` gives the seconds that each call takes, before and after."""
+    """The journal as seen by one simulated process. Implements `Journal` and `Wakes`. When the plan names a fault,
+    the process dies: `on_crash` is called, and this call and every later one raise Crashed. `delay` returns the
+    seconds that each call takes, before and after."""
 
     def __init__(self, journal: JournalAndWakes, plan: Plan, on_crash: Callable[[], None], delay: Delay) -> None:
         self._journal = journal
@@ -41,7 +40,7 @@ class FaultyJournal:
         self.dead = False
 
     def stall(self, seconds: float) -> None:
-        """Stand still: no call gets through for so long."""
+        """Block every call for this many seconds."""
         self._stalled_until = asyncio.get_running_loop().time() + seconds
 
     def die(self) -> None:
@@ -74,23 +73,23 @@ class FaultyJournal:
         return await self._do("runnable", lambda: self._journal.runnable(limit))
 
     async def _do(self, operation: Operation, call: Callable[[], Awaitable[Result]]) -> Result:
-        await self._pass()
+        await self._wait()
         fault = self._plan(operation)
         if fault == "before":
             self.die()
-        self._must_live()
+        self._check_alive()
         result = await call()
         if fault == "after":
             self.die()
-        await self._pass()
+        await self._wait()
         return result
 
-    async def _pass(self) -> None:
-        self._must_live()
+    async def _wait(self) -> None:
+        self._check_alive()
         stalled = self._stalled_until - asyncio.get_running_loop().time()
         await asyncio.sleep(max(stalled, self._delay()))
-        self._must_live()
+        self._check_alive()
 
-    def _must_live(self) -> None:
+    def _check_alive(self) -> None:
         if self.dead:
             raise Crashed("the simulated process is dead")

@@ -1,4 +1,4 @@
-"""Models without a provider: one that follows a script, one that follows a function."""
+"""Models without a provider: one that follows a script, one that calls a function."""
 
 import asyncio
 import inspect
@@ -23,11 +23,11 @@ from treadle.ports.model import (
 )
 
 Check = Callable[[ModelRequest], None]
-"""Looks at the request that a step answers; raises AssertionError when it is not as expected."""
+"""Inspects the request that a step answers, and raises AssertionError if it is not as expected."""
 
 
 class ScriptedReply(Struct, frozen=True):
-    """One step of a script: what the model answers, word by word."""
+    """One step of a script: the reply of the model, sent word by word."""
 
     text: str = ""
     calls: tuple[ToolUse, ...] = ()
@@ -40,7 +40,7 @@ class ScriptedReply(Struct, frozen=True):
 
 
 class ScriptedFailure(Struct, frozen=True):
-    """One step of a script: the call fails, after some text where there is any."""
+    """One step of a script: the call fails, optionally after some text."""
 
     kind: ModelErrorKind = "overloaded"
     message: str = "the scripted provider is overloaded"
@@ -59,14 +59,14 @@ class ScriptedFailure(Struct, frozen=True):
 
 
 class Silence(Struct, frozen=True):
-    """One step of a script: some text, then nothing more, until the call is aborted."""
+    """One step of a script: some text, then nothing more until the call is cancelled."""
 
     text: str = ""
 
 
 ScriptStep = ScriptedReply | ScriptedFailure | Silence
 LateStep = Callable[[ModelRequest], ScriptStep]
-"""A step that depends on what the model is asked: on the result of a tool, say."""
+"""A step that depends on the request, for example on the result of a tool."""
 
 
 def say(text: str, **more: Any) -> ScriptedReply:
@@ -74,7 +74,7 @@ def say(text: str, **more: Any) -> ScriptedReply:
 
 
 def call(name: str, call_id: str | None = None, /, **arguments: Any) -> ToolUse:
-    """A call for a `Reply`; its id is the tool's name unless given."""
+    """Return a call for a `ScriptedReply`. Its id is the tool's name unless given."""
     return ToolUse(call_id or f"call_{name}", name, msgspec.json.encode(arguments).decode())
 
 
@@ -83,10 +83,9 @@ def ask(*calls: ToolUse, text: str = "", **more: Any) -> ScriptedReply:
 
 
 class ScriptedModel:
-    """Answers each request with the next step of its script.
-
-    A request that the script does not foresee is an AssertionError, and so is, at `finish`, a step that was never
-    asked for. `requests` keeps what was asked, as values that do not change any more."""
+    """Answers each request with the next step of its script. A request beyond the script raises AssertionError,
+    and so does `finish` if a step was not used. `requests` records the requests as values that no longer
+    change."""
 
     def __init__(self, *script: ScriptStep | LateStep) -> None:
         self._script = list(script)
@@ -107,7 +106,7 @@ class ScriptedModel:
     def finish(self) -> None:
         """Assert that every step was used."""
         if self._script:
-            raise AssertionError(f"{len(self._script)} steps of the script were never asked for: {self._script}")
+            raise AssertionError(f"{len(self._script)} steps of the script were not used: {self._script}")
 
     def __enter__(self) -> "ScriptedModel":
         return self
@@ -118,8 +117,8 @@ class ScriptedModel:
 
 
 class FunctionModel:
-    """Answers each request with whatever a function makes of it: for runs whose order is not known beforehand. The
-    function may take its time."""
+    """Answers each request with the result of a function, for runs whose order is not known beforehand. The
+    function may be async."""
 
     def __init__(self, answer: LateStep | Callable[[ModelRequest], Awaitable[ScriptStep]]) -> None:
         self._answer = answer
@@ -130,7 +129,7 @@ class FunctionModel:
 
 
 async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lambda: 0.0) -> Completed | Failed:
-    """A step of a script as a model would reply, with so many seconds before each piece of it."""
+    """Reply with a step of a script as a model would, with `pause` seconds before each piece."""
     if isinstance(step, ScriptedReply) and step.thinking:
         await asyncio.sleep(pause())
         show(ReasoningDelta(step.thinking))
@@ -162,11 +161,11 @@ async def perform(step: ScriptStep, show: Show, pause: Callable[[], float] = lam
             )
         case Silence():
             await asyncio.Event().wait()
-            raise AssertionError("nothing ends a silence but its being cancelled")
+            raise AssertionError("only cancellation ends a silence")
 
 
 def words(text: str) -> Sequence[str]:
-    """The text in pieces, each word with the space before it."""
+    """Return the text in pieces, each word with the space before it."""
     pieces = text.split(" ")
     return [piece if index == 0 else f" {piece}" for index, piece in enumerate(pieces)] if text else []
 

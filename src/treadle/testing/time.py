@@ -1,4 +1,4 @@
-"""Time and names that do what they are told."""
+"""Controllable time and ids for tests."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from treadle.domain.ids import Instant, Prefix
 
 
 class FakeClock:
-    """Stands still until it is moved. Implements `ports.clock.Clock`."""
+    """A clock that advances only when told to. Implements `ports.clock.Clock`."""
 
     def __init__(self, now: Instant = 1_800_000_000.0) -> None:
         self._now = now
@@ -23,7 +23,7 @@ class FakeClock:
         self._monotonic += seconds
 
     def jump(self, seconds: float) -> None:
-        """Set the wall clock, as an administrator or a time server does; no time passes."""
+        """Set the wall clock, as an administrator or a time server does. No time passes."""
         self._now += seconds
 
 
@@ -41,7 +41,7 @@ class LoopClock:
 
 
 class CountingIds:
-    """Ids in the form of a UUIDv7 that count up, the same in every run of a test."""
+    """Ids in the form of a UUIDv7 that count up and are the same in every test run."""
 
     def __init__(self) -> None:
         self._last = 0

@@ -1,3 +1,2 @@
 """A deterministic simulation: virtual time, seeded scheduling, crashes before and after every journal write.
-
-`python -m treadle.testing.simulation --schedules N` runs N of them; a seed that fails replays."""
+`python -m treadle.testing.simulation --schedules N` runs N schedules; a failing seed can be replayed."""

@@ -1,4 +1,4 @@
-"""Run many schedules, over several processes, and name every seed that fails."""
+"""Runs many schedules in several processes, and prints every seed that fails."""
 
 import argparse
 import logging
@@ -15,7 +15,7 @@ BLOCK = 250
 
 
 def run_block(first: int, size: int) -> tuple[Counter[str], list[tuple[int, str]]]:
-    """Simulate the seeds of a block; what came of the runs, and which seeds failed."""
+    """Simulate the seeds of a block. Return counts of the outcomes, and the seeds that failed."""
     logging.disable(logging.CRITICAL)
     found: Counter[str] = Counter()
     failed: list[tuple[int, str]] = []

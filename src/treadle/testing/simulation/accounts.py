@@ -1,4 +1,4 @@
-"""What the accounts and the lists of usage hold is what the journals say, whatever happened to the processes."""
+"""Checks that accounts and usage lists match the journals, whatever happened to the processes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -26,15 +26,15 @@ COUNTED = (
     "credits",
     "unpriced_calls",
 )
-"""What is called the same in the metrics of a run and in the lists of usage."""
+"""Fields with the same name in the metrics of a run and in the usage lists."""
 
 
 def check_spending(world: World, journals: Iterable[Sequence[Event]]) -> None:
-    """For runs that have all ended: nothing is reserved any more, and what was spent is what their journals say."""
+    """Check that nothing is reserved after all runs have ended, and that the amounts spent match the journals."""
     runs = list(journals)
     left = world.disk.execute("SELECT count(*) FROM reservations").fetchall()
     if left != [(0,)]:
-        raise Violation(f"{left[0][0]} reservations stand, and no run is under way")
+        raise Violation(f"{left[0][0]} reservations remain, and no run is in progress")
     said: defaultdict[str, float] = defaultdict(float)
     for events in runs:
         for account, cost in spent_by(events):
@@ -47,8 +47,8 @@ def check_spending(world: World, journals: Iterable[Sequence[Event]]) -> None:
 
 
 def spent_by(events: Sequence[Event]) -> Iterable[tuple[str, float]]:
-    """Which accounts a run was charged for, and how much. A call whose end is not on record has cost all that was
-    reserved for it."""
+    """Return the accounts that a run was charged for, and how much. A call without a recorded end costs everything
+    that was reserved for it."""
     reserved: BudgetReserved | None = None
     for event in events:
         match event.data:
@@ -72,9 +72,9 @@ def spent_by(events: Sequence[Event]) -> Iterable[tuple[str, float]]:
 
 
 def check_usage(world: World, metrics: Sequence[Metrics]) -> None:
-    """The lists of usage hold what all runs have used together, each run once."""
+    """Check that the usage lists contain what all runs used together, each run once."""
     columns = ", ".join(f"coalesce(sum({name}), 0)" for name in ("runs", "tool_calls", *COUNTED))
-    [held] = world.disk.execute(f"SELECT {columns} FROM usage").fetchall()  # noqa: S608 -- the names stand above
+    [held] = world.disk.execute(f"SELECT {columns} FROM usage").fetchall()  # noqa: S608 -- the names are constants above
     said = [len(metrics), sum(each.actions for each in metrics)]
     said += [sum(getattr(each, name) for each in metrics) for name in COUNTED]
     for name, one, other in zip(("runs", "tool_calls", *COUNTED), held, said, strict=True):

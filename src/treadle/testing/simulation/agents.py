@@ -1,4 +1,4 @@
-"""The agents of a simulated world: cramped ones, bound ones, those that leave work to others, and who judges."""
+"""The agents of a simulated world: with a small window, with limits, with child runs, and judges."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.quotas import Quotas
 
 JUDGES = "You judge what others have done."
-"""What whoever judges is told to be."""
+"""The persona of the judge."""
 ALONE = ("look", "watch", "post", "sign")
 
 AGENT = AgentSpec(
@@ -20,7 +20,7 @@ AGENT = AgentSpec(
     approvals=ApprovalRules(expires=20.0, rules=(ApprovalRule("sign", "ask"),)),
 )
 CRAMPED = msgspec.structs.replace(AGENT, limits=Limits(context_window=700))
-"""Its conversations grow too long: they are cut and summed up."""
+"""An agent whose conversations outgrow the window, so that they are truncated and summarised."""
 BOUND = msgspec.structs.replace(
     AGENT,
     limits=Limits(cost=0.006, context_window=700, max_steps=8, max_children=2, max_tree=4),
@@ -28,7 +28,7 @@ BOUND = msgspec.structs.replace(
     model_settings=ModelSettings(max_tokens=200),
     quotas=Quotas(max_llm_tokens_per_hour=3000, max_tool_calls_per_minute=6),
 )
-"""It comes to the end of what it may use, and pays for its summaries too; those under it share all of that."""
+"""An agent that reaches its limits and also pays for its summaries. Its child runs share the limits."""
 JUDGED = msgspec.structs.replace(
     AGENT,
     limits=Limits(max_steps=5),
@@ -37,15 +37,15 @@ JUDGED = msgspec.structs.replace(
     errors=Errors("judge"),
     approvals=ApprovalRules(expires=4.0, on_expiry="end", rules=(ApprovalRule("sign", "ask"),)),
 )
-"""Somebody looks at what it has done, well or badly, and may send it back once. It hardly waits for people."""
+"""An agent whose work is judged, rightly or wrongly, and may be sent back once. It hardly waits for people."""
 SHALLOW = msgspec.structs.replace(
     AGENT,
     limits=Limits(max_depth=2, max_children=1, max_tree=3),
     approvals=ApprovalRules(expires=20.0, rules=(ApprovalRule("sign", "ask"), ApprovalRule("agent_*", "ask"))),
 )
-"""It begins few others, one after the other, and only if a person agrees."""
+"""An agent that starts few child runs, one after the other, each with an approval."""
 HURRIED = msgspec.structs.replace(AGENT, limits=Limits(deadline=5.0), errors=Errors("judge"))
-"""Its time is up while others still work for it."""
+"""An agent whose deadline passes while child runs still work for it."""
 
 KNOWN = {
     agent.name: agent
@@ -56,7 +56,7 @@ KNOWN = {
         AgentSpec("judge", "simulated", persona=JUDGES, limits=Limits(max_steps=3), retry=Retry(1, 100)),
     )
 }
-"""By their names, those that others can leave work to."""
+"""The agents that others can delegate to, by name."""
 
 
 class SimulatedAgents:

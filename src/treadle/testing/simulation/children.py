@@ -1,5 +1,5 @@
-"""What must hold of runs that begin runs: nobody is lost, left behind or heard of twice, and nobody has more than
-those above."""
+"""Invariants of child runs: none is lost, left behind or reported twice, and none has more rights than its
+ancestors."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -33,12 +33,12 @@ from treadle.domain.lineage import EVALUATOR_ROLES
 from treadle.testing.simulation.world import Violation, World
 
 SLACK = 60.0
-"""Seconds that a process may be dead, or stand still, while a run is to end."""
+"""Seconds that a process may be dead or stalled while a run should end."""
 Data = TypeVar("Data", bound=EventData)
 
 
 class RunJournal(Struct, frozen=True):
-    """A run, and all that it has been through, with the place of each event in the order of commits."""
+    """A run with all its events and their positions in the order of commits."""
 
     run_id: RunId
     parent: RunId | None
@@ -65,8 +65,8 @@ Family = dict[RunId, RunJournal]
 def check_families(world: World, journals: Sequence[Sequence[Event]]) -> None:
     family = _family(world, journals)
     for run in family.values():
-        check_born(run, family)
-        check_heard_of(run, family)
+        check_started(run, family)
+        check_reported(run, family)
         check_ended(run, family)
         check_rights(run, family)
         check_at_a_time(run)
@@ -83,12 +83,12 @@ def _family(world: World, journals: Sequence[Sequence[Event]]) -> Family:
     return family
 
 
-def check_born(run: RunJournal, family: Family) -> None:
-    """A child is wanted by one call of its parent, and every child that is wanted is there."""
+def check_started(run: RunJournal, family: Family) -> None:
+    """Check that each child run belongs to one call of its parent, and that every requested child run exists."""
     for _, spawn in run.all(AgentSpawn):
         child = family.get(spawn.run_id)
         if child is None or child.parent != run.run_id:
-            raise Violation(f"{run.run_id}: {spawn.run_id} was begun, and is not there")
+            raise Violation(f"{run.run_id}: {spawn.run_id} was started, and does not exist")
     lineage = run.one(RunQueued).lineage
     if (lineage is None or not lineage.above) != (run.parent is None):
         raise Violation(f"{run.run_id}: its parent is {run.parent}, its lineage {lineage}")
@@ -96,11 +96,11 @@ def check_born(run: RunJournal, family: Family) -> None:
         return
     wanted = [spawn for _, spawn in family[run.parent].all(AgentSpawn) if spawn.run_id == run.run_id]
     if len(wanted) != 1 or wanted[0].call_id != lineage.call_id:
-        raise Violation(f"{run.run_id} was wanted {len(wanted)} times by {run.parent}: {wanted}")
+        raise Violation(f"{run.run_id} was requested {len(wanted)} times by {run.parent}: {wanted}")
 
 
-def check_heard_of(run: RunJournal, family: Family) -> None:
-    """A parent hears of each end once, as it was; unless it has ended before."""
+def check_reported(run: RunJournal, family: Family) -> None:
+    """Check that a parent learns of each end once and correctly, unless the parent ended first."""
     heard: defaultdict[RunId, list[AgentEnd]] = defaultdict(list)
     for _, end in run.all(AgentEnd):
         heard[end.run_id].append(end)
@@ -108,9 +108,7 @@ def check_heard_of(run: RunJournal, family: Family) -> None:
         child = family[spawn.run_id]
         times = 1 if child.ended_at < run.ended_at else 0
         if len(heard[spawn.run_id]) != times:
-            raise Violation(
-                f"{run.run_id} has heard {len(heard[spawn.run_id])} times that {spawn.run_id} has ended"
-            )
+            raise Violation(f"{run.run_id} learned {len(heard[spawn.run_id])} times that {spawn.run_id} ended")
         end = child.one(RunEnd)
         for told in heard[spawn.run_id]:
             if (told.outcome, told.text, told.metrics) != (end.outcome, end.text, end.metrics):
@@ -118,24 +116,25 @@ def check_heard_of(run: RunJournal, family: Family) -> None:
 
 
 def check_ended(run: RunJournal, family: Family) -> None:
-    """Nobody is left behind: who has not ended before was told to stop, and did, in time."""
+    """Check that no child run is left behind: one that had not ended was told to stop, and stopped in time."""
     told = {call: at for at, each in run.all(AgentTold) if each.what == "cancel" for call in each.call_ids}
     for _, spawn in run.all(AgentSpawn):
         child, at = family[spawn.run_id], told.get(spawn.call_id)
         outcome = child.one(RunEnd).outcome
         if child.ended_at > run.ended_at and at is None:
-            raise Violation(f"{child.run_id} was left behind by {run.run_id}, which never told it to stop")
+            raise Violation(f"{child.run_id} was left behind by {run.run_id}, which never cancelled it")
         if at is not None and child.ended_at > at and outcome != "cancelled":
             raise Violation(f"{child.run_id} was told to stop and ended {outcome}")
         if not (at is None or child.ended_at < at or list(child.all(CancelRequested))):
-            raise Violation(f"{child.run_id} never heard that it was to stop")
+            raise Violation(f"{child.run_id} never received the cancellation")
         late = child.events[-1].timestamp - run.events[-1].timestamp
         if late > GRACE_SECONDS + SLACK:
             raise Violation(f"{child.run_id} ended {late:.0f} s after {run.run_id}, which it stands under")
 
 
 def check_rights(run: RunJournal, family: Family) -> None:
-    """No tool that its parent has not; never further down than those above may go."""
+    """Check that a child run has no tool that its parent lacks, and that no run is deeper than its ancestors
+    allow."""
     lineage, starts = run.one(RunQueued).lineage, [start for _, start in run.all(RunStart)]
     if run.parent is None or lineage is None or not starts:
         return
@@ -160,7 +159,7 @@ def _generations(run: RunJournal, above: RunJournal, family: Family) -> int:
 
 
 def check_at_a_time(run: RunJournal) -> None:
-    """Never more children at a time than its limits say."""
+    """Check that a run never has more concurrent child runs than its limits allow."""
     running: set[RunId] = set()
     most = run.one(RunQueued).agent.limits.max_children
     for event in run.events:
@@ -176,7 +175,8 @@ def check_at_a_time(run: RunJournal) -> None:
 
 
 def check_judged(run: RunJournal) -> None:
-    """Whoever judges a run cannot fail it: it ends as it would have, unless it was cancelled or told more."""
+    """Check that a judge cannot fail a run: the run ends as it would have, unless it was cancelled or got more
+    messages."""
     end = run.one(RunEnd)
     for at, spawn in run.all(AgentSpawn):
         more = any(position > at for position, _ in run.all(MessageSteered))
@@ -191,14 +191,14 @@ def check_judged(run: RunJournal) -> None:
     judged = [*run.all(QualityScored), *run.all(ErrorAnalyzed)]
     asked = [spawn for _, spawn in run.all(AgentSpawn) if spawn.role in EVALUATOR_ROLES]
     if end.outcome != "cancelled" and len(judged) < len(asked):
-        raise Violation(f"{run.run_id}: {len(asked)} were asked to judge, {len(judged)} verdicts are on record")
+        raise Violation(f"{run.run_id}: {len(asked)} judges were requested, {len(judged)} verdicts are recorded")
 
 
 # ── Trees ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def check_trees(family: Family) -> None:
-    """However deep: never more runs, steps or dollars than a run may use with all under it."""
+    """Check that a run and all its descendants never use more runs, steps or dollars than allowed."""
     for top in family.values():
         agent = top.one(RunQueued).agent
         members = [run for run in family.values() if run is top or top in _above(run, family)]
@@ -213,7 +213,7 @@ def check_trees(family: Family) -> None:
 
 
 def check_ceiling(account: str, ceiling: float, members: Sequence[RunJournal]) -> None:
-    """What was spent and what is reserved never pass the ceiling together, at any commit."""
+    """Check that the amounts spent and reserved never exceed the ceiling together, at any commit."""
     happened = sorted(
         [
             (at, run.run_id, event.data)
@@ -226,7 +226,7 @@ def check_ceiling(account: str, ceiling: float, members: Sequence[RunJournal]) -
     for _, run_id, data in happened:
         match data:
             case BudgetReserved(accounts=accounts, cost=cost) if account in accounts:
-                spent += reserved.pop(run_id, 0.0)  # of a call that was lost
+                spent += reserved.pop(run_id, 0.0)  # of a lost call
                 reserved[run_id] = cost
             case (
                 LlmResponse(cost=cost)

@@ -1,4 +1,4 @@
-"""What must hold of every journal, whatever happened to its processes."""
+"""Invariants of every journal, whatever happened to its processes."""
 
 from collections import Counter
 from typing import Any
@@ -36,7 +36,7 @@ POSSIBLE = ("completed", "cancelled", "model_error")
 def check_journals(
     world: World, steered: list[tuple[RunId, str]], cancelled: set[RunId], sole: bool
 ) -> tuple[str, ...]:
-    """Check everything; return how the runs ended."""
+    """Check everything. Return how the runs ended."""
     if world.violations:
         raise Violation(world.violations[0])
     runs = world.disk.execute("SELECT id, run_id, session_id, agent_id FROM runs ORDER BY id").fetchall()
@@ -55,14 +55,14 @@ def check_journals(
         check_effects(world, events, sole)
         check_approvals(run_id, events)
         state = check_fold(origin, events, before)
-        check_said(world, id_, state)
+        check_conversation(world, id_, state)
         history[session_id] = state.said if state.context.revised else (*before, *state.said)
         conversation[run_id] = state.said
         if any(isinstance(event.data, ContextCompacted) for event in events):
             folded.add(run_id)
         outcomes.append(str(state.outcome))
-        if state.outcome not in possible(state) and (sole or state.outcome != "quarantined"):
-            raise Violation(f"{run_id} ended {state.outcome}, which nothing in the scenario leads to")
+        if state.outcome not in possible_outcomes(state) and (sole or state.outcome != "quarantined"):
+            raise Violation(f"{run_id} ended {state.outcome}, which the scenario cannot cause")
         if run_id in cancelled and state.outcome != "cancelled":
             raise Violation(f"{run_id}: a cancel was acknowledged and the run ended {state.outcome}")
     check_session_order(world)
@@ -70,13 +70,13 @@ def check_journals(
     check_families(world, journals)
     for run_id, text in steered:
         found = sum(message.text.count(text) for message in conversation[run_id])
-        if found != 1 and (run_id not in folded or not found):  # who writes a summary may say a thing twice
-            raise Violation(f"{run_id}: `{text}` was acknowledged and stands {found} times in the conversation")
+        if found != 1 and (run_id not in folded or not found):  # a summary may repeat a text
+            raise Violation(f"{run_id}: `{text}` was acknowledged and is {found} times in the conversation")
     return tuple(outcomes)
 
 
-def possible(state: RunState) -> tuple[str, ...]:
-    """The outcomes that the scenario can lead to."""
+def possible_outcomes(state: RunState) -> tuple[str, ...]:
+    """Return the outcomes that the scenario can cause."""
     found = POSSIBLE if state.command is None else (*POSSIBLE, "failed")
     if state.agent.limits.context_window is not None:
         found = (*found, "context_overflow")
@@ -102,7 +102,7 @@ def _events(world: World, id_: int, origin: Origin) -> list[Event]:
 
 
 def check_sequence(run_id: RunId, events: list[Event]) -> None:
-    """From 1 without a gap; one end, and nothing after it."""
+    """Check that sequence numbers start at 1 without gaps, and that there is one end with nothing after it."""
     if [event.sequence for event in events] != list(range(1, len(events) + 1)):
         raise Violation(f"{run_id}: the sequence has gaps: {[event.sequence for event in events]}")
     ends = [event.sequence for event in events if isinstance(event.data, RunEnd)]
@@ -111,7 +111,7 @@ def check_sequence(run_id: RunId, events: list[Event]) -> None:
 
 
 def check_calls(run_id: RunId, events: list[Event]) -> None:
-    """Every call that a model asked for has exactly one result, and no result is without a call."""
+    """Check that every call has exactly one result, and that no result lacks a call."""
     asked: list[str] = []
     results: Counter[str] = Counter()
     for event in events:
@@ -125,19 +125,20 @@ def check_calls(run_id: RunId, events: list[Event]) -> None:
             case _:
                 pass
     if len(set(asked)) != len(asked):
-        raise Violation(f"{run_id}: a call id stands twice: {asked}")
+        raise Violation(f"{run_id}: a call id is used twice: {asked}")
     if results != Counter(asked):
-        raise Violation(f"{run_id}: asked for {asked}, results {dict(results)}")
+        raise Violation(f"{run_id}: calls {asked}, results {dict(results)}")
 
 
 def check_effects(world: World, events: list[Event], sole: bool) -> None:
-    """No effect without an intent; none twice unless it may be; none unknown unless it was at risk."""
+    """Check that there is no effect without an intent, none twice unless allowed, and none unknown unless it was
+    at risk."""
     starts = {e.data.call_id: e.data for e in events if isinstance(e.data, ToolCallStart)}
     delegated = {e.data.call_id for e in events if isinstance(e.data, AgentSpawn)}
     for event in events:
         match event.data:
             case ToolCallEnd(call_id) if call_id in delegated:
-                pass  # which had no effect of its own
+                pass  # it had no effect of its own
             case ToolCallEnd(call_id, name):
                 effects = world.effects[starts[call_id].idempotency_key]
                 if effects < 1 or (effects > 1 and name not in REPEATABLE):
@@ -147,7 +148,7 @@ def check_effects(world: World, events: list[Event], sole: bool) -> None:
                 if world.effects[key] > 1 and starts[call_id].name not in REPEATABLE:
                     raise Violation(f"{starts[call_id]} took effect {world.effects[key]} times")
                 if content == OUTCOME_UNKNOWN and sole and key not in world.at_risk:
-                    raise Violation(f"{starts[call_id]} is called unknown and was never at risk")
+                    raise Violation(f"{starts[call_id]} is marked unknown and was never at risk")
             case ToolCallError(call_id=call_id) | ToolCallBlocked(call_id=call_id):
                 if any(key.endswith(f"{event.run_id}/{call_id}") for key in world.effects):
                     raise Violation(f"{event.run_id}/{call_id} took effect without an intent")
@@ -156,14 +157,15 @@ def check_effects(world: World, events: list[Event], sole: bool) -> None:
 
 
 def check_approvals(run_id: RunId, events: list[Event]) -> None:
-    """What needs an approval starts only after it, with the arguments that were approved, and has one decision."""
+    """Check that a call that needs an approval starts only after it, with the approved arguments, and has one
+    decision."""
     asked: dict[str, ApprovalRequested] = {}
     decided: dict[str, ApprovalDecided] = {}
     for event in events:
         match event.data:
             case ApprovalRequested(call_id=call_id) as request:
                 if call_id in asked:
-                    raise Violation(f"{run_id}: {call_id} was asked for twice")
+                    raise Violation(f"{run_id}: approval of {call_id} was requested twice")
                 asked[call_id] = request
             case ApprovalDecided(approval_id) as decision:
                 if approval_id in decided:
@@ -181,7 +183,8 @@ def check_approvals(run_id: RunId, events: list[Event]) -> None:
 
 
 def check_fold(origin: Origin, events: list[Event], history: tuple[Message, ...]) -> RunState:
-    """Folding in two goes gives what folding in one gives, and the conversation is in shape."""
+    """Check that folding in two parts gives the same result as folding at once, and that the conversation is well
+    formed."""
     middle = len(events) // 2
     whole = fold_all(new_state(origin, history), events)
     halves = fold_all(fold_all(new_state(origin, history), events[:middle]), events[middle:])
@@ -189,12 +192,12 @@ def check_fold(origin: Origin, events: list[Event], history: tuple[Message, ...]
         raise Violation(f"{origin.run_id}: fold is not incremental")
     messages = tuple(whole.transcript.messages)
     if repair(messages) != messages:
-        raise Violation(f"{origin.run_id}: the conversation is out of shape")
+        raise Violation(f"{origin.run_id}: the conversation is malformed")
     return whole
 
 
-def check_said(world: World, id_: int, state: RunState) -> None:
-    """What the owner kept of the conversation, folding as it went, is what the journal folds to."""
+def check_conversation(world: World, id_: int, state: RunState) -> None:
+    """Check that the conversation that the owner folded incrementally matches the journal."""
     row = world.disk.execute("SELECT messages, whole FROM said WHERE run = ?", (id_,)).fetchone()
     kept = msgspec.json.decode(row[0], type=tuple[Message, ...]) if row else None
     if kept != state.said or (row is not None and bool(row[1]) != state.context.revised):
@@ -202,7 +205,7 @@ def check_said(world: World, id_: int, state: RunState) -> None:
 
 
 def check_session_order(world: World) -> None:
-    """A run of a session starts only after the one before it has ended."""
+    """Check that a run of a session starts only after the previous one has ended."""
     rows: Any = world.disk.execute(
         "SELECT runs.session_id, runs.id, events.type FROM events JOIN runs ON runs.id = events.run "
         "WHERE events.type IN ('run_start', 'run_end') ORDER BY events.position"

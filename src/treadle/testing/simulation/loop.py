@@ -1,4 +1,4 @@
-"""An event loop whose time is virtual and whose order is drawn from a seed."""
+"""An event loop with virtual time whose order is drawn from a seed."""
 
 import asyncio
 from collections import deque
@@ -7,12 +7,12 @@ from typing import Any
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set: whoever waits, waits for ever."""
+    """Nothing is ready and no timer is set: every task would wait forever."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """Runs callbacks that are ready at the same time in an order drawn from `chance`; when none is, time jumps to
-    the next timer. There is no I/O and there are no threads."""
+    """Runs callbacks that are ready at the same time in an order drawn from `chance`. If none is ready, time jumps
+    to the next timer. There is no I/O and there are no threads."""
 
     def __init__(self, chance: Random) -> None:
         super().__init__()
@@ -34,7 +34,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._chance.shuffle(handles)
             ready.clear()
             ready.extend(handles)
-        getattr(super(), "_run_once")()  # noqa: B009 -- the base class keeps it from type checkers
+        getattr(super(), "_run_once")()  # noqa: B009 -- the base class hides it from type checkers
 
     def _process_events(self, event_list: list[Any]) -> None:
         pass
@@ -44,7 +44,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 class _NoSelector:
-    """Stands where a loop waits for I/O: waiting is letting virtual time pass."""
+    """Replaces waiting for I/O: waiting advances virtual time."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop

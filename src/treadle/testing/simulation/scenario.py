@@ -1,4 +1,4 @@
-"""One schedule: a few runs with parallel tools, people who steer, interrupt and cancel them, and crashes."""
+"""One schedule: a few runs with parallel tools, users who steer, interrupt and cancel them, and crashes."""
 
 import asyncio
 import re
@@ -29,8 +29,8 @@ from treadle.testing.simulation.loop import SimulatedLoop
 from treadle.testing.simulation.world import SimulatedProcess, SimulatedReader, Violation, World, adopting_factory
 
 PADDING = " and a lot of words that do not matter" * 20
-PATIENCE = 900.0
-"""Virtual seconds after which a run that has not ended is called stuck."""
+STUCK_SECONDS = 900.0
+"""Virtual seconds after which a run that has not ended counts as stuck."""
 COMMANDS = ("/compact", "/compact the numbers", "/undo", "/reset", "/pin", "/pin a fact", "/usage")
 HELPED = " with the help of others"
 UNCOUNTED = Usage(400, 60, estimated=True)
@@ -40,13 +40,13 @@ Answer = TypeVar("Answer")
 
 
 class SimulationSchedule(Struct, frozen=True):
-    """All that a simulation depends on. The same schedule always runs the same way."""
+    """Everything that a simulation depends on. The same schedule always runs the same way."""
 
     seed: int
     workers: Literal[1, 2] = 1
-    """One process that is started again when it dies, or two that take over from each other."""
+    """One process that is restarted when it dies, or two that take over from each other."""
     crashes: tuple[tuple[int, Fault], ...] | None = None
-    """Die at these writes (counted from 0), before or after; None: as the seed has it."""
+    """The writes (counted from 0) at which the process dies, before or after; None: drawn from the seed."""
 
 
 class SimulationReport(Struct, frozen=True):
@@ -56,7 +56,7 @@ class SimulationReport(Struct, frozen=True):
 
 
 def simulate(schedule: SimulationSchedule) -> SimulationReport:
-    """Run one schedule and check every invariant. Raises Violation, or whatever went wrong."""
+    """Run one schedule and check every invariant. Raise Violation, or the error that occurred."""
     chance = Random(schedule.seed)
     loop = SimulatedLoop(chance)
     loop.set_task_factory(adopting_factory)
@@ -73,7 +73,7 @@ def simulate(schedule: SimulationSchedule) -> SimulationReport:
 
 
 def _drain(loop: SimulatedLoop) -> None:
-    for _ in range(3):  # those that end may begin others
+    for _ in range(3):  # tasks that end may start others
         tasks = asyncio.all_tasks(loop)
         for task in tasks:
             task.cancel()
@@ -98,12 +98,12 @@ class _Simulation:
     async def run(self) -> SimulationReport:
         for _ in range(self._schedule.workers):
             await self._start_process()
-        keepers = [asyncio.ensure_future(work) for work in (self._keep_alive(), self._decide())]
+        keepers = [asyncio.ensure_future(work) for work in (self._keep_alive(), self._review())]
         try:
-            people = [asyncio.ensure_future(self._person(number)) for number in range(3)]
+            people = [asyncio.ensure_future(self._user(number)) for number in range(3)]
             await asyncio.gather(*people)
-            await self._until_all_ended()
-            await self._until_all_told()
+            await self._wait_until_all_ended()
+            await self._check_readers()
         finally:
             for keeper in keepers:
                 keeper.cancel()
@@ -116,7 +116,7 @@ class _Simulation:
     # ── Processes ──
 
     def _plan(self, operation: Operation) -> Fault | None:
-        """Whether this write is the one at which the process dies."""
+        """Return whether the process dies at this write."""
         if operation in ("read", "runnable"):
             return None
         number, self._writes = self._writes, self._writes + 1
@@ -136,12 +136,12 @@ class _Simulation:
             self._follow(stream, process)
 
     def _follow(self, stream: SimulatedReader, process: SimulatedProcess) -> None:
-        """Have a reader follow its run at this process, unless it does so at one that lives."""
+        """Let a reader follow its run at this process, unless it already does so at a live one."""
         if not stream.ended and (stream.process is None or stream.process.journal.dead):
             self._readers.append(process.spawn(stream.follow(process)))
 
     async def _keep_alive(self) -> None:
-        """An operator: starts what has died, and now and then a process stands still past its lease."""
+        """Act as the operator: restart dead processes, and occasionally stall a process past its lease."""
         while True:
             await asyncio.sleep(0.5 + self._chance.random())
             alive = self._world.alive()
@@ -150,8 +150,8 @@ class _Simulation:
             elif self._schedule.workers > 1 and self._chance.random() < 0.05:
                 self._chance.choice(alive).journal.stall(10 + 20 * self._chance.random())
 
-    async def _at(self, work: Callable[[LocalService], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Have a process do something; when it dies meanwhile, ask another, as a person would."""
+    async def _run_at_process(self, work: Callable[[LocalService], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Run something in a process. If the process dies meanwhile, retry in another, as a user would."""
         while True:
             alive = self._world.alive()
             if not alive:
@@ -164,17 +164,17 @@ class _Simulation:
                 if not process.journal.dead:
                     raise
 
-    # ── People ──
+    # ── Users and reviewers ──
 
-    async def _person(self, number: int) -> None:
-        """Submits a run, follows it, and meddles with it."""
+    async def _user(self, number: int) -> None:
+        """Submit a run, follow it and interfere with it."""
         await asyncio.sleep(self._world.delay())
         session = SessionId(f"ses_{number % 2}")
         task = self._task(number, self._chance.randint(0, 3), 0.5)
         message = user(f"{task}{self._chance.choice(('', PADDING))}")
         agent = self._chance.choice((AGENT, CRAMPED, BOUND, JUDGED, SHALLOW, HURRIED))
         submission = Submission(agent, message, session, key=f"person-{number}", asker="terminal")
-        ticket = await self._at(lambda service: service.submit(submission))
+        ticket = await self._run_at_process(lambda service: service.submit(submission))
         if ticket.run_id not in self._streams:
             self._streams[ticket.run_id] = stream = SimulatedReader(ticket.run_id)
             for process in self._world.alive()[:1]:
@@ -182,49 +182,51 @@ class _Simulation:
         for meddling in range(self._chance.choice((0, 0, 1, 2, 3))):
             await asyncio.sleep(3 * self._chance.random())
             try:
-                await self._meddle(self._one_of_the_tree(ticket.run_id), f"{number}-{meddling}")
+                await self._interfere(self._pick_from_tree(ticket.run_id), f"{number}-{meddling}")
             except InvalidState:
-                break  # it has ended
+                break  # the run has ended
         if self._chance.random() < 0.3:
             await self._command(session, f"command-{number}")
 
     def _task(self, number: int, rounds: int, helped: float) -> str:
         return f"task {number} in {rounds} rounds{HELPED if self._chance.random() < helped else ''}"
 
-    def _one_of_the_tree(self, run_id: RunId) -> RunId:
-        """The run itself, mostly; or one under it."""
+    def _pick_from_tree(self, run_id: RunId) -> RunId:
+        """Return the run itself in most cases, or one of its descendants."""
         children = self._world.disk.execute("SELECT run_id FROM runs WHERE parent_run_id = ?", (run_id,)).fetchall()
         if not children or self._chance.random() < 0.6:
             return run_id
         return RunId(self._chance.choice(children)[0])
 
     async def _command(self, session: SessionId, key: str) -> None:
-        """Ask something of the session itself."""
+        """Send a session command."""
         submission = Submission(CRAMPED, user(self._chance.choice(COMMANDS)), session, key=key)
-        with suppress(InvalidState):  # a run of it waits, and must be seen to first
-            await self._at(lambda service: service.submit(submission))
+        with suppress(InvalidState):  # a run of the session waits and must be handled first
+            await self._run_at_process(lambda service: service.submit(submission))
 
-    async def _meddle(self, run_id: RunId, name: str) -> None:
+    async def _interfere(self, run_id: RunId, name: str) -> None:
         match self._chance.choice(("queue", "interrupt", "park", "cancel")):
             case "queue" | "interrupt" as mode:
                 text = f"steered {name}"
                 twice = range(self._chance.choice((1, 2)))
-                for _ in twice:  # a nervous person sends it again; the key tells
-                    await self._at(lambda service, mode=mode: service.steer(run_id, user(text), mode, key=name))
+                for _ in twice:  # an impatient user sends it again with the same key
+                    await self._run_at_process(
+                        lambda service, mode=mode: service.steer(run_id, user(text), mode, key=name)
+                    )
                 self._acknowledged.append((run_id, text))
             case "park":
-                await self._at(lambda service: service.interrupt(run_id))
+                await self._run_at_process(lambda service: service.interrupt(run_id))
                 await asyncio.sleep(3 * self._chance.random())
-                await self._at(lambda service: service.resume(run_id))
+                await self._run_at_process(lambda service: service.resume(run_id))
             case _:
-                await self._at(lambda service: service.cancel(run_id))
+                await self._run_at_process(lambda service: service.cancel(run_id))
                 self._cancelled.add(run_id)
 
-    async def _decide(self) -> None:
-        """Somebody who looks at what waits now and then, and answers; a second one may answer as well."""
+    async def _review(self) -> None:
+        """Act as a reviewer who checks pending approvals now and then and decides. A second one may decide too."""
         while True:
             await asyncio.sleep(4 * self._chance.random())
-            for waiting in await self._at(lambda service: service.approvals()):
+            for waiting in await self._run_at_process(lambda service: service.approvals()):
                 for _ in range(self._chance.choice((0, 1, 1, 2))):
                     await self._answer(waiting)
 
@@ -233,12 +235,12 @@ class _Simulation:
         verdict = self._chance.choice(
             (Verdict("approve"), Verdict("deny", note="no"), Verdict("approve", arguments=edited))
         )
-        with suppress(InvalidState):  # somebody was faster, it has expired, or the process died having done it
-            await self._at(lambda service: service.decide(waiting.approval_id, verdict))
+        with suppress(InvalidState):  # another reviewer was faster, it has expired, or the process died afterwards
+            await self._run_at_process(lambda service: service.decide(waiting.approval_id, verdict))
 
-    async def _until_all_ended(self) -> None:
+    async def _wait_until_all_ended(self) -> None:
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + PATIENCE
+        give_up = loop.time() + STUCK_SECONDS
         while True:
             row = self._world.disk.execute("SELECT count(*), group_concat(run_id) FROM runs WHERE outcome IS NULL")
             unfinished = row.fetchone()
@@ -248,14 +250,15 @@ class _Simulation:
                 raise Violation(f"stuck: {unfinished[1]}")
             await asyncio.sleep(0.5)
 
-    async def _until_all_told(self) -> None:
-        """Every reader was given what the journal holds; all of it, unless the run went on in another process."""
+    async def _check_readers(self) -> None:
+        """Check that every reader got what the journal contains: everything, unless the run continued in another
+        process."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + PATIENCE
+        give_up = loop.time() + STUCK_SECONDS
         for stream in self._streams.values():
             while self._schedule.workers == 1 and not stream.ended:
                 if loop.time() > give_up:
-                    raise Violation(f"{stream.run_id}: a reader was never told of the end, after {stream.last}")
+                    raise Violation(f"{stream.run_id}: a reader never received the end, after {stream.last}")
                 await asyncio.sleep(0.5)
             rows = self._world.disk.execute(
                 "SELECT event_id FROM events JOIN runs ON runs.id = run WHERE run_id = ? ORDER BY events.sequence",
@@ -263,12 +266,13 @@ class _Simulation:
             )
             held = [row[0] for row in rows]
             if stream.given != held[: len(stream.given)]:
-                raise Violation(f"{stream.run_id}: a reader was given other events than the journal holds")
+                raise Violation(f"{stream.run_id}: a reader received other events than the journal contains")
 
     # ── The model ──
 
     def _policy(self, request: ModelRequest, world: World) -> ScriptStep:
-        """A model that calls tools for as many rounds as its task says, then answers; now and then it fails."""
+        """Reply as a model that calls tools for as many rounds as its task says, then answers, and occasionally
+        fails."""
         if self._chance.random() < 0.08:
             return ScriptedFailure(
                 text=self._chance.choice(("", "half a")), retry_after=self._chance.choice((None, 2.0))
@@ -279,12 +283,12 @@ class _Simulation:
             return say(self._chance.choice(('{"score": 0.9}', '{"score": 0.1, "reasons": "thin"}', "no idea")))
         messages = request.conversation.messages
         rounds, done = _progress(messages)
-        if done >= rounds or self._chance.random() < 0.1:  # what it has done may be out of its sight
+        if done >= rounds or self._chance.random() < 0.1:  # its earlier work may be out of the window
             return say(f"answer {next(self._numbers)}", usage=UNCOUNTED)
         return self._calls(HELPED in messages[0].text)
 
     def _summary(self, request: ModelRequest) -> ScriptStep:
-        """Somebody who sums up, and now and then has nothing to say; what people said is never left out."""
+        """Reply as a summariser that is occasionally empty. Texts of users are never left out."""
         told = dict.fromkeys(_TOLD.findall(request.conversation.messages[0].text))
         return say(self._chance.choice(("", *("\n".join(("## Done", "something", *told)) for _ in range(4)))))
 
@@ -308,7 +312,7 @@ class _Simulation:
                 return call(tool, call_id, n=number)
 
     def _delegation(self) -> ToolUse:
-        """Leave something to another, who may leave some of it to others; not every such call is a good one."""
+        """Delegate to a child run, which may delegate further. Not every such call is valid."""
         number = next(self._numbers)
         call_id, task = f"c{number}", self._task(number, self._chance.randint(0, 2), 0.3)
         match self._chance.randint(0, 7):
@@ -327,7 +331,7 @@ class _Simulation:
 
 
 def _progress(messages: list[Message]) -> tuple[int, int]:
-    """How many rounds the latest task wants, and how many it has had."""
+    """Return how many rounds the latest task requires, and how many it has had."""
     rounds = done = 0
     if any(message.mark == "summary" for message in messages):
         return 0, 0  # it has done enough

@@ -1,4 +1,4 @@
-"""The world of a simulation: one disk, the processes that come and go on it, and what their tools did outside."""
+"""The world of a simulation: one disk, the processes that run on it, and the external effects of their tools."""
 
 import asyncio
 from collections import Counter
@@ -48,7 +48,7 @@ def _model_disk() -> SqliteDatabase:
 
 
 def empty_disk() -> SqliteDatabase:
-    """A database with all its tables and nothing in them: a copy, which takes a tenth of the time to make."""
+    """Return a database with all tables and no rows. Copying one takes a tenth of the time of creating it."""
     disk = connect(":memory:")
     with cast(Any, disk).backup("main", _model_disk(), "main") as backup:
         backup.step(ALL_PAGES)
@@ -61,7 +61,7 @@ class Violation(AssertionError):
 
 
 class World:
-    """All that outlives a process."""
+    """Everything that outlives a process."""
 
     def __init__(self, chance: Random, policy: Callable[[ModelRequest, "World"], ScriptStep]) -> None:
         self.chance = chance
@@ -71,19 +71,19 @@ class World:
         self.ids = CountingIds()
         self.processes: list[SimulatedProcess] = []
         self.effects: Counter[str] = Counter()
-        """Idempotency key -> how often the tool took effect."""
+        """How often a tool took effect, by idempotency key."""
         self.violations: list[str] = []
-        """What was found wrong on the way, by those who cannot raise it."""
+        """Violations found where they cannot be raised."""
         self.at_risk: set[str] = set()
-        """Idempotency keys of calls that were under way when a process died, or was told to stop."""
+        """Idempotency keys of calls in progress when a process died or was told to stop."""
 
     def delay(self) -> float:
-        """How long a thing takes: mostly next to nothing, now and then long."""
+        """Return how long something takes: mostly almost no time, occasionally long."""
         return self.chance.choice((0.0, 0.001, 0.01, 0.1, self.chance.random()))
 
     def start(self, plan: Plan, sole: bool) -> "SimulatedProcess":
-        if sole:  # what the one before had on its way when it died has been written by now
-            self.at_risk |= under_way(self.disk)
+        if sole:  # pending writes of the previous process are complete by now
+            self.at_risk |= find_calls_in_progress(self.disk)
         process = SimulatedProcess(self, plan, f"worker-{len(self.processes) + 1}", sole)
         self.processes.append(process)
         return process
@@ -93,7 +93,7 @@ class World:
 
 
 class SimulatedProcess:
-    """One simulated process: an engine over the world's disk, which may die at any write."""
+    """One simulated process: an engine on the world's disk, which may die at any write."""
 
     def __init__(self, world: World, plan: Plan, name: str, sole: bool) -> None:
         self.world = world
@@ -143,7 +143,7 @@ class SimulatedProcess:
         await self.dispatcher.start(partial(advance, deps=self.deps))
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
-        """Begin something that lives as long as this process."""
+        """Start a task that lives as long as this process."""
         context = copy_context()
         context.run(PROCESS.set, self)
         return asyncio.get_running_loop().create_task(work, context=context)
@@ -157,13 +157,13 @@ class SimulatedProcess:
             self.dispatcher.wake(run_id, at)
 
     def _die(self) -> None:
-        self.world.at_risk |= under_way(self.world.disk)
+        self.world.at_risk |= find_calls_in_progress(self.world.disk)
         for task in tuple(self._tasks):
             task.cancel()
 
 
 def adopting_factory(loop: asyncio.AbstractEventLoop, coroutine: Any, context: Any = None) -> "asyncio.Task[Any]":
-    """A task factory that lets every task belong to the process that began it."""
+    """A task factory that assigns every task to the process that started it."""
     task: asyncio.Task[Any] = asyncio.Task(coroutine, loop=loop, context=context)
     process = PROCESS.get() if context is None else context.get(PROCESS)
     if process is not None:
@@ -173,8 +173,8 @@ def adopting_factory(loop: asyncio.AbstractEventLoop, coroutine: Any, context: A
     return task
 
 
-def under_way(disk: SqliteDatabase) -> set[str]:
-    """Calls whose intent is on record and whose end is not, by their idempotency keys."""
+def find_calls_in_progress(disk: SqliteDatabase) -> set[str]:
+    """Return the idempotency keys of calls with a recorded intent and no recorded end."""
     rows = disk.execute("SELECT run, type, data FROM events WHERE type LIKE 'tool_call_%' ORDER BY position")
     open_calls: dict[tuple[int, str], str] = {}
     for run, type_, raw in rows:
@@ -187,7 +187,7 @@ def under_way(disk: SqliteDatabase) -> set[str]:
 
 
 class SimulatedModels:
-    """Implements `ports.model.Models`: every name is the world's one model."""
+    """Implements `ports.model.Models`. Every name resolves to the world's one model."""
 
     def __init__(self, process: SimulatedProcess) -> None:
         self._client = SimulatedModel(process)
@@ -199,20 +199,20 @@ class SimulatedModels:
 
 
 class SimulatedModel:
-    """Answers by the world's policy, and looks hard at every request."""
+    """Replies according to the world's policy, and checks every request."""
 
     def __init__(self, process: SimulatedProcess) -> None:
         self._process = process
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         world = self._process.world
-        world.violations += faults_of(request)
+        world.violations += find_request_faults(request)
         await asyncio.sleep(world.delay())
         return await perform(world.policy(request, world), show, lambda: world.delay() / 10)
 
 
-def faults_of(request: ModelRequest) -> list[str]:
-    """What a provider could find fault with in the shape of a request."""
+def find_request_faults(request: ModelRequest) -> list[str]:
+    """Return what a provider could reject in the structure of a request."""
     messages = tuple(request.conversation.messages)
     faults: list[str] = []
     if repair(messages) != messages:
@@ -250,7 +250,7 @@ class SimulatedTools:
 
 
 class SimulatedTool:
-    """Takes effect once per run of it, somewhere in the middle of its time."""
+    """Takes effect once per execution, at some point during it."""
 
     def __init__(self, process: SimulatedProcess, spec: ToolSpec) -> None:
         self._process = process
@@ -279,13 +279,13 @@ class SimulatedTool:
 
 
 class SimulatedReader:
-    """A reader of a run's events that reconnects after a crash, where it left off."""
+    """Reads the events of a run, and reconnects after a crash where it stopped."""
 
     def __init__(self, run_id: RunId) -> None:
         self.run_id = run_id
         self.last = 0
         self.given: list[str] = []
-        """The ids of the durable events that it was given."""
+        """The ids of the durable events received."""
         self.ended = False
         self.process: SimulatedProcess | None = None
 
