@@ -16,7 +16,14 @@ from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed, Model, ModelRequest
-from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
+from treadle.testing.conformance.model import (
+    ProviderAction,
+    ProviderBreak,
+    ProviderCalls,
+    ProviderRefusal,
+    ProviderSilence,
+    ProviderText,
+)
 
 Item = dict[str, Any]
 Event = dict[str, Any]
@@ -267,23 +274,23 @@ def broken(*events: Event | bytes) -> Failed:
 # ── The conformance checks ─────────────────────────────────────────────────────────────────────────
 
 
-def behaviour(scene: Scene) -> Behaviour:
+def behaviour(scene: ProviderAction) -> Behaviour:
     match scene:
-        case Says(text):
+        case ProviderText(text):
             spaces = [place + 1 for place, character in enumerate(text) if character == " "]
             return Answer(wire(*replied(message(text), cuts=spaces)))
-        case Calls(calls):
+        case ProviderCalls(calls):
             items = [call(use.call_id, use.name, use.arguments) for use in calls]
             begun = [added(n, item) for n, item in enumerate(items)]
             halves = [arguments_delta(use.arguments[:3], n) for n, use in enumerate(calls)]
             halves += [arguments_delta(use.arguments[3:], n) for n, use in enumerate(calls)]
             ended = [done(n, item) for n, item in enumerate(items)]
             return Answer(wire(CREATED, *begun, *halves, *ended, completed_event(*items)))
-        case Refuses():
+        case ProviderRefusal():
             return refuses(500, {"error": {"message": "out of order"}})
-        case BreaksOff(text):
+        case ProviderBreak(text):
             return Answer(wire(CREATED, added(0, message()), text_delta(text)))
-        case FallsSilent(text):
+        case ProviderSilence(text):
             return Answer(wire(CREATED, added(0, message()), text_delta(text)), ending="hang")
 
 
@@ -291,7 +298,7 @@ class OverResponses:
     """The adapter over a real server on loopback."""
 
     @asynccontextmanager
-    async def open(self, *scenes: Scene) -> AsyncGenerator[Model, None]:
+    async def open(self, *scenes: ProviderAction) -> AsyncGenerator[Model, None]:
         connections = Connections()
         async with FakeEndpoint(*map(behaviour, scenes)) as server:
             try:

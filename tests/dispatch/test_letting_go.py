@@ -16,7 +16,7 @@ from treadle.engine.event_hub import EventHub
 from treadle.engine.owned_run import OwnedRun, claim_run
 from treadle.models.registry import ModelRegistry
 from treadle.ports.journal import Advance, Advanced, Claim, Release
-from treadle.testing.conformance.store import END, OPENING, Store, StoreProcess, one_process, step
+from treadle.testing.conformance.store import END, OPENING, Store, StoreProcess, make_step, open_in_one_process
 from treadle.testing.time import CountingIds, FakeClock
 from treadle.tools.toolbox import ToolRegistry
 
@@ -75,7 +75,7 @@ def test_a_result_is_written_once_when_its_worker_is_stopped() -> None:
     is told to stop."""
 
     async def run() -> Counter[str]:
-        async with one_process(InMemory()) as process:
+        async with open_in_one_process(InMemory()) as process:
 
             async def work() -> None:
                 async with owned(process) as log:
@@ -104,7 +104,7 @@ def test_an_end_that_waited_for_its_turn_is_decided_again() -> None:
     decided without knowing of it."""
 
     async def run() -> tuple[bool, list[str]]:
-        async with one_process(InMemory()) as process, owned(process) as log:
+        async with open_in_one_process(InMemory()) as process, owned(process) as log:
             run_id = log.origin.run_id
             await process.steer(run_id)
             log.record(ended("call"))
@@ -124,7 +124,7 @@ def test_the_error_of_a_commit_that_nobody_waits_for_is_heard() -> None:
         unheard: list[str] = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: unheard.append(str(context.get("exception"))))
-        async with one_process(InMemory()) as process:
+        async with open_in_one_process(InMemory()) as process:
 
             class LosingJournal(SlowJournal):
                 async def advance(self, advance: Advance) -> Advanced:
@@ -136,7 +136,7 @@ def test_the_error_of_a_commit_that_nobody_waits_for_is_heard() -> None:
             hub = EventHub(clock, ids, lambda run_id, at: None)
             journal, models, tools = LosingJournal(process.store), ModelRegistry({}, None), ToolRegistry()
             log = OwnedRun(claim, EngineDeps(journal, hub, models, tools, clock, ids, lambda: 0.5, "worker"))
-            log.record(step(1))
+            log.record(make_step(1))
             flushing = asyncio.ensure_future(log.flush())
             await asyncio.sleep(0.1)
             flushing.cancel()

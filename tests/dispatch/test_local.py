@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from tests.testing.harnesses import simulated
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.ids import Instant, RunId
-from treadle.testing.conformance.dispatcher import PATIENCE, Labour, ListedWakes
+from treadle.testing.conformance.dispatcher import TIMEOUT_SECONDS, ListedWakes, ObservedWork
 from treadle.testing.time import FakeClock, LoopClock
 
 ONE = RunId("run_1")
@@ -22,7 +22,7 @@ def test_a_clock_that_is_set_back_makes_no_timer_ring_early() -> None:
             return super().now() + self.offset
 
     async def run() -> tuple[float, float]:
-        clock, wakes, labour = JumpingClock(), ListedWakes(), Labour()
+        clock, wakes, labour = JumpingClock(), ListedWakes(), ObservedWork()
         dispatcher = LocalDispatcher(wakes, clock, "worker")
         await dispatcher.start(labour)
         dispatcher.wake(ONE, clock.now() + 7200)
@@ -41,7 +41,7 @@ def test_a_clock_that_is_set_back_makes_no_timer_ring_early() -> None:
 
 def test_it_is_busy_while_there_is_work() -> None:
     async def run() -> None:
-        wakes, labour = ListedWakes(), Labour()
+        wakes, labour = ListedWakes(), ObservedWork()
         dispatcher = LocalDispatcher(wakes, FakeClock(), "worker")
         assert not dispatcher.busy
         await dispatcher.start(labour)
@@ -77,12 +77,12 @@ def test_no_error_ends_the_sweeps() -> None:
             return await super().runnable(limit)
 
     async def run() -> None:
-        wakes, labour = BrokenWakes(), Labour()
+        wakes, labour = BrokenWakes(), ObservedWork()
         dispatcher = LocalDispatcher(wakes, LoopClock(), "worker")
         await dispatcher.start(labour)
         wakes.due = [ONE]
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 await labour.until(lambda: ONE in labour.done)
         finally:
             await dispatcher.stop()

@@ -26,7 +26,7 @@ from treadle.ports.journal import LEASE_SECONDS, Release, Wakes
 from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.driver import open_connection
 from treadle.testing.conformance import dispatcher as conformance
-from treadle.testing.conformance.dispatcher import DispatcherCheck, Labour, ListedWakes
+from treadle.testing.conformance.dispatcher import DispatcherCheck, ListedWakes, ObservedWork
 from treadle.testing.conformance.store import Recorder, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -85,7 +85,7 @@ class Worker(StoreProcess):
     """A process that works on what its dispatcher finds: it claims the run, labours, and ends it."""
 
     dispatcher: PgQueuerDispatcher
-    labour: Labour
+    labour: ObservedWork
     ended: Counter[RunId]
     in_vain: int = 0
 
@@ -116,7 +116,7 @@ async def worker(
     told, ticking = Recorder(), clock or FakeClock()
     async with opened(url, told, ticking) as (journal, _, _):
         process = Worker(journal, told, ticking, IDS, name)
-        process.labour, process.ended = Labour(), Counter()
+        process.labour, process.ended = ObservedWork(), Counter()
         process.dispatcher = PgQueuerDispatcher(partial(connect, url), wakes or journal, ticking, name, concurrency)
         await process.dispatcher.start(process.work)
         try:

@@ -43,7 +43,15 @@ from treadle.models.http.transport import Connections
 from treadle.models.http.wire import UnusableReply
 from treadle.ports.model import CallDelta, Completed, Model, ReasoningDelta, TextDelta
 from treadle.testing.conformance import model as conformance
-from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, ModelCheck, Refuses, Says, Scene
+from treadle.testing.conformance.model import (
+    ModelCheck,
+    ProviderAction,
+    ProviderBreak,
+    ProviderCalls,
+    ProviderRefusal,
+    ProviderSilence,
+    ProviderText,
+)
 
 
 def test_a_plain_answer() -> None:
@@ -530,20 +538,20 @@ def test_a_server_that_ends_the_body_late_does_not_hold_the_reply_up() -> None:
 # ── The contract ───────────────────────────────────────────────────────────────────────────────────
 
 
-def behaviour(scene: Scene) -> Behaviour:
+def behaviour(scene: ProviderAction) -> Behaviour:
     match scene:
-        case Says(words):
+        case ProviderText(words):
             return Answer(stream(text(0, *words.replace(" ", " \0").split("\0"))))
-        case Calls(calls):
+        case ProviderCalls(calls):
             uses = [
                 asks(n, use.call_id, use.name, use.arguments[:3], use.arguments[3:]) for n, use in enumerate(calls)
             ]
             return Answer(stream(*uses, stop="tool_use"))
-        case Refuses():
+        case ProviderRefusal():
             return refuses(500, {"type": "error", "error": {"type": "api_error", "message": "out of order"}})
-        case BreaksOff(words):
+        case ProviderBreak(words):
             return Answer([begins(), *text(0, words)])
-        case FallsSilent(words):
+        case ProviderSilence(words):
             return Answer([begins(), *text(0, words)], ending="hang")
 
 
@@ -551,7 +559,7 @@ class OverHttp:
     """The adapter, over a real server on loopback."""
 
     @asynccontextmanager
-    async def open(self, *scenes: Scene) -> AsyncGenerator[Model, None]:
+    async def open(self, *scenes: ProviderAction) -> AsyncGenerator[Model, None]:
         connections = Connections()
         async with FakeEndpoint(*map(behaviour, scenes)) as server:
             try:

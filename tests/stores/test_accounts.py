@@ -41,7 +41,7 @@ from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import InlineWriter
 from treadle.stores.usage_counts import MAX_UNWRITTEN_SECONDS
-from treadle.testing.conformance.store import Recorder, StoreProcess, refused
+from treadle.testing.conformance.store import Recorder, StoreProcess, check_refused
 from treadle.testing.time import CountingIds, FakeClock
 
 FREE = AgentSpec("free", "p/m")
@@ -191,7 +191,7 @@ def test_what_was_used_is_summed_up_by_what_is_asked_for() -> None:
 def test_a_day_that_is_none_is_refused_with_what_is_accepted() -> None:
     async def story() -> None:
         async with desk() as process:
-            said = await refused(usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
+            said = await check_refused(usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
             assert said == "since is `yesterday`; accepted: a day such as 2026-03-01."
 
     asyncio.run(story())

@@ -18,7 +18,7 @@ from treadle.stores.sqlite import writer as writing
 from treadle.stores.sqlite.connection import SqliteDatabase, open_database, open_reader
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import ThreadWriter
-from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, step
+from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, make_step
 from treadle.testing.models import FunctionModel, Silence, say
 from treadle.testing.time import CountingIds, FakeClock
 
@@ -94,7 +94,7 @@ def test_a_full_disk_refuses_new_work_and_holds_up_the_rest(path: str) -> None:
             assert path in str(raised.value)
             assert "\n" not in str(raised.value)
 
-            big = [step(number) for number in range(2000)]
+            big = [make_step(number) for number in range(2000)]
             advancing = asyncio.ensure_future(process.advance(claim, seen, big))
             await asyncio.sleep(0)  # so that it is the first: what comes before it might still fit
             with pytest.raises(StoreFull):
@@ -121,7 +121,9 @@ def test_closing_does_not_wait_for_room(path: str) -> None:
         async with process_on(path) as process:
             claim = await process.claimed()
             fill_up(process.connection)
-            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(number) for number in range(2000)]))
+            advancing = asyncio.ensure_future(
+                process.advance(claim, 2, [make_step(number) for number in range(2000)])
+            )
             with pytest.raises(StoreFull):
                 await process.steer(claim.origin.run_id, "x" * 100_000)
             assert not advancing.done()
@@ -139,7 +141,7 @@ def test_a_full_disk_under_the_write_ahead_log(path: str) -> None:
             async with process_on(path) as process:
                 claim = await process.claimed()
                 disk.full = True
-                advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+                advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
                 with pytest.raises(StoreFull):
                     await process.submit()
                 assert not advancing.done()
@@ -175,10 +177,10 @@ def test_a_failed_fsync_stops_everything(path: str) -> None:
         with faulty_disk() as disk:
             async with process_on(path) as process:
                 claim = await process.claimed()
-                acknowledged = await process.advance(claim, 2, [step(1)])
+                acknowledged = await process.advance(claim, 2, [make_step(1)])
                 disk.sync_fails = True
                 attempts = (
-                    process.advance(claim, 3, [step(2)]),
+                    process.advance(claim, 3, [make_step(2)]),
                     process.submit(),
                     process.steer(claim.origin.run_id),
                 )
@@ -281,7 +283,7 @@ def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
             claim = await process.claimed()
             process.connection.exec_trace = count
             with holder(HOLD_THE_WRITE_LOCK, path) as other:
-                advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+                advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
                 submitting = asyncio.ensure_future(process.submit())
                 await stays_open(cast("asyncio.Future[object]", advancing), lambda: tries)
                 assert await process.types(claim.origin.run_id) == OPENING
@@ -335,6 +337,6 @@ def test_events_of_a_newer_version_are_kept_and_do_not_hurt(path: str) -> None:
             event = (await process.gapless(run_id))[2]
             assert (event.raw, event.version, event.type) == (raw, 9, "message_steered")
             assert type(event.data).__name__ == "UnknownEvent"
-            assert (await process.advance(await process.claim(run_id), 3, [step(1)])).sequence == 4
+            assert (await process.advance(await process.claim(run_id), 3, [make_step(1)])).sequence == 4
 
     asyncio.run(run())

@@ -15,7 +15,7 @@ from treadle.stores.sqlite import writer as writing
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.writer import ThreadWriter
-from treadle.testing.conformance.store import Recorder, StoreProcess, step
+from treadle.testing.conformance.store import Recorder, StoreProcess, make_step
 from treadle.testing.time import CountingIds, FakeClock
 
 RUNS = 100
@@ -36,7 +36,7 @@ def test_many_runs_share_a_commit_and_its_fsync(tmp_path: Path) -> None:
 
                 process.connection.set_commit_hook(count)
                 for turn in range(ROUNDS):
-                    advances = (process.advance(claim, 2 + turn, [step(turn)]) for claim in claims)
+                    advances = (process.advance(claim, 2 + turn, [make_step(turn)]) for claim in claims)
                     assert all(advanced.accepted for advanced in await asyncio.gather(*advances))
                 process.connection.set_commit_hook(None)
                 return commits, disk.syncs - syncs
@@ -53,7 +53,7 @@ def test_every_commit_is_synced_before_it_is_acknowledged(tmp_path: Path) -> Non
                 claim = await process.claimed()
                 for turn in range(5):
                     before = disk.syncs
-                    await process.advance(claim, 2 + turn, [step(turn)])
+                    await process.advance(claim, 2 + turn, [make_step(turn)])
                     assert disk.syncs > before
 
     asyncio.run(run())
@@ -70,7 +70,7 @@ def test_a_reader_that_never_reads_holds_nobody_up(tmp_path: Path) -> None:
         with hub.subscribe(run_id, backlog=5) as slow, hub.subscribe(run_id) as quick:
             async with asyncio.timeout(HANG_SECONDS):
                 for turn in range(200):
-                    await process.advance(claim, 2 + turn, [step(turn)])
+                    await process.advance(claim, 2 + turn, [make_step(turn)])
             assert await slow.take() is None, "cut off, and told so"
             sequences: list[int] = []
             while len(sequences) < 200:
@@ -95,7 +95,7 @@ def test_a_commit_does_not_wait_for_a_long_read(tmp_path: Path) -> None:
             reading = iter(other.execute("SELECT * FROM events"))
             next(reading)
             async with asyncio.timeout(HANG_SECONDS):
-                assert (await process.advance(claim, 2, [step(1)])).accepted
+                assert (await process.advance(claim, 2, [make_step(1)])).accepted
             del reading
             other.close()
 
@@ -120,10 +120,10 @@ def test_what_was_committed_by_itself_is_not_done_again_when_the_rest_must_wait(
         database.execute(f"PRAGMA max_page_count = {pages}")
         gate = threading.Event()
         writer.write(lambda _: gate.wait(), lambda _: None, patient=True)  # what follows is one group
-        advancing = asyncio.ensure_future(process.advance(one, 2, [step(1)]))
+        advancing = asyncio.ensure_future(process.advance(one, 2, [make_step(1)]))
         claiming = asyncio.ensure_future(process.claim(three))
         unfit = asyncio.ensure_future(process.steer(one.origin.run_id, "hello", "\ud800"))
-        large = asyncio.ensure_future(process.advance(two, 2, [step(number) for number in range(2000)]))
+        large = asyncio.ensure_future(process.advance(two, 2, [make_step(number) for number in range(2000)]))
         await asyncio.sleep(0.05)
         gate.set()
         advanced = await advancing

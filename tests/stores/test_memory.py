@@ -17,7 +17,7 @@ from treadle.stores.sqlite import memory as storing
 from treadle.stores.sqlite.connection import SQL, open_database, open_reader
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
-from treadle.testing.conformance.memories import MemoryStoreUnderTest, memory, unit
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, make_memory, make_unit_vector
 from treadle.testing.conformance.store import Recorder
 from treadle.testing.conformance.store_harness import OWN
 
@@ -42,8 +42,8 @@ def test_forgetting_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
     async def fill() -> list[bytes]:
         async with on_file(tmp_path / "t.db") as shelf:
             store = shelf.store
-            await store.add([memory(n, texts[word]) for n, word in enumerate(words)])
-            vectors = [unit(*(chance.gauss(0, 1) for _ in range(64))) for _ in words]
+            await store.add([make_memory(n, texts[word]) for n, word in enumerate(words)])
+            vectors = [make_unit_vector(*(chance.gauss(0, 1) for _ in range(64))) for _ in words]
             await shelf.embed(*vectors)
             for n in range(0, len(words), 3):
                 await store.pin(f"mem_{n}", True)
@@ -73,10 +73,10 @@ def test_a_platform_without_the_extension_says_so(monkeypatch: pytest.MonkeyPatc
     async def run() -> None:
         async with on_file(tmp_path / "t.db") as shelf:
             store = shelf.store
-            await store.add([memory(1, "one")])
-            await shelf.embed(unit(1, 0))
+            await store.add([make_memory(1, "one")])
+            await shelf.embed(make_unit_vector(1, 0))
             with pytest.raises(VectorsUnavailable, match="sqlite-vec could not be loaded"):
-                await shelf.near(OWN, "test", unit(1, 0), 5)
+                await shelf.near(OWN, "test", make_unit_vector(1, 0), 5)
             assert await shelf.matching("one", 5) == ["mem_1"]
 
     asyncio.run(run())
@@ -88,9 +88,9 @@ def test_an_extension_cannot_be_loaded_afterwards(tmp_path: Path) -> None:
     async def run() -> None:
         connection = open_database(":memory:")
         shelf = MemoryStoreUnderTest(SqliteMemories(InlineWriter(connection)))
-        await shelf.store.add([memory(1, "one")])
-        await shelf.embed(unit(1, 0))
-        await shelf.near(OWN, "test", unit(1, 0), 5)
+        await shelf.store.add([make_memory(1, "one")])
+        await shelf.embed(make_unit_vector(1, 0))
+        await shelf.near(OWN, "test", make_unit_vector(1, 0), 5)
         with pytest.raises(apsw.Error, match="not authorized"):
             connection.execute("SELECT load_extension('x')").fetchall()
 

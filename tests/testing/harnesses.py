@@ -26,7 +26,14 @@ from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.sessions import SqliteSessions
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
-from treadle.testing.conformance.model import BreaksOff, Calls, FallsSilent, Refuses, Says, Scene
+from treadle.testing.conformance.model import (
+    ProviderAction,
+    ProviderBreak,
+    ProviderCalls,
+    ProviderRefusal,
+    ProviderSilence,
+    ProviderText,
+)
 from treadle.testing.conformance.store import Store
 from treadle.testing.conformance.store_harness import FullStore
 from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, say
@@ -107,40 +114,40 @@ class KeptOnFile:
 # ── Models ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def script_step(scene: Scene) -> ScriptStep:
+def script_step(scene: ProviderAction) -> ScriptStep:
     match scene:
-        case Says(text):
+        case ProviderText(text):
             return say(text)
-        case Calls(calls):
+        case ProviderCalls(calls):
             return ask(*calls)
-        case Refuses():
+        case ProviderRefusal():
             return ScriptedFailure()
-        case BreaksOff(text):
+        case ProviderBreak(text):
             return ScriptedFailure("malformed", "the stream broke off", text=text)
-        case FallsSilent(text):
+        case ProviderSilence(text):
             return Silence(text)
 
 
 class Scripted:
     @asynccontextmanager
-    async def open(self, *scenes: Scene) -> AsyncGenerator[Model, None]:
+    async def open(self, *scenes: ProviderAction) -> AsyncGenerator[Model, None]:
         with ScriptedModel(*map(script_step, scenes)) as model:
             yield model
 
 
 class Function:
     @asynccontextmanager
-    async def open(self, *scenes: Scene) -> AsyncGenerator[Model, None]:
+    async def open(self, *scenes: ProviderAction) -> AsyncGenerator[Model, None]:
         steps = list(map(script_step, scenes))
         yield FunctionModel(lambda _: steps.pop(0))
 
 
-def behaviour(scene: Scene) -> Behaviour:
+def behaviour(scene: ProviderAction) -> Behaviour:
     match scene:
-        case Says(text):
+        case ProviderText(text):
             words = [delta(content=word) for word in text.replace(" ", " \0").split("\0")]
             return Answer([*words, delta(finish="stop"), usage(), DONE])
-        case Calls(calls):
+        case ProviderCalls(calls):
             begun = [delta(tool_calls=[fragment(n, use.call_id, use.name)]) for n, use in enumerate(calls)]
             halves = [
                 delta(tool_calls=[fragment(n, arguments=half)])
@@ -148,11 +155,11 @@ def behaviour(scene: Scene) -> Behaviour:
                 for half in (use.arguments[:3], use.arguments[3:])
             ]
             return Answer([*begun, *halves, delta(finish="tool_calls"), usage(), DONE])
-        case Refuses():
+        case ProviderRefusal():
             return refuses(500, {"error": {"message": "out of order"}})
-        case BreaksOff(text):
+        case ProviderBreak(text):
             return Answer([delta(content=text)])
-        case FallsSilent(text):
+        case ProviderSilence(text):
             return Answer([delta(content=text)], ending="hang")
 
 
@@ -160,7 +167,7 @@ class OverHttp:
     """The chat_completions adapter, over a real server on loopback."""
 
     @asynccontextmanager
-    async def open(self, *scenes: Scene) -> AsyncGenerator[Model, None]:
+    async def open(self, *scenes: ProviderAction) -> AsyncGenerator[Model, None]:
         connections = Connections()
         async with FakeEndpoint(*map(behaviour, scenes)) as server:
             try:

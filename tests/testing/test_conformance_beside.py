@@ -11,14 +11,14 @@ from tests.patience import HANG_SECONDS
 from tests.testing.harnesses import KeptOnFile
 from tests.testing.test_conformance import named
 from treadle.testing.conformance import access, automation, deletion, memories, memory_events, owners, titles
-from treadle.testing.conformance.store_harness import KeptCheck
+from treadle.testing.conformance.store_harness import FullStoreCheck
 
 PARTS = (memories, memory_events, owners, access, automation, deletion, titles)
 KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
-def test_sqlite(check: KeptCheck, tmp_path: Path) -> None:
+def test_sqlite(check: FullStoreCheck, tmp_path: Path) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
             await check(KeptOnFile(tmp_path))

@@ -22,7 +22,7 @@ from treadle.ports.model import (
     ReasoningDelta,
     TextDelta,
 )
-from treadle.testing.conformance.store import OPENING, StoreProcess, one_process, step
+from treadle.testing.conformance.store import OPENING, StoreProcess, make_step, open_in_one_process
 from treadle.testing.faults import Crashed, Fault, FaultyJournal, Operation
 from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel, ScriptedReply, ask, call, say
 from treadle.testing.time import CountingIds, FakeClock, LoopClock
@@ -166,10 +166,10 @@ class Faulty:
 @pytest.mark.parametrize("fault", ["before", "after", None])
 def test_a_write_takes_place_or_not(fault: Fault | None) -> None:
     async def run() -> tuple[list[str], int]:
-        async with one_process(InMemory()) as process:
+        async with open_in_one_process(InMemory()) as process:
             claim = await process.claimed()
             faulty = Faulty(process, "advance", fault)
-            advance = Advance(claim.origin.run_id, claim.epoch, 2, (process.draft(step(1)),))
+            advance = Advance(claim.origin.run_id, claim.epoch, 2, (process.draft(make_step(1)),))
             if fault is None:
                 assert (await faulty.journal.advance(advance)).accepted
             else:
@@ -184,7 +184,7 @@ def test_a_write_takes_place_or_not(fault: Fault | None) -> None:
 
 def test_the_dead_stay_dead() -> None:
     async def run() -> None:
-        async with one_process(InMemory()) as process:
+        async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()
             faulty = Faulty(process, "claim", "after")
             with pytest.raises(Crashed):
@@ -195,7 +195,7 @@ def test_the_dead_stay_dead() -> None:
                 faulty.journal.runnable(),
                 faulty.journal.claim(run_id, "worker"),
                 faulty.journal.submit(process.origin(), process.opening()),
-                faulty.journal.deliver(run_id, process.draft(step(1)), "k"),
+                faulty.journal.deliver(run_id, process.draft(make_step(1)), "k"),
             )
             for attempt in attempts:
                 with pytest.raises(Crashed):
@@ -210,7 +210,7 @@ def test_the_dead_stay_dead() -> None:
 
 def test_whoever_waits_when_the_process_dies_dies_with_it() -> None:
     async def run() -> None:
-        async with one_process(InMemory()) as process:
+        async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()
             faulty = Faulty(process, None, None)
             faulty.journal.stall(60)
@@ -226,7 +226,7 @@ def test_whoever_waits_when_the_process_dies_dies_with_it() -> None:
 
 def test_a_stalled_process_stands_still() -> None:
     async def run() -> float:
-        async with one_process(InMemory()) as process:
+        async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()
             faulty = Faulty(process, None, None)
             faulty.journal.stall(25)

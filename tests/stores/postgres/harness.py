@@ -44,7 +44,7 @@ class OnServer:
 
 
 class KeptOnServer:
-    """The same, with all that is kept beside runs. Implements `KeptHarness`."""
+    """The same, with all that is kept beside runs. Implements `FullStoreHarness`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

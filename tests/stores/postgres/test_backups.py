@@ -15,7 +15,7 @@ import pytest
 from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import NAMED, tell
 from tests.stores.postgres.test_engines import agent, engine
-from tests.stores.postgres.test_faults import process_on, step
+from tests.stores.postgres.test_faults import make_step, process_on
 from treadle.bootstrap.backup import back_up
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
@@ -103,8 +103,8 @@ def test_those_who_have_worked_since_a_backup_do_not_go_on_with_it(url: str, tmp
                 assert claim.epoch == held.epoch
                 for old in (early, late):
                     with pytest.raises(StoreLost, match="Start it again"):
-                        await old.advance(held, 2, [step(1)])
-                assert (await new.advance(claim, 2, [step(1)])).sequence == 3
+                        await old.advance(held, 2, [make_step(1)])
+                assert (await new.advance(claim, 2, [make_step(1)])).sequence == 3
 
     asyncio.run(story())
 

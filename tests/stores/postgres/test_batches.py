@@ -11,7 +11,7 @@ from treadle.domain.events import MessageSteered, UserMessage
 from treadle.domain.messages import user
 from treadle.ports.journal import Advanced, Claim
 from treadle.stores.postgres.writer import PostgresWriter
-from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, step
+from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, make_step
 from treadle.testing.time import CountingIds, FakeClock
 
 
@@ -41,7 +41,10 @@ def test_what_is_refused_is_refused_alone_and_in_the_same_batch(url: str) -> Non
                 await tell(url, f"UPDATE treadle.runs SET {changed} WHERE run_id = '{run_id}'")  # noqa: S608 -- all ours
             before = batches(writer)
             found = await asyncio.gather(
-                *(process.advance(claim, 2, [step(1)], [step(2), step(3)]) for claim in reversed(claims)),
+                *(
+                    process.advance(claim, 2, [make_step(1)], [make_step(2), make_step(3)])
+                    for claim in reversed(claims)
+                ),
                 return_exceptions=True,
             )
             assert batches(writer) == before + 1
@@ -70,7 +73,7 @@ def test_two_advances_of_one_run_are_done_one_after_the_other(url: str) -> None:
             before = batches(writer)
 
             async def advance(of: Claim, seen: int) -> Advanced:
-                return await process.advance(of, seen, (), [step(seen)])
+                return await process.advance(of, seen, (), [make_step(seen)])
 
             found = await asyncio.gather(advance(claim, 2), advance(other, 2), advance(claim, 3), advance(claim, 9))
             assert batches(writer) == before + 1

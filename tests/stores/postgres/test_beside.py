@@ -8,11 +8,11 @@ from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import KeptOnServer
 from tests.testing.test_conformance import named
 from tests.testing.test_conformance_beside import KEPT_CHECKS
-from treadle.testing.conformance.store_harness import KeptCheck
+from treadle.testing.conformance.store_harness import FullStoreCheck
 
 
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
-def test_postgresql(check: KeptCheck, url: str) -> None:
+def test_postgresql(check: FullStoreCheck, url: str) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
             await check(KeptOnServer(url))

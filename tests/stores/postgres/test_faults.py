@@ -23,7 +23,7 @@ from treadle.stores.postgres import connection, database
 from treadle.stores.postgres import writer as batching
 from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.writer import PostgresWriter
-from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, step
+from treadle.testing.conformance.store import OPENING, Recorder, StoreProcess, make_step
 from treadle.testing.time import CountingIds, FakeClock
 
 pytestmark = pytest.mark.skipif(NAMED in os.environ, reason="these tests stand between the store and its server")
@@ -134,7 +134,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
             later = await process.submit("s")
             process.told.events.clear()
             process.wire.on_reply = once(b'"accepted"')
-            advanced = await process.advance(claim, 2, [step(1)], [step(2)])
+            advanced = await process.advance(claim, 2, [make_step(1)], [make_step(2)])
             assert (advanced.accepted, advanced.sequence) == (True, 4)
             assert [sequence for sequence, _, _ in process.told.told_of(claim.origin.run_id)] == [3, 4], "told once"
             process.wire.on_reply = once(b'"accepted"')
@@ -155,7 +155,7 @@ def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.on_request = once(b'"advance"')
-            assert (await process.advance(claim, 2, [step(1)])).sequence == 3
+            assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
             process.wire.on_request = once(b'"submit"')
             run_id = await process.submit()
             process.wire.on_reply = once(b'"new"')
@@ -186,11 +186,11 @@ def test_a_batch_that_comes_late_is_not_done_again(url: str) -> None:
                     return getattr(asking, name)
 
             process.writer._connection = Overheard()  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue] -- likewise
-            await process.advance(claim, 2, [step(1)])
+            await process.advance(claim, 2, [make_step(1)])
             other = await open_connection(url, 10, {"search_path": "treadle"})
             query, args = sent[0]
             assert await other.fetchval(query, *args) == "[true]", "answered as it was"
-            await process.advance(claim, 3, [step(2)])
+            await process.advance(claim, 3, [make_step(2)])
             with pytest.raises(Exception, match="is the last one here"):
                 await other.fetchval(query, *args)
             await other.close()
@@ -210,7 +210,7 @@ def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Pat
             async def live(claim: Claim) -> None:
                 seen = 2
                 for number in range(15):
-                    advanced = await process.advance(claim, seen, [step(number)], [step(number + 100)])
+                    advanced = await process.advance(claim, seen, [make_step(number)], [make_step(number + 100)])
                     assert advanced.accepted
                     seen = advanced.sequence
                 assert (await process.end(claim, seen)).accepted
@@ -244,7 +244,7 @@ def test_who_asks_is_told_that_the_server_is_away_and_who_works_waits(
             claim = await process.claimed()
             process.wire.down = True
             process.wire.cut()
-            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
             await eventually(lambda: "cannot be reached" in caplog.text)
             for attempt in (process.submit(), process.steer(claim.origin.run_id), process.store.find()):
                 with impatient(), pytest.raises(StoreAway, match="cannot be reached"):
@@ -271,7 +271,7 @@ def test_a_server_that_says_nothing_is_not_waited_for_by_who_asks(url: str, fold
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.holding = True
-            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
             with impatient(), pytest.raises(StoreError, match="Try again later"):
                 await process.submit()
             process.wire.holding = False
@@ -291,7 +291,7 @@ def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, 
                 if not silent:
                     process.wire.down = True
                     process.wire.cut()
-                advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+                advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
                 await eventually(lambda: process.wire.held + process.wire.refused > 0)
                 leaving.enter_context(impatient())
         with pytest.raises(StoreError):
@@ -316,7 +316,7 @@ def test_a_server_that_is_started_again_goes_on_with_all_of_it(how: str, folder:
             async def live(claim: Claim) -> None:
                 seen = 2
                 for number in range(40):
-                    seen = (await process.advance(claim, seen, [step(number)])).sequence
+                    seen = (await process.advance(claim, seen, [make_step(number)])).sequence
                     acknowledged[claim.origin.run_id] = seen
                     await asyncio.sleep(0.005)
 
@@ -351,7 +351,7 @@ def test_a_lock_of_another_program_is_waited_for(
             other = await open_connection(url, 10, {"search_path": "treadle"})
             await other.execute("BEGIN")
             await other.execute("SELECT 1 FROM runs FOR UPDATE")
-            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
             await eventually(lambda: "timed out" in caplog.text)
             with impatient(), pytest.raises(StoreLocked, match="pg_stat_activity"):
                 await process.steer(claim.origin.run_id)
@@ -374,7 +374,7 @@ def test_a_statement_that_takes_too_long_is_tried_again(
         async with process_on(url) as process:
             claim = await process.claimed()
             await tell(url, trigger(f"PERFORM pg_sleep({HANG_SECONDS})"))
-            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
             await eventually(lambda: "timed out" in caplog.text)
             with impatient(), pytest.raises(StoreLocked):
                 await process.submit()
@@ -395,7 +395,7 @@ def test_whoever_was_given_up_for_another_tries_again(url: str, state: str) -> N
                 f"IF nextval('treadle.tries') < 4 THEN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END IF"
             )
             await tell(url, "CREATE SEQUENCE treadle.tries", trigger(once_more))
-            advanced = await process.advance(claim, 2, [step(1)])
+            advanced = await process.advance(claim, 2, [make_step(1)])
             assert advanced.sequence == 3
             assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
             assert process.told.errors == []
@@ -409,7 +409,7 @@ def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> N
         async with process_on(url) as process:
             claim = await process.claimed()
             await tell(url, trigger("RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'"))
-            advancing = asyncio.ensure_future(process.advance(claim, 2, [step(1)]))
+            advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
             with pytest.raises(StoreFull, match="out of space"):
                 await process.submit()
             assert await process.types(claim.origin.run_id) == OPENING, "reads go on"
@@ -449,10 +449,10 @@ def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url
     async def story() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
-            await process.advance(claim, 2, [step(1)])
+            await process.advance(claim, 2, [make_step(1)])
             await tell(url, "UPDATE treadle.writers SET batch = batch - 1")
             with pytest.raises(StoreLost, match="Start it again"):
-                await process.advance(claim, 3, [step(2)])
+                await process.advance(claim, 3, [make_step(2)])
             with pytest.raises(StoreLost):
                 await process.submit()
             [error] = process.told.errors
@@ -470,8 +470,8 @@ def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pyt
             await tell(url, "UPDATE treadle.writers SET at = 0")
             async with process_on(url) as other:
                 await other.store.submit(Origin(RunId("run_x"), SessionId("x"), AgentId("a")), other.opening())
-            assert (await process.advance(claim, 2, [step(1)])).sequence == 3
-            assert (await process.advance(claim, 3, [step(2)])).sequence == 4
+            assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
+            assert (await process.advance(claim, 3, [make_step(2)])).sequence == 4
 
     run(story())
 
@@ -480,10 +480,10 @@ def test_what_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
     async def story() -> None:
         async with process_on(url) as process:
             good, bad = await process.claimed(), await process.claimed()
-            odd = Draft(EventId("evt_\x00"), process.clock.now(), "step_start", step(1), b"{}")
+            odd = Draft(EventId("evt_\x00"), process.clock.now(), "step_start", make_step(1), b"{}")
             attempts = (
                 process.store.advance(Advance(bad.origin.run_id, bad.epoch, 2, (odd,))),
-                process.advance(good, 2, [step(1)]),
+                process.advance(good, 2, [make_step(1)]),
                 process.store.submit(good.origin, process.opening()),
             )
             first, fine, twice = await asyncio.gather(*attempts, return_exceptions=True)
@@ -492,6 +492,6 @@ def test_what_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
             assert "runs_run_id_key" in str(twice)
             assert not isinstance(fine, BaseException)
             assert await events_of(url) == 5
-            assert (await process.advance(bad, 2, [step(1)])).sequence == 3
+            assert (await process.advance(bad, 2, [make_step(1)])).sequence == 3
 
     run(story())

@@ -33,9 +33,9 @@ from treadle.stores.postgres.memory_rows import encode_memory
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.schema import load_migrations, migrate
 from treadle.testing.conformance import memories
-from treadle.testing.conformance.memories import MemoryStoreUnderTest, memory, unit
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, make_memory, make_unit_vector
 from treadle.testing.conformance.store import Recorder
-from treadle.testing.conformance.store_harness import AGENT, OWN, Desk, KeptCheck, one_desk
+from treadle.testing.conformance.store_harness import AGENT, OWN, FullStoreCheck, FullStoreProcess, open_full_store
 from treadle.testing.time import FakeClock
 
 
@@ -70,11 +70,11 @@ async def comparing(url: str) -> str:
     "check",
     [
         memories.the_nearest_come_first_and_one_session_can_be_left_out,
-        memories.codes_choose_what_an_exact_search_would_find,
-        memories.vectors_of_other_dimensions_are_made_anew,
+        memories.the_approximate_search_agrees_with_an_exact_one,
+        memories.vectors_of_other_dimensions_are_recreated,
     ],
 )
-def test_vectors_are_compared_without_pgvector(check: KeptCheck, url: str) -> None:
+def test_vectors_are_compared_without_pgvector(check: FullStoreCheck, url: str) -> None:
     asyncio.run(tell(url, "DROP EXTENSION IF EXISTS vector"))
     assert asyncio.run(comparing(url)) == "SQL"
     run(check(KeptOnServer(url)))
@@ -95,24 +95,24 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
     """Its number was taken before that of another, of which the vector is made already."""
 
     async def story() -> None:
-        async with one_desk(KeptOnServer(url)) as desk:
+        async with open_full_store(KeptOnServer(url)) as desk:
             shelf, slow = (
                 MemoryStoreUnderTest(desk.memories),
                 await open_connection(url, 10, {"search_path": "treadle"}),
             )
             await slow.execute("BEGIN")
-            late = msgspec.json.encode([encode_memory(memory(1, "late"))]).decode()
+            late = msgspec.json.encode([encode_memory(make_memory(1, "late"))]).decode()
             assert await slow.fetchval("SELECT keep_memories($1)", late) == 1
-            await desk.memories.add([memory(2, "early")])
-            await shelf.embed(unit(1, 0))
+            await desk.memories.add([make_memory(2, "early")])
+            await shelf.embed(make_unit_vector(1, 0))
             assert list(await shelf.pending(OWN, "test", 2, 5)) == []
             await slow.execute("COMMIT")
             await slow.close()
             assert (await shelf.glance(OWN, "test")).is_behind
             [pending] = await shelf.pending(OWN, "test", 2, 5)
             assert pending.memory.text == "late"
-            await shelf.embed(unit(0, 1))
-            assert await shelf.near(OWN, "test", unit(0, 1), 5) == ["late", "early"]
+            await shelf.embed(make_unit_vector(0, 1))
+            assert await shelf.near(OWN, "test", make_unit_vector(0, 1), 5) == ["late", "early"]
             assert not (await shelf.glance(OWN, "test")).is_behind
 
     run(story())
@@ -124,7 +124,7 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
 def test_a_memory_that_cannot_be_kept_is_left_out_and_the_run_goes_on(url: str) -> None:
     async def story() -> None:
         await tell(url, "ALTER TABLE treadle.memories ADD CHECK (text <> 'odd')")
-        async with one_desk(KeptOnServer(url)) as desk:
+        async with open_full_store(KeptOnServer(url)) as desk:
             claim = await desk.claimed()
             saved = [MemorySaved(f"mem_{text}", text, "tool") for text in ("one", "odd", "two")]
             assert (await desk.advance(claim, 2, saved)).accepted
@@ -137,7 +137,7 @@ def test_a_memory_that_cannot_be_kept_is_left_out_and_the_run_goes_on(url: str) 
 def test_a_fork_has_the_results_of_the_run_it_was_made_of(url: str) -> None:
     async def story() -> None:
         clock, told = FakeClock(), Recorder()
-        async with one_desk(KeptOnServer(url)) as desk, opened(url, told, clock) as (_, database, _):
+        async with open_full_store(KeptOnServer(url)) as desk, opened(url, told, clock) as (_, database, _):
             results = PostgresResults(database)
             old, later = await desk.claimed("s"), await desk.submit("s")
             await results.keep(old.origin, "c", "one")
@@ -155,7 +155,7 @@ def test_a_fork_has_the_results_of_the_run_it_was_made_of(url: str) -> None:
 
 def test_all_of_a_look_is_of_one_moment(url: str) -> None:
     async def story() -> None:
-        async with one_desk(KeptOnServer(url)) as desk:
+        async with open_full_store(KeptOnServer(url)) as desk:
             seen, goes_on = asyncio.Event(), threading.Event()
             loop = asyncio.get_running_loop()
 
@@ -167,7 +167,7 @@ def test_all_of_a_look_is_of_one_moment(url: str) -> None:
 
             looking = asyncio.ensure_future(desk.memories.read(look))
             await seen.wait()
-            await desk.memories.add([memory(1, "one")])
+            await desk.memories.add([make_memory(1, "one")])
             goes_on.set()
             assert await looking == (True, True)
             assert not (await MemoryStoreUnderTest(desk.memories).glance(OWN, None)).is_empty
@@ -177,7 +177,7 @@ def test_all_of_a_look_is_of_one_moment(url: str) -> None:
 
 def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> None:
     async def story() -> None:
-        async with one_desk(KeptOnServer(url)) as desk:
+        async with open_full_store(KeptOnServer(url)) as desk:
             begun, goes_on, asked = threading.Event(), threading.Event(), list[str]()
 
             def look(view: MemoryView) -> None:
@@ -205,8 +205,8 @@ def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> Non
 
 
 @asynccontextmanager
-async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[tuple[Desk, Wire], None]:
-    async with wire(url, folder) as (address, between), one_desk(KeptOnServer(address)) as desk:
+async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[tuple[FullStoreProcess, Wire], None]:
+    async with wire(url, folder) as (address, between), open_full_store(KeptOnServer(address)) as desk:
         yield desk, between
 
 
@@ -245,7 +245,7 @@ def test_a_look_that_loses_its_connection_is_taken_again(
 
     async def story() -> None:
         async with over_a_wire(url, folder) as (desk, between):
-            await desk.memories.add([memory(1, "one")])
+            await desk.memories.add([make_memory(1, "one")])
             shelf, looks = MemoryStoreUnderTest(desk.memories), list[bool]()
 
             def look(view: MemoryView) -> bool:
@@ -264,7 +264,7 @@ def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> N
     """A run of it begins another session while the deletion waits for it to end."""
 
     async def story() -> None:
-        async with one_desk(KeptOnServer(url)) as desk, one_desk(KeptOnServer(url)) as other:
+        async with open_full_store(KeptOnServer(url)) as desk, open_full_store(KeptOnServer(url)) as other:
             claim = await desk.claimed("ses_top")
             holding: Any = await open_connection(url, 10, {"search_path": "treadle"})
             await holding.execute("SELECT pg_advisory_lock(hashtextextended('ses_top', 0))")
@@ -291,7 +291,7 @@ def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> N
 def test_what_a_database_holds_is_counted(url: str) -> None:
     async def story() -> None:
         clock, told = FakeClock(), Recorder()
-        async with one_desk(KeptOnServer(url)) as desk, opened(url, told, clock) as (journal, database, _):
+        async with open_full_store(KeptOnServer(url)) as desk, opened(url, told, clock) as (journal, database, _):
             await journal.agent("ada", AGENT)
             await desk.end(await desk.claimed(), 2)
             await desk.submit()

@@ -29,7 +29,7 @@ from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.sessions import PostgresSessions
-from treadle.testing.conformance.store import END, OPENING, Recorder, StoreProcess, not_claimable, step
+from treadle.testing.conformance.store import END, OPENING, Recorder, StoreProcess, check_not_claimable, make_step
 from treadle.testing.time import CountingIds, FakeClock
 
 
@@ -165,7 +165,7 @@ def test_runs_are_begun_and_told_with_the_intents(url: str) -> None:
             process.told.wakes.clear()
 
             async def begin(seen: int) -> bool:
-                made = (process.draft(step(1)),)
+                made = (process.draft(make_step(1)),)
                 advance = Advance(
                     parent.origin.run_id, parent.epoch, seen, made, made, begin=(child,), tell=(told, lost)
                 )
@@ -190,7 +190,7 @@ def test_a_run_that_was_cancelled_need_not_wait_for_its_turn(url: str) -> None:
         async with desk(url) as process:
             await process.submit("s")
             second, third = await process.submit("s"), await process.submit("s")
-            await not_claimable(process, second)
+            await check_not_claimable(process, second)
             cancel = process.draft(CancelRequested("enough"))
             await process.store.deliver(second, cancel, "k")
             assert (await process.claim(second)).epoch == 1
@@ -220,7 +220,7 @@ def test_what_was_deleted_is_told_so(url: str) -> None:
             with pytest.raises(SessionDeleted):
                 await process.sessions.find(SessionId("gone"))
             child = NewRun(process.origin("gone"), process.opening())
-            fact = (process.draft(step(1)),)
+            fact = (process.draft(make_step(1)),)
             with pytest.raises(SessionDeleted):
                 await process.store.advance(
                     Advance(claim.origin.run_id, claim.epoch, 2, fact, fact, begin=(child,))
@@ -239,7 +239,7 @@ def test_all_runs_are_one_feed(url: str) -> None:
             assert await process.store.position() == 0
             await process.store.agent("ada", AgentId("agt_conformance"))
             one, two = await process.claimed(), await process.claimed()
-            await process.advance(one, 2, [step(1)])
+            await process.advance(one, 2, [make_step(1)])
             found = await process.store.after(0)
             assert [placed.event.run_id for placed in found] == [
                 *[one.origin.run_id] * 2, *[two.origin.run_id] * 2, one.origin.run_id,
@@ -366,9 +366,9 @@ def test_every_process_that_listens_is_told_of_every_commit(url: str) -> None:
         async with desk(url) as process:
             claim = await process.claimed()
             await process.steer(claim.origin.run_id)
-            refused = await process.advance(claim, 2, [], [step(1)])
+            refused = await process.advance(claim, 2, [], [make_step(1)])
             assert not refused.accepted
-            await process.advance(claim, 3, [], [step(1)])
+            await process.advance(claim, 3, [], [make_step(1)])
             await asyncio.gather(*(process.submit() for _ in range(100)))
             await listening.fetch("SELECT 1")
             told = [msgspec.json.decode(message) for message in heard]

@@ -31,8 +31,8 @@ from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.surfaces.cli.migrate import migrate
 from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WEBHOOK
-from treadle.testing.conformance.memories import MemoryStoreUnderTest, memory, unit
-from treadle.testing.conformance.store_harness import AGENT, OWN, Desk, one_desk
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, make_memory, make_unit_vector
+from treadle.testing.conformance.store_harness import AGENT, OWN, FullStoreProcess, open_full_store
 
 MADE_ANEW = {"memories": ["words"], "deleted_sessions": ["position"]}
 """Columns of SQLite that PostgreSQL makes itself, or keeps elsewhere."""
@@ -52,7 +52,7 @@ class Stopped(Exception):
     """The move was broken off here."""
 
 
-async def live(desk: Desk) -> None:
+async def live(desk: FullStoreProcess) -> None:
     """Something in every table."""
     kept = desk.kept
     await desk.store.agent("ada", AGENT)
@@ -72,9 +72,9 @@ async def live(desk: Desk) -> None:
     wants = Reserve(ceilings, 1, 1, tokens=5, cost=1.0)
     await desk.advance(mine, 2, [], [LlmRequest(1, 1, "p", "m", 1)], reserve=wants)
     await desk.submit("ses_waiting")
-    await kept.memories.add([memory(n, f"fact {n} n\x00") for n in range(7)])
+    await kept.memories.add([make_memory(n, f"fact {n} n\x00") for n in range(7)])
     shelf = MemoryStoreUnderTest(kept.memories)
-    await shelf.embed(*(unit(1, n, 0.5) for n in range(7)))
+    await shelf.embed(*(make_unit_vector(1, n, 0.5) for n in range(7)))
     await kept.memories.forget(["mem_6"])
     await kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", ("read",), None, 1.0), b"digest")
     for key in ("a", "b"):
@@ -90,7 +90,7 @@ async def live(desk: Desk) -> None:
 @pytest.fixture
 def home(tmp_path: Path) -> str:
     async def make() -> None:
-        async with one_desk(KeptOnFile(tmp_path)) as desk:
+        async with open_full_store(KeptOnFile(tmp_path)) as desk:
             await live(desk)
 
     asyncio.run(make())
@@ -124,7 +124,7 @@ async def schemas(url: str) -> set[str]:
 
 async def all_is_there(url: str, old: KeptOnFile) -> None:
     """What is read there is what was read here, and it goes on."""
-    async with one_desk(old) as here, one_desk(KeptOnServer(url)) as there:
+    async with open_full_store(old) as here, open_full_store(KeptOnServer(url)) as there:
         runs = await here.store.find()
         assert await there.store.find() == runs
         assert [placed.position for placed in await there.store.after(0)] == [
@@ -137,7 +137,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         assert await there.memories.list() == await here.memories.list()
         one, other = MemoryStoreUnderTest(here.memories), MemoryStoreUnderTest(there.memories)
         assert await other.matching("fact", 9) == await one.matching("fact", 9)
-        asked = (OWN, "test", unit(1, 3, 0.4), 4)
+        asked = (OWN, "test", make_unit_vector(1, 3, 0.4), 4)
         assert await other.near(*asked) == await one.near(*asked)
         assert not (await other.glance(OWN, "test")).is_behind
         assert await there.kept.tokens.list() == await here.kept.tokens.list()
@@ -151,7 +151,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         new = Origin(RunId("run_new"), SessionId("ses_new"), AGENT)
         await there.store.submit(new, there.opening())
         assert [placed.position for placed in await there.store.after(before)] == [before + 1, before + 2]
-        await there.memories.add([memory(50, "new")])
+        await there.memories.add([make_memory(50, "new")])
         [pending] = await other.pending(OWN, "test", 3, 5)
         assert pending.number == 8, "no number is given twice"
 
@@ -249,7 +249,7 @@ def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
 
 def test_a_target_that_somebody_uses_meanwhile_is_left_alone(home: str, bare: str) -> None:
     async def story() -> None:
-        async with one_desk(KeptOnServer(bare)) as desk:
+        async with open_full_store(KeptOnServer(bare)) as desk:
             await desk.submit()
 
     def use(table: str, done: int, total: int) -> None:

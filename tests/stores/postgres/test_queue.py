@@ -12,7 +12,7 @@ from tests.stores.postgres.servers import tell
 from treadle.ports.journal import Release
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.driver import open_connection
-from treadle.testing.conformance.store import Recorder, StoreProcess, one_process, two_processes
+from treadle.testing.conformance.store import Recorder, StoreProcess, open_in_one_process, open_in_two_processes
 from treadle.testing.time import CountingIds, FakeClock
 
 
@@ -45,7 +45,7 @@ async def jobs(url: str) -> dict[str, float]:
 
 def test_a_run_that_is_submitted_has_a_job_until_it_is_claimed(url: str) -> None:
     async def story() -> None:
-        async with one_process(OnServer(url)) as process:
+        async with open_in_one_process(OnServer(url)) as process:
             first, second = await process.submit("s"), await process.submit("s")
             assert await jobs(url) == {first: 0}, "the other one's turn has not come"
             claim = await process.claim(first)
@@ -58,7 +58,7 @@ def test_a_run_that_is_submitted_has_a_job_until_it_is_claimed(url: str) -> None
 
 def test_what_is_told_to_an_owned_run_needs_no_job(url: str) -> None:
     async def story() -> None:
-        async with one_process(OnServer(url)) as process:
+        async with open_in_one_process(OnServer(url)) as process:
             claim = await process.claimed()
             run_id = claim.origin.run_id
             await process.steer(run_id, "its owner hears of it")
@@ -74,7 +74,7 @@ def test_what_is_told_to_an_owned_run_needs_no_job(url: str) -> None:
 
 def test_a_timer_has_a_job_when_it_is_near_and_gives_way_to_what_is_sooner(url: str) -> None:
     async def story() -> None:
-        async with one_process(OnServer(url)) as process:
+        async with open_in_one_process(OnServer(url)) as process:
             near, far = await process.claimed(), await process.claimed()
             await process.advance(near, 2, release=Release("retry", process.clock.now() + 30))
             await process.advance(far, 2, release=Release("approval", process.clock.now() + 86400))
@@ -91,7 +91,7 @@ def test_a_timer_has_a_job_when_it_is_near_and_gives_way_to_what_is_sooner(url: 
 
 def test_runs_under_a_run_and_those_that_are_told_have_jobs(url: str) -> None:
     async def story() -> None:
-        async with one_process(OnServer(url)) as process:
+        async with open_in_one_process(OnServer(url)) as process:
             parent, parked = await process.claimed(), await process.claimed()
             await process.advance(parked, 2, release=Release("interrupted"))
             child = process.child(parent)
@@ -106,7 +106,7 @@ def test_what_is_behind_another_is_looked_at_when_it_is_told_something(url: str)
     """It may have been cancelled: then it need not wait for its turn."""
 
     async def story() -> None:
-        async with one_process(OnServer(url)) as process:
+        async with open_in_one_process(OnServer(url)) as process:
             claim = await process.claimed("s")
             behind = await process.submit("s")
             await process.advance(claim, 2, tell=[process.tell(behind, "not any more")])
@@ -120,7 +120,7 @@ def test_a_job_of_the_epoch_before_stands_in_nobodys_way(url: str) -> None:
     """A worker has taken it, and has not yet said that it is done."""
 
     async def story() -> None:
-        async with one_process(OnServer(url)) as process:
+        async with open_in_one_process(OnServer(url)) as process:
             run_id = await process.submit()
             await tell(url, "UPDATE treadle.pgqueuer SET status = 'picked'")
             claim = await process.claim(run_id)
@@ -154,7 +154,7 @@ def test_variables_of_the_environment_change_nothing(name: str, bare: str, monke
     monkeypatch.setenv(name, "durable")
 
     async def story() -> None:
-        async with one_process(OnServer(bare)) as process:
+        async with open_in_one_process(OnServer(bare)) as process:
             run_id = await process.submit()
             assert await jobs(bare) == {run_id: 0}
             [(kept,)] = await asked(bare, "SELECT relpersistence::TEXT FROM pg_class WHERE relname = 'pgqueuer'")
@@ -167,7 +167,7 @@ def test_variables_of_the_environment_change_nothing(name: str, bare: str, monke
 
 def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
     async def story() -> None:
-        async with one_process(OnServer(url)) as process:
+        async with open_in_one_process(OnServer(url)) as process:
             first, second, third = [await process.submit(places=1) for _ in range(3)]
             assert await jobs(url) == {first: 0}
             claim = await process.claim(first)
@@ -185,7 +185,7 @@ def test_no_place_stays_empty_when_all_come_and_go_at_once(url: str) -> None:
     """Two processes let go of runs and submit others at the same moment: whoever has a place then has a job."""
 
     async def story() -> None:
-        async with two_processes(OnServer(url)) as (one, two):
+        async with open_in_two_processes(OnServer(url)) as (one, two):
             claims = [await process.claim(await one.submit(places=2)) for process in (one, two)]
             waiting = [await one.submit(places=2) for _ in range(2)]
             for _ in range(15):

@@ -13,7 +13,7 @@ from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.postgres.database import open_database
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.writer import PostgresWriter
-from treadle.testing.conformance.store import Recorder, StoreProcess, fenced, step
+from treadle.testing.conformance.store import Recorder, StoreProcess, check_fenced, make_step
 from treadle.testing.time import CountingIds, FakeClock
 
 
@@ -40,7 +40,7 @@ def test_a_machine_whose_clock_is_wrong_takes_nobodys_run(url: str) -> None:
             await tell(url, "UPDATE treadle.runs SET lease_until = extract(epoch FROM clock_timestamp()) - 0.1")
             assert list(await early.store.runnable()) == [run_id]
             assert (await late.claim(run_id)).death
-            await fenced(early.advance(claim, 2, [step(1)]))
+            await check_fenced(early.advance(claim, 2, [make_step(1)]))
 
     asyncio.run(story())
 

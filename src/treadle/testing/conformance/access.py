@@ -6,14 +6,19 @@ from typing import Final
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
 from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
-from treadle.testing.conformance.store_harness import KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.store_harness import (
+    FullStoreCheck,
+    FullStoreHarness,
+    open_full_store,
+    open_full_store_twice,
+)
 
 DIGEST = b"\x00digest\xff"
 
 
-async def a_token_is_found_by_its_digest(harness: KeptHarness) -> None:
+async def a_token_is_found_by_its_digest(harness: FullStoreHarness) -> None:
     """As it was added, valid or not. The oldest are listed first."""
-    async with two_desks(harness) as (one, two):
+    async with open_full_store_twice(harness) as (one, two):
         plain = TokenRecord(TokenId("tok_b"), "n\x00me", ("read",), None, 1.5)
         bound = TokenRecord(
             TokenId("tok_a"), "two", ("read", "run"), ("ada", "a'\"b"), 2.5, 9.5, None, Quotas(credits=5.5)
@@ -26,9 +31,9 @@ async def a_token_is_found_by_its_digest(harness: KeptHarness) -> None:
         assert list(await two.kept.tokens.list()) == [plain, bound]
 
 
-async def a_token_is_revoked_once(harness: KeptHarness) -> None:
+async def a_token_is_revoked_once(harness: FullStoreHarness) -> None:
     """It stays in the list, with the time. Every process sees it at once."""
-    async with two_desks(harness) as (one, two):
+    async with open_full_store_twice(harness) as (one, two):
         await one.kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", (), None, 1.0), DIGEST)
         assert not await one.kept.tokens.revoke(TokenId("tok_2"), 5.0)
         assert await one.kept.tokens.revoke(TokenId("tok_1"), 5.0)
@@ -38,9 +43,9 @@ async def a_token_is_revoked_once(harness: KeptHarness) -> None:
         assert (found.revoked_at, found.is_valid(4.0)) == (5.0, False)
 
 
-async def a_request_is_known_again_with_its_answer(harness: KeptHarness) -> None:
+async def a_repeated_request_returns_the_stored_response(harness: FullStoreHarness) -> None:
     """By who has sent it, where to, and its key; until it is forgotten."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         requests = desk.kept.requests
         asked = IdempotentRequest(None, "POST /v1/x", "k")
         others = [
@@ -63,9 +68,9 @@ async def a_request_is_known_again_with_its_answer(harness: KeptHarness) -> None
         )
 
 
-async def of_many_that_ask_at_once_one_is_the_first(harness: KeptHarness) -> None:
+async def only_one_of_concurrent_requests_is_first(harness: FullStoreHarness) -> None:
     """Whatever process it comes to: all others are told what that one has asked."""
-    async with two_desks(harness) as (one, two):
+    async with open_full_store_twice(harness) as (one, two):
         for number in range(5):
             asked = IdempotentRequest(None, "POST /v1/x", f"k{number}")
             told = await asyncio.gather(
@@ -74,9 +79,9 @@ async def of_many_that_ask_at_once_one_is_the_first(harness: KeptHarness) -> Non
             assert len({answered.digest for answered in told}) == 1
 
 
-CHECKS: Final[tuple[KeptCheck, ...]] = (
+CHECKS: Final[tuple[FullStoreCheck, ...]] = (
     a_token_is_found_by_its_digest,
     a_token_is_revoked_once,
-    a_request_is_known_again_with_its_answer,
-    of_many_that_ask_at_once_one_is_the_first,
+    a_repeated_request_returns_the_stored_response,
+    only_one_of_concurrent_requests_is_first,
 )

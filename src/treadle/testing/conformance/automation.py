@@ -9,7 +9,12 @@ from treadle.domain.ids import EventId, RunId, SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook, WebhookId
 from treadle.ports.automation import TickResult
-from treadle.testing.conformance.store_harness import KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.store_harness import (
+    FullStoreCheck,
+    FullStoreHarness,
+    open_full_store,
+    open_full_store_twice,
+)
 
 NOON = 1_800_000_000.123456
 """A tick; no number of seconds is rounded."""
@@ -25,9 +30,9 @@ LETTER = DeadLetter(WEBHOOK.webhook_id, EventId("evt_1"), RunId("run_1"), 3, "ru
 # ── Schedules ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def schedules_are_kept_as_they_are(harness: KeptHarness) -> None:
+async def schedules_are_stored_unchanged(harness: FullStoreHarness) -> None:
     """The oldest first, also when one is changed; how far it has come stays."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         schedules = desk.kept.schedules
         await schedules.keep(DAILY)
         await schedules.keep(BEAT)
@@ -42,10 +47,10 @@ async def schedules_are_kept_as_they_are(harness: KeptHarness) -> None:
         assert list(await schedules.list()) == [BEAT]
 
 
-async def a_tick_is_begun_and_finished_once(harness: KeptHarness) -> None:
+async def a_tick_starts_and_finishes_once(harness: FullStoreHarness) -> None:
     """One that was changed, is paused or was seen to meanwhile is not begun. The run of a tick that started none is
     the one before."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         schedules = desk.kept.schedules
         await schedules.keep(DAILY)
         assert await schedules.begin(replace(DAILY, next_at=NOON + 1), NOON + 1, None) is None
@@ -68,9 +73,9 @@ async def a_tick_is_begun_and_finished_once(harness: KeptHarness) -> None:
         assert await schedules.begin(replace(last, next_at=NOON + 180), NOON + 180, None) is None
 
 
-async def of_many_that_begin_a_tick_one_is_given_it(harness: KeptHarness) -> None:
+async def only_one_of_concurrent_callers_gets_a_tick(harness: FullStoreHarness) -> None:
     """Whatever process they are in."""
-    async with two_desks(harness) as (one, two):
+    async with open_full_store_twice(harness) as (one, two):
         for number in range(5):
             schedule = replace(DAILY, schedule_id=ScheduleId(f"sch_{number}"))
             await one.kept.schedules.keep(schedule)
@@ -83,9 +88,9 @@ async def of_many_that_begin_a_tick_one_is_given_it(harness: KeptHarness) -> Non
 # ── Hooks and webhooks ─────────────────────────────────────────────────────────────────────────────
 
 
-async def hooks_are_kept_as_they_are(harness: KeptHarness) -> None:
+async def hooks_are_stored_unchanged(harness: FullStoreHarness) -> None:
     """The oldest first."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         hooks, other = desk.kept.hooks, InboundWebhook(HookId("hook_a"), "n", "bob", "m", "{{payload.x}}", 1.0)
         await hooks.add(HOOK)
         await hooks.add(other)
@@ -97,9 +102,9 @@ async def hooks_are_kept_as_they_are(harness: KeptHarness) -> None:
         assert list(await hooks.list()) == [other]
 
 
-async def a_webhook_is_moved_with_what_is_given_up(harness: KeptHarness) -> None:
+async def a_webhook_advances_with_its_dead_letters(harness: FullStoreHarness) -> None:
     """And goes with its dead letters; one that was removed meanwhile keeps none."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         webhooks = desk.kept.webhooks
         other = replace(WEBHOOK, webhook_id=WebhookId("web_a"), agents=("ada",), most_attempts=4)
         await webhooks.add(WEBHOOK)
@@ -122,9 +127,9 @@ async def a_webhook_is_moved_with_what_is_given_up(harness: KeptHarness) -> None
         assert list(await webhooks.of(WEBHOOK.webhook_id)) == []
 
 
-async def dead_letters_are_tried_again_when_asked_for(harness: KeptHarness) -> None:
+async def dead_letters_are_retried_on_request(harness: FullStoreHarness) -> None:
     """One, or all; which enables the webhook. The oldest come first."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         webhooks, own = desk.kept.webhooks, WEBHOOK.webhook_id
         await webhooks.add(WEBHOOK)
         older = replace(LETTER, event_id=EventId("evt_2"), died_at=8.5)
@@ -142,11 +147,11 @@ async def dead_letters_are_tried_again_when_asked_for(harness: KeptHarness) -> N
         assert [letter.event_id for letter in await webhooks.of(own)] == ["evt_1"]
 
 
-CHECKS: Final[tuple[KeptCheck, ...]] = (
-    schedules_are_kept_as_they_are,
-    a_tick_is_begun_and_finished_once,
-    of_many_that_begin_a_tick_one_is_given_it,
-    hooks_are_kept_as_they_are,
-    a_webhook_is_moved_with_what_is_given_up,
-    dead_letters_are_tried_again_when_asked_for,
+CHECKS: Final[tuple[FullStoreCheck, ...]] = (
+    schedules_are_stored_unchanged,
+    a_tick_starts_and_finishes_once,
+    only_one_of_concurrent_callers_gets_a_tick,
+    hooks_are_stored_unchanged,
+    a_webhook_advances_with_its_dead_letters,
+    dead_letters_are_retried_on_request,
 )

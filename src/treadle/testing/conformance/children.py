@@ -12,24 +12,24 @@ from treadle.testing.conformance.store import (
     OPENING,
     StoreCheck,
     StoreHarness,
-    fenced,
-    not_claimable,
-    one_process,
-    step,
-    two_processes,
-    unknown,
+    check_fenced,
+    check_not_claimable,
+    check_unknown,
+    make_step,
+    open_in_one_process,
+    open_in_two_processes,
 )
 
 # ── Begin ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def a_run_is_begun_with_the_intents(harness: StoreHarness) -> None:
+async def a_child_run_starts_with_the_intents(harness: StoreHarness) -> None:
     """Runs that an advance begins are there when it returns: each with its first events from sequence 1, under its
     parent, told of, woken, and to be claimed by anyone."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         first, second = one.child(claim), one.child(claim)
-        advanced = await one.advance(claim, 2, [step(1)], [step(2)], begin=(first, second))
+        advanced = await one.advance(claim, 2, [make_step(1)], [make_step(2)], begin=(first, second))
         assert (advanced.accepted, advanced.sequence) == (True, 4)
         for new in (first, second):
             run_id = new.origin.run_id
@@ -44,58 +44,58 @@ async def a_run_is_begun_with_the_intents(harness: StoreHarness) -> None:
         assert found == [second.origin.run_id, first.origin.run_id]
 
 
-async def a_run_that_is_begun_waits_for_its_session(harness: StoreHarness) -> None:
+async def a_child_run_waits_for_its_session(harness: StoreHarness) -> None:
     """Also where two of one session are begun in one advance: the first comes first."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         both = process.child(claim, "shared"), process.child(claim, "shared")
-        await process.advance(claim, 2, [], [step(1)], begin=both)
+        await process.advance(claim, 2, [], [make_step(1)], begin=both)
         first, second = (new.origin.run_id for new in both)
-        await not_claimable(process, second)
+        await check_not_claimable(process, second)
         await process.end(await process.claim(first), 2)
         assert (await process.claim(second)).origin.run_id == second
 
 
-async def nothing_is_begun_that_was_refused(harness: StoreHarness) -> None:
+async def a_refused_advance_starts_nothing(harness: StoreHarness) -> None:
     """Where the intents are refused, for a delivery that their owner has not seen or for an account that has not
     got it, the facts are recorded, nothing is begun and nobody is told anything."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim, other = await process.claimed(), await process.submit()
         child, told = process.child(claim), process.tell(other, "stop")
         full = Reserve((Ceilings("tree/one", runs=0),), runs=1)
-        short = await process.advance(claim, 2, [step(1)], [step(2)], None, full, (child,), (told,))
+        short = await process.advance(claim, 2, [make_step(1)], [make_step(2)], None, full, (child,), (told,))
         assert short.refused is not None
         assert (short.refused.kind, short.refused.wanted) == ("runs", 1)
         await process.steer(claim.origin.run_id)
-        unseen = await process.advance(claim, 3, [step(3)], [step(4)], begin=(child,), tell=(told,))
+        unseen = await process.advance(claim, 3, [make_step(3)], [make_step(4)], begin=(child,), tell=(told,))
         assert (unseen.accepted, unseen.refused, unseen.sequence) == (False, None, 5)
-        await unknown(process.store.read(child.origin.run_id))
+        await check_unknown(process.store.read(child.origin.run_id))
         assert process.told.told_of(child.origin.run_id) == []
         assert await process.types(other) == OPENING
-        again = await process.advance(claim, 5, [], [step(5)], begin=(child,), tell=(told,))
+        again = await process.advance(claim, 5, [], [make_step(5)], begin=(child,), tell=(told,))
         assert again.accepted
         assert await process.types(child.origin.run_id) == OPENING
 
 
-async def whoever_is_fenced_begins_and_tells_nothing(harness: StoreHarness) -> None:
+async def a_fenced_worker_starts_and_delivers_nothing(harness: StoreHarness) -> None:
     """Nothing of a worker whose run was taken over takes place."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         old, other = await one.claimed(), await one.submit()
         child = one.child(old)
         one.clock.pass_time(LEASE_SECONDS)
         await two.claim(old.origin.run_id)
-        await fenced(one.advance(old, 2, [], [step(1)], begin=(child,), tell=(one.tell(other, "stop"),)))
-        await unknown(two.store.read(child.origin.run_id))
+        await check_fenced(one.advance(old, 2, [], [make_step(1)], begin=(child,), tell=(one.tell(other, "stop"),)))
+        await check_unknown(two.store.read(child.origin.run_id))
         assert await two.types(other) == OPENING
 
 
-async def a_run_that_lets_go_begins_and_tells_too(harness: StoreHarness) -> None:
+async def a_release_can_start_runs_and_deliver(harness: StoreHarness) -> None:
     """A release may take runs and words to others with it, also one that ends the run."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim, other = await process.claimed(), await process.submit()
         child = process.child(claim)
         told = process.tell(other, "stop")
-        await process.advance(claim, 2, [], [step(1)], Release("child"), begin=(child,), tell=(told,))
+        await process.advance(claim, 2, [], [make_step(1)], Release("child"), begin=(child,), tell=(told,))
         assert await process.types(other) == [*OPENING, "cancel_requested"]
         mine = await process.claim(child.origin.run_id)
         up = process.tell(claim.origin.run_id, "it has ended")
@@ -108,62 +108,66 @@ async def a_run_that_lets_go_begins_and_tells_too(harness: StoreHarness) -> None
 # ── Tell ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def others_are_told_once_for_a_key(harness: StoreHarness) -> None:
+async def a_delivery_to_another_run_happens_once_per_key(harness: StoreHarness) -> None:
     """What a run is told is delivered, published and wakes it; the same key again, from whomever and however it
     comes, does nothing. Keys of other runs do not matter."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         mine, yours = await one.claimed(), await two.claimed()
         target, other = await one.submit(), await one.submit()
-        first = await one.advance(mine, 2, [], [step(1)], tell=(one.tell(target, "stop", "k"),))
+        first = await one.advance(mine, 2, [], [make_step(1)], tell=(one.tell(target, "stop", "k"),))
         assert first.accepted
         assert one.told.deliveries == [target]
         assert (target, one.clock.now()) in one.told.wakes
         assert [type_ for _, type_, _ in one.told.told_of(target)] == [*OPENING, "cancel_requested"]
-        again = await two.advance(yours, 2, [], [step(1)], tell=(two.tell(target, "again", "k"),))
+        again = await two.advance(yours, 2, [], [make_step(1)], tell=(two.tell(target, "again", "k"),))
         assert again.accepted, "who tells what was told already goes on"
         assert two.told.deliveries == []
         assert await two.steer(target, key="k") == 3
-        await one.advance(mine, 3, [], [step(2)], tell=(one.tell(other, "stop", "k"),))
+        await one.advance(mine, 3, [], [make_step(2)], tell=(one.tell(other, "stop", "k"),))
         assert await one.types(target) == await one.types(other) == [*OPENING, "cancel_requested"]
 
 
-async def whoever_has_ended_or_is_gone_is_told_nothing(harness: StoreHarness) -> None:
+async def an_ended_or_missing_run_receives_nothing(harness: StoreHarness) -> None:
     """And whoever tells goes on all the same."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim, ended, last = await process.claimed(), await process.claimed(), await process.submit()
         await process.end(ended, 2)
         targets = (ended.origin.run_id, RunId("run_nowhere"), last)
         told = [process.tell(run_id, "stop") for run_id in targets]
-        assert (await process.advance(claim, 2, [], [step(1)], tell=told)).accepted
+        assert (await process.advance(claim, 2, [], [make_step(1)], tell=told)).accepted
         assert await process.types(ended.origin.run_id) == [*OPENING, "run_end"]
         assert await process.types(last) == [*OPENING, "cancel_requested"]
         assert process.told.deliveries == [last]
 
 
-async def a_run_is_told_whoever_owns_it(harness: StoreHarness) -> None:
+async def a_run_receives_deliveries_whoever_owns_it(harness: StoreHarness) -> None:
     """Its owner, here or in another process, meets what it was told as it meets any delivery, and stays its
     owner."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         teller, near, far = await one.claimed(), await one.claimed(), await two.claimed()
         told = [one.tell(claim.origin.run_id, "stop") for claim in (near, far)]
-        assert (await one.advance(teller, 2, [], [step(1)], tell=told)).accepted
+        assert (await one.advance(teller, 2, [], [make_step(1)], tell=told)).accepted
         for process, claim in ((one, near), (two, far)):
-            await not_claimable(one, claim.origin.run_id)
-            met = await process.advance(claim, 2, [step(1)], [step(2)])
+            await check_not_claimable(one, claim.origin.run_id)
+            met = await process.advance(claim, 2, [make_step(1)], [make_step(2)])
             assert (met.accepted, met.sequence) == (False, 4)
             assert [event.data for event in met.delivered] == [CancelRequested("stop")]
             assert (await process.end(claim, 4)).accepted
 
 
-async def runs_that_tell_each_other_all_get_through(harness: StoreHarness) -> None:
+async def concurrent_deliveries_to_one_run_all_arrive(harness: StoreHarness) -> None:
     """Many runs that end at the same time and tell the same one: it hears of each once, without a gap."""
-    async with two_processes(harness) as both:
+    async with open_in_two_processes(harness) as both:
         target = await both[0].claimed()
         claims = [await both[number % 2].claimed() for number in range(20)]
         await asyncio.gather(
             *(
                 both[number % 2].advance(
-                    claim, 2, [], [step(1)], tell=(both[number % 2].tell(target.origin.run_id, f"from {number}"),)
+                    claim,
+                    2,
+                    [],
+                    [make_step(1)],
+                    tell=(both[number % 2].tell(target.origin.run_id, f"from {number}"),),
                 )
                 for number, claim in enumerate(claims)
             )
@@ -173,14 +177,14 @@ async def runs_that_tell_each_other_all_get_through(harness: StoreHarness) -> No
 
 
 CHECKS: Final[tuple[StoreCheck, ...]] = (
-    a_run_is_begun_with_the_intents,
-    a_run_that_is_begun_waits_for_its_session,
-    nothing_is_begun_that_was_refused,
-    whoever_is_fenced_begins_and_tells_nothing,
-    a_run_that_lets_go_begins_and_tells_too,
-    others_are_told_once_for_a_key,
-    whoever_has_ended_or_is_gone_is_told_nothing,
-    a_run_is_told_whoever_owns_it,
-    runs_that_tell_each_other_all_get_through,
+    a_child_run_starts_with_the_intents,
+    a_child_run_waits_for_its_session,
+    a_refused_advance_starts_nothing,
+    a_fenced_worker_starts_and_delivers_nothing,
+    a_release_can_start_runs_and_deliver,
+    a_delivery_to_another_run_happens_once_per_key,
+    an_ended_or_missing_run_receives_nothing,
+    a_run_receives_deliveries_whoever_owns_it,
+    concurrent_deliveries_to_one_run_all_arrive,
 )
 """Every check of this part; the others are in `journal` and `claiming`."""

@@ -12,11 +12,11 @@ from treadle.testing.conformance.store import (
     OPENING,
     StoreCheck,
     StoreHarness,
-    not_claimable,
-    one_process,
-    step,
-    two_processes,
-    unknown,
+    check_not_claimable,
+    check_unknown,
+    make_step,
+    open_in_one_process,
+    open_in_two_processes,
 )
 
 # ── Submit ─────────────────────────────────────────────────────────────────────────────────────────
@@ -24,7 +24,7 @@ from treadle.testing.conformance.store import (
 
 async def a_submitted_run_is_pending(harness: StoreHarness) -> None:
     """`submit` creates a run in status pending, owned by nobody, with its events from sequence 1 on."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         origin = process.origin()
         run_id = await process.store.submit(origin, process.opening())
         assert run_id == origin.run_id
@@ -34,10 +34,10 @@ async def a_submitted_run_is_pending(harness: StoreHarness) -> None:
         assert await process.types(run_id) == OPENING
 
 
-async def a_submission_key_makes_one_run(harness: StoreHarness) -> None:
+async def a_submission_key_creates_one_run(harness: StoreHarness) -> None:
     """The same key again creates nothing and returns the first run, also later, in other hands, and when two
     come at the same time."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         first, *others = await asyncio.gather(*(p.submit(key="k") for p in (one, two, one, two)))
         assert set(others) == {first}
         assert await two.submit(session="another", key="k") == first
@@ -47,9 +47,9 @@ async def a_submission_key_makes_one_run(harness: StoreHarness) -> None:
         assert len(await one.store.find()) == 4
 
 
-async def what_was_submitted_is_read_back(harness: StoreHarness) -> None:
+async def submitted_events_are_read_back(harness: StoreHarness) -> None:
     """`read` gives the events as they were appended: ids, times, types and data."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         drafts = process.opening()
         origin = process.origin()
         await process.store.submit(origin, drafts)
@@ -63,7 +63,7 @@ async def what_was_submitted_is_read_back(harness: StoreHarness) -> None:
 
 async def a_claim_opens_an_epoch(harness: StoreHarness) -> None:
     """`claim` hands out all events so far and a higher epoch each time; a pending run is running then."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         run_id = await process.submit()
         await process.steer(run_id)
         claim = await process.claim(run_id)
@@ -78,7 +78,7 @@ async def a_claim_opens_an_epoch(harness: StoreHarness) -> None:
 async def a_session_has_a_history(harness: StoreHarness) -> None:
     """`history` is what earlier runs of the session said, in their order, and nothing of other sessions; `claim`
     names the last of them."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         for session, said in (("s", "first"), ("other", "elsewhere"), ("s", "second")):
             last = await process.claimed(session)
             await process.end(last, 2, said)
@@ -87,9 +87,9 @@ async def a_session_has_a_history(harness: StoreHarness) -> None:
         assert claim.session.last == last.origin.run_id
 
 
-async def a_whole_conversation_takes_the_place_of_what_was_said(harness: StoreHarness) -> None:
+async def a_complete_conversation_replaces_the_history(harness: StoreHarness) -> None:
     """A run that leaves the whole conversation: later runs have that and what follows; earlier ones as before."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         first = await process.claimed("s")
         await process.end(first, 2, "first")
         second = await process.claimed("s")
@@ -108,7 +108,7 @@ async def a_whole_conversation_takes_the_place_of_what_was_said(harness: StoreHa
 
 async def a_session_keeps_its_notes_until_a_new_segment(harness: StoreHarness) -> None:
     """What a run began with of its workspace is what later runs of its session are given, until a segment opens."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         first = await process.claimed("s")
         start = RunStart((), (), "notes", "/work")
         await process.advance(first, 2, intents=[start, END], release=Release(said=()))
@@ -121,37 +121,37 @@ async def a_session_keeps_its_notes_until_a_new_segment(harness: StoreHarness) -
 
 async def a_leased_run_cannot_be_claimed(harness: StoreHarness) -> None:
     """While a worker holds the lease nobody else gets the run, nor the same worker a second time."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         one.clock.pass_time(LEASE_SECONDS - 0.1)
-        await not_claimable(two, claim.origin.run_id)
-        await not_claimable(one, claim.origin.run_id)
-        assert (await one.advance(claim, 2, [step(1)])).accepted
+        await check_not_claimable(two, claim.origin.run_id)
+        await check_not_claimable(one, claim.origin.run_id)
+        assert (await one.advance(claim, 2, [make_step(1)])).accepted
 
 
 async def one_of_many_claims_wins(harness: StoreHarness) -> None:
     """When several claim at the same time, exactly one gets the run."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         run_id = await one.submit()
         answers = await asyncio.gather(*(p.claim(run_id) for p in (one, two) * 5), return_exceptions=True)
         assert sum(not isinstance(answer, BaseException) for answer in answers) == 1, answers
 
 
-async def an_expired_lease_lets_another_claim(harness: StoreHarness) -> None:
+async def an_expired_lease_can_be_claimed(harness: StoreHarness) -> None:
     """When the lease has run out another worker may claim the run; it is told that it recovers it."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         first = await one.claimed()
         one.clock.pass_time(LEASE_SECONDS)
         second = await two.claim(first.origin.run_id)
         assert second.death == Death(alone=True, lately=1)
         assert second.epoch > first.epoch
-        await not_claimable(one, first.origin.run_id)
+        await check_not_claimable(one, first.origin.run_id)
 
 
-async def a_death_tells_whether_other_runs_were_owned(harness: StoreHarness) -> None:
+async def a_claim_after_a_death_says_whether_other_runs_were_owned(harness: StoreHarness) -> None:
     """The claim after a death says whether the dead worker owned other runs, also once those were claimed again,
     and how many workers have died lately."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         runs = [(await one.claimed(f"ses_{number}")).origin.run_id for number in range(2)]
         one.clock.pass_time(LEASE_SECONDS)
         claims = [await two.claim(run_id) for run_id in runs]
@@ -168,75 +168,75 @@ async def a_death_tells_whether_other_runs_were_owned(harness: StoreHarness) -> 
 async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
     """A run that was let go of is anyone's at once, and is not being recovered. It waits until its new owner says
     what it does next: it may be looked at only to find that it still must."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         first = await one.claimed()
-        await one.advance(first, 2, [step(1)], release=Release("retry", wake_at=one.clock.now() + 60))
+        await one.advance(first, 2, [make_step(1)], release=Release("retry", wake_at=one.clock.now() + 60))
         record = await two.store.record(first.origin.run_id)
         assert (record.status, record.waiting_for) == ("waiting", "retry")
         second = await two.claim(first.origin.run_id)
         assert second.death is None
         record = await two.store.record(first.origin.run_id)
         assert (record.status, record.waiting_for) == ("waiting", "retry")
-        await two.advance(second, 3, intents=[step(2)])
+        await two.advance(second, 3, intents=[make_step(2)])
         record = await two.store.record(first.origin.run_id)
         assert (record.status, record.waiting_for) == ("running", None)
 
 
 async def an_ended_run_cannot_be_claimed(harness: StoreHarness) -> None:
     """Nobody gets a run that has ended, however long ago."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.end(claim, 2)
-        await not_claimable(process, claim.origin.run_id)
+        await check_not_claimable(process, claim.origin.run_id)
         process.clock.pass_time(10 * LEASE_SECONDS)
-        await not_claimable(process, claim.origin.run_id)
+        await check_not_claimable(process, claim.origin.run_id)
 
 
 async def a_session_runs_in_order(harness: StoreHarness) -> None:
     """A run cannot be claimed before every earlier run of its session has ended, whether that is pending, owned,
     orphaned or waiting. Other sessions do not matter."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         first, second, third = [await one.submit("s") for _ in range(3)]
         await two.claimed("other")
-        await not_claimable(two, second)
+        await check_not_claimable(two, second)
         claim = await one.claim(first)
-        await not_claimable(two, second)
+        await check_not_claimable(two, second)
         one.clock.pass_time(LEASE_SECONDS)
-        await not_claimable(two, second)
+        await check_not_claimable(two, second)
         await one.advance(claim, 2, release=Release("interrupted"))
-        await not_claimable(two, second)
+        await check_not_claimable(two, second)
         await one.end(await one.claim(first), 2)
-        await not_claimable(two, third)
+        await check_not_claimable(two, third)
         await one.end(await two.claim(second), 2)
         await two.claim(third)
 
 
-async def a_run_that_is_not_there_is_unknown(harness: StoreHarness) -> None:
+async def a_missing_run_is_unknown(harness: StoreHarness) -> None:
     """Every verb that names a run raises UnknownRun when there is none of that id."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         nowhere = RunId("run_nowhere")
-        await unknown(process.claim(nowhere))
-        await unknown(process.steer(nowhere))
-        await unknown(process.store.read(nowhere))
-        await unknown(process.store.record(nowhere))
-        await unknown(process.store.advance(Advance(nowhere, 1, 0)))
+        await check_unknown(process.claim(nowhere))
+        await check_unknown(process.steer(nowhere))
+        await check_unknown(process.store.read(nowhere))
+        await check_unknown(process.store.record(nowhere))
+        await check_unknown(process.store.advance(Advance(nowhere, 1, 0)))
 
 
 CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_submitted_run_is_pending,
-    a_submission_key_makes_one_run,
-    what_was_submitted_is_read_back,
+    a_submission_key_creates_one_run,
+    submitted_events_are_read_back,
     a_claim_opens_an_epoch,
     a_session_has_a_history,
-    a_whole_conversation_takes_the_place_of_what_was_said,
+    a_complete_conversation_replaces_the_history,
     a_session_keeps_its_notes_until_a_new_segment,
     a_leased_run_cannot_be_claimed,
     one_of_many_claims_wins,
-    an_expired_lease_lets_another_claim,
-    a_death_tells_whether_other_runs_were_owned,
+    an_expired_lease_can_be_claimed,
+    a_claim_after_a_death_says_whether_other_runs_were_owned,
     a_released_run_can_be_claimed,
     an_ended_run_cannot_be_claimed,
     a_session_runs_in_order,
-    a_run_that_is_not_there_is_unknown,
+    a_missing_run_is_unknown,
 )
 """Every check of this part."""

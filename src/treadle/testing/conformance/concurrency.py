@@ -8,32 +8,32 @@ from treadle.ports.journal import LEASE_SECONDS, Release
 from treadle.testing.conformance.store import (
     StoreCheck,
     StoreHarness,
-    not_claimable,
-    one_process,
-    two_processes,
+    check_not_claimable,
+    open_in_one_process,
+    open_in_two_processes,
 )
 
 
-async def no_more_runs_than_there_are_places_are_owned(harness: StoreHarness) -> None:
+async def no_more_runs_are_owned_than_allowed(harness: StoreHarness) -> None:
     """While as many runs of an agent are owned as its spec allows, no other is claimed, by any process. A run that
     is let go of, or has ended, has no place; one that goes on needs one again."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         first, second, third = [await one.submit(places=2) for _ in range(3)]
         claim, other = await one.claim(first), await two.claim(second)
-        await not_claimable(one, third)
-        await not_claimable(two, third)
+        await check_not_claimable(one, third)
+        await check_not_claimable(two, third)
         await one.advance(claim, 2, release=Release("approval"))
         last = await two.claim(third)
         await one.steer(first)
-        await not_claimable(one, first)
+        await check_not_claimable(one, first)
         await two.end(other, 2)
         await one.end(await one.claim(first), 3)
         await two.end(last, 2)
 
 
-async def the_last_place_is_taken_once(harness: StoreHarness) -> None:
+async def the_last_slot_is_taken_once(harness: StoreHarness) -> None:
     """When several runs of an agent are claimed at the same time, no more of them than there are places for."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         for _ in range(8):
             both = (one, two) * 3
             runs = [await process.submit(places=2) for process in both]
@@ -45,10 +45,10 @@ async def the_last_place_is_taken_once(harness: StoreHarness) -> None:
                 await one.end(claim, 2)
 
 
-async def what_has_no_place_is_not_runnable(harness: StoreHarness) -> None:
+async def a_run_without_a_slot_is_not_runnable(harness: StoreHarness) -> None:
     """`runnable` names as many runs of an agent as there are places for, the oldest first, so that those that must
     wait keep nobody else from being named."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         runs = [await process.submit(places=2) for _ in range(5)]
         free = [await process.submit() for _ in range(2)]
         assert list(await process.store.runnable()) == [*runs[:2], *free]
@@ -60,9 +60,9 @@ async def what_has_no_place_is_not_runnable(harness: StoreHarness) -> None:
         assert list(await process.store.runnable()) == [runs[2], *free]
 
 
-async def who_lets_go_wakes_the_next(harness: StoreHarness) -> None:
+async def a_released_slot_wakes_the_next_run(harness: StoreHarness) -> None:
     """A run that ends, or waits, leaves its place to the next of its agent, which is woken in the same commit."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         first, second, third, fourth = [await process.submit(session, places=1) for session in ("s", "t", "u", "s")]
         claim = await process.claim(first)
         process.told.wakes.clear()
@@ -77,49 +77,49 @@ async def who_lets_go_wakes_the_next(harness: StoreHarness) -> None:
         assert set(process.told.wakes) == {(fourth, process.clock.now())}, "also in its session"
 
 
-async def a_run_goes_by_what_its_agent_said_when_it_was_queued(harness: StoreHarness) -> None:
+async def a_run_uses_the_limits_from_when_it_was_queued(harness: StoreHarness) -> None:
     """Runs of the same agent may have been queued with other limits, or none; each counts for all."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         narrow, wide, free = [await process.submit(places=places) for places in (1, 2, None)]
         first = await process.claim(free)
-        await not_claimable(process, narrow)
+        await check_not_claimable(process, narrow)
         second = await process.claim(wide)
         await process.end(first, 2)
-        await not_claimable(process, narrow)
+        await check_not_claimable(process, narrow)
         await process.end(second, 2)
         assert process.told.wakes[-1][0] == narrow
         await process.claim(narrow)
 
 
-async def an_orphan_keeps_its_place(harness: StoreHarness) -> None:
+async def an_orphan_keeps_its_slot(harness: StoreHarness) -> None:
     """A run whose worker has died has its place until it is taken over, which it can be."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         first, second = [await one.submit(places=1) for _ in range(2)]
         await one.claim(first)
         one.clock.pass_time(LEASE_SECONDS)
-        await not_claimable(two, second)
+        await check_not_claimable(two, second)
         assert list(await two.store.runnable()) == [first]
         await two.end(await two.claim(first), 2)
         assert list(await one.store.runnable()) == [second]
 
 
-async def what_was_cancelled_needs_no_place(harness: StoreHarness) -> None:
+async def a_cancelled_run_needs_no_slot(harness: StoreHarness) -> None:
     """A run that is to be cancelled is claimed to be ended, whether there is a place for it or not."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         first, second = [await process.submit(places=1) for _ in range(2)]
         await process.claim(first)
-        await not_claimable(process, second)
+        await check_not_claimable(process, second)
         await process.store.deliver(second, process.draft(CancelRequested("enough")), "cancel")
         await process.end(await process.claim(second), 3)
 
 
 CHECKS: Final[tuple[StoreCheck, ...]] = (
-    no_more_runs_than_there_are_places_are_owned,
-    the_last_place_is_taken_once,
-    what_has_no_place_is_not_runnable,
-    who_lets_go_wakes_the_next,
-    a_run_goes_by_what_its_agent_said_when_it_was_queued,
-    an_orphan_keeps_its_place,
-    what_was_cancelled_needs_no_place,
+    no_more_runs_are_owned_than_allowed,
+    the_last_slot_is_taken_once,
+    a_run_without_a_slot_is_not_runnable,
+    a_released_slot_wakes_the_next_run,
+    a_run_uses_the_limits_from_when_it_was_queued,
+    an_orphan_keeps_its_slot,
+    a_cancelled_run_needs_no_slot,
 )
 """Every check of this part."""

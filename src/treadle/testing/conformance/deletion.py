@@ -9,13 +9,20 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.webhooks import DeadLetter, Webhook, WebhookId
 from treadle.ports.access import IdempotentRequest, StoredResponse
 from treadle.ports.journal import RunFilter
-from treadle.testing.conformance.store import refused
-from treadle.testing.conformance.store_harness import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.store import check_refused
+from treadle.testing.conformance.store_harness import (
+    AGENT,
+    FullStoreCheck,
+    FullStoreHarness,
+    FullStoreProcess,
+    open_full_store,
+    open_full_store_twice,
+)
 
 BY = "a person"
 
 
-async def _talked(desk: Desk, session: str, about: str) -> RunId:
+async def _make_ended_run(desk: FullStoreProcess, session: str, about: str) -> RunId:
     """A run that has ended, and has left a memory and a note."""
     claim = await desk.claimed(session)
     saved = MemorySaved(f"mem_{about}", f"The {about} is blue.", "tool"), JournalWritten(f"mem_n{about}", about)
@@ -24,17 +31,20 @@ async def _talked(desk: Desk, session: str, about: str) -> RunId:
     return claim.origin.run_id
 
 
-async def _sessions_of(desk: Desk) -> set[str]:
+async def _list_sessions(desk: FullStoreProcess) -> set[str]:
     """Those there are."""
     return {record.origin.session_id for record in await desk.store.find(RunFilter(), 1000)}
 
 
-async def nothing_of_a_deleted_session_is_left(harness: KeptHarness) -> None:
+async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
     """Neither runs and events, nor memories, nor answers that name it, nor dead letters: only that it was there.
     Others are as they were, and it is not begun again."""
-    async with two_desks(harness) as (desk, other):
+    async with open_full_store_twice(harness) as (desk, other):
         await desk.store.agent("ada", AGENT)
-        gone, kept = await _talked(desk, "ses_gone", "walrus"), await _talked(desk, "ses_kept", "heron")
+        gone, kept = (
+            await _make_ended_run(desk, "ses_gone", "walrus"),
+            await _make_ended_run(desk, "ses_kept", "heron"),
+        )
         for number, named in enumerate((gone, "ses_gone", kept)):
             asked = IdempotentRequest(None, "POST", f"k{number}")
             await desk.kept.requests.begin(asked, b"d", 5e9)
@@ -51,42 +61,44 @@ async def nothing_of_a_deleted_session_is_left(harness: KeptHarness) -> None:
         assert (tombstone.events, tombstone.memories, tombstone.deleted_by) == (5, 2, BY)
         assert tombstone.first_at == tombstone.latest_at == tombstone.deleted_at == desk.clock.now()
         for process in (desk, other):
-            words = await refused(process.store.read(gone), RunDeleted)
+            words = await check_refused(process.store.read(gone), RunDeleted)
             assert "ses_gone" in words
             assert BY in words
-            await refused(process.submit("ses_gone"), SessionDeleted)
-            assert await _sessions_of(process) == {"ses_kept"}
+            await check_refused(process.submit("ses_gone"), SessionDeleted)
+            assert await _list_sessions(process) == {"ses_kept"}
         assert [item.memory_id for item in await desk.memories.list()] == ["mem_nheron", "mem_heron"]
         again = [
             await desk.kept.requests.begin(IdempotentRequest(None, "POST", f"k{n}"), b"e", 5e9) for n in range(3)
         ]
         assert [answered.status for answered in again] == [None, None, 202]
         assert [letter.run_id for letter in await desk.kept.webhooks.of(webhook.webhook_id)] == [kept]
-        await _talked(desk, "ses_new", "stork")
+        await _make_ended_run(desk, "ses_new", "stork")
         assert len(await other.store.after(position)) == 5, "what comes later has later positions"
-        await refused(desk.kept.deletions.delete(SessionId("ses_gone"), BY), SessionDeleted)
-        assert "sessions list" in await refused(desk.kept.deletions.delete(SessionId("ses_9"), BY), UnknownSession)
+        await check_refused(desk.kept.deletions.delete(SessionId("ses_gone"), BY), SessionDeleted)
+        assert "sessions list" in await check_refused(
+            desk.kept.deletions.delete(SessionId("ses_9"), BY), UnknownSession
+        )
 
 
-async def a_session_with_a_run_under_way_is_refused_with_the_way_out(harness: KeptHarness) -> None:
+async def a_session_with_a_run_in_progress_is_not_deleted(harness: FullStoreHarness) -> None:
     """And all of it is still there; also where it is one that its runs have begun."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         claim = await desk.claimed("ses_1")
         child = desk.child(claim, "ses_child")
         await desk.advance(claim, 2, [], [], begin=(child,))
         await desk.end(claim, 2)
-        words = await refused(desk.kept.deletions.delete(SessionId("ses_1"), BY), InvalidState)
+        words = await check_refused(desk.kept.deletions.delete(SessionId("ses_1"), BY), InvalidState)
         assert f"treadle runs cancel {child.origin.run_id}" in words
-        assert await _sessions_of(desk) == {"ses_1", "ses_child"}
+        assert await _list_sessions(desk) == {"ses_1", "ses_child"}
         assert await desk.kept.deletions.prune([SessionId("ses_child")], 5e9, BY) == []
         await desk.end(await desk.claim(child.origin.run_id), 2)
         assert len(await desk.kept.deletions.delete(SessionId("ses_1"), BY)) == 2
 
 
-async def what_its_runs_have_begun_goes_with_it_and_what_others_share_does_not(harness: KeptHarness) -> None:
+async def child_sessions_are_deleted_and_shared_ones_are_not(harness: FullStoreHarness) -> None:
     """The session that was asked for comes first."""
-    async with one_desk(harness) as desk:
-        await _talked(desk, "ses_alone", "heron")
+    async with open_full_store(harness) as desk:
+        await _make_ended_run(desk, "ses_alone", "heron")
         claim = await desk.claimed("ses_top")
         children = [desk.child(claim, session) for session in ("ses_child", "ses_shared")]
         await desk.advance(claim, 2, [], [], begin=children)
@@ -97,20 +109,20 @@ async def what_its_runs_have_begun_goes_with_it_and_what_others_share_does_not(h
         await desk.end(below, 2)
         for new in (grandchild, children[1]):
             await desk.end(await desk.claim(new.origin.run_id), 2)
-        await _talked(desk, "ses_shared", "stork")
+        await _make_ended_run(desk, "ses_shared", "stork")
         done = await desk.kept.deletions.delete(SessionId("ses_top"), BY)
         assert [tombstone.session_id for tombstone in done] == ["ses_top", "ses_child", "ses_below"]
-        assert await _sessions_of(desk) == {"ses_alone", "ses_shared"}
+        assert await _list_sessions(desk) == {"ses_alone", "ses_shared"}
 
 
-async def only_what_is_idle_still_is_pruned(harness: KeptHarness) -> None:
+async def only_idle_sessions_are_pruned(harness: FullStoreHarness) -> None:
     """The oldest are listed first."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         deletions = desk.kept.deletions
         await desk.store.agent("ada", AGENT)
         began = desk.clock.now()
         for session in ("ses_1", "ses_2", "ses_3"):
-            await _talked(desk, session, session)
+            await _make_ended_run(desk, session, session)
             desk.clock.pass_time(100)
         await desk.submit("ses_waiting")
         listed = await deletions.idle(began + 150)
@@ -120,16 +132,16 @@ async def only_what_is_idle_still_is_pruned(harness: KeptHarness) -> None:
         assert [(idle.first_at, idle.latest_at) for idle in listed] == [(began, began), (began + 100, began + 100)]
         assert list(await deletions.idle(began + 150, "bob")) == []
         assert len(await deletions.idle(5e9, "ada")) == 3, "of those that have ended"
-        await _talked(desk, "ses_1", "again")
+        await _make_ended_run(desk, "ses_1", "again")
         names = [SessionId(name) for name in ("ses_2", "ses_1", "ses_3", "ses_none", "ses_waiting")]
         assert [buried.session_id for buried in await deletions.prune(names, began + 150, BY)] == ["ses_2"]
-        assert await _sessions_of(desk) == {"ses_1", "ses_3", "ses_waiting"}
+        assert await _list_sessions(desk) == {"ses_1", "ses_3", "ses_waiting"}
 
 
-async def sessions_that_recalled_its_memories_are_named(harness: KeptHarness) -> None:
+async def sessions_that_recalled_its_memories_are_listed(harness: FullStoreHarness) -> None:
     """Their journals have the text."""
-    async with one_desk(harness) as desk:
-        await _talked(desk, "ses_1", "walrus")
+    async with open_full_store(harness) as desk:
+        await _make_ended_run(desk, "ses_1", "walrus")
         assert list(await desk.kept.deletions.recalled(SessionId("ses_1"))) == []
         for session, named in (("ses_2", "mem_walrus"), ("ses_1", "mem_walrus"), ("ses_3", "mem_other")):
             claim = await desk.claimed(session)
@@ -137,47 +149,47 @@ async def sessions_that_recalled_its_memories_are_named(harness: KeptHarness) ->
         assert list(await desk.kept.deletions.recalled(SessionId("ses_1"))) == ["ses_2"]
 
 
-async def old_answers_are_cleared(harness: KeptHarness) -> None:
+async def old_responses_are_cleared(harness: FullStoreHarness) -> None:
     """And counted; what was deleted stays so."""
-    async with one_desk(harness) as desk:
-        await _talked(desk, "ses_1", "walrus")
+    async with open_full_store(harness) as desk:
+        await _make_ended_run(desk, "ses_1", "walrus")
         await desk.kept.deletions.delete(SessionId("ses_1"), BY)
         for at in (1.0, 2.0, 3.0):
             await desk.kept.requests.begin(IdempotentRequest(None, "POST", str(at)), b"d", at)
         assert await desk.kept.deletions.clear(3.0) == 2
         assert await desk.kept.deletions.clear(3.0) == 0
-        assert await _sessions_of(desk) == set()
+        assert await _list_sessions(desk) == set()
 
 
-async def whoever_comes_at_once_with_a_deletion_is_before_or_after_it(harness: KeptHarness) -> None:
+async def a_concurrent_submission_comes_before_or_after_a_deletion(harness: FullStoreHarness) -> None:
     """A run that is submitted to a session while that is deleted is in it, and then nothing is deleted; or it is
     refused. Of two that delete a session, one does."""
-    async with two_desks(harness) as (one, two):
+    async with open_full_store_twice(harness) as (one, two):
         for number in range(6):
             session = SessionId(f"ses_{number}")
-            await _talked(one, session, f"walrus{number}")
+            await _make_ended_run(one, session, f"walrus{number}")
             attempts = (
                 one.kept.deletions.delete(session, BY),
                 two.submit(session),
                 two.kept.deletions.delete(session, BY),
             )
             told = await asyncio.gather(*attempts, return_exceptions=True)
-            assert not [error for error in told if isinstance(error, BaseException) and not _is_told(error)]
+            assert not [error for error in told if isinstance(error, BaseException) and not _is_refusal(error)]
             done = [result for result in (told[0], told[2]) if not isinstance(result, BaseException)]
             assert len(done) == (1 if isinstance(told[1], BaseException) else 0)
-            assert (session in await _sessions_of(one)) == (not done)
+            assert (session in await _list_sessions(one)) == (not done)
 
 
-def _is_told(error: BaseException) -> bool:
+def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, TreadleError) and isinstance(error, SessionDeleted | InvalidState)
 
 
-CHECKS: Final[tuple[KeptCheck, ...]] = (
-    nothing_of_a_deleted_session_is_left,
-    a_session_with_a_run_under_way_is_refused_with_the_way_out,
-    what_its_runs_have_begun_goes_with_it_and_what_others_share_does_not,
-    only_what_is_idle_still_is_pruned,
-    sessions_that_recalled_its_memories_are_named,
-    old_answers_are_cleared,
-    whoever_comes_at_once_with_a_deletion_is_before_or_after_it,
+CHECKS: Final[tuple[FullStoreCheck, ...]] = (
+    a_deleted_session_leaves_nothing,
+    a_session_with_a_run_in_progress_is_not_deleted,
+    child_sessions_are_deleted_and_shared_ones_are_not,
+    only_idle_sessions_are_pruned,
+    sessions_that_recalled_its_memories_are_listed,
+    old_responses_are_cleared,
+    a_concurrent_submission_comes_before_or_after_a_deletion,
 )

@@ -13,7 +13,7 @@ from treadle.domain.ids import Instant, RunId
 from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Wakes
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 """Seconds after which what should have happened is said to be missing."""
 
 ONE, TWO, THREE = RunId("run_1"), RunId("run_2"), RunId("run_3")
@@ -75,7 +75,7 @@ class ListedWakes:
 
     async def renewals(self, times: int) -> None:
         """Wait until the leases have been renewed so many times more, and the time after."""
-        async with asyncio.timeout(PATIENCE), self._swept:
+        async with asyncio.timeout(TIMEOUT_SECONDS), self._swept:
             until = self._renewals + times + 1
             await self._swept.wait_for(lambda: self._renewals >= until)
 
@@ -85,7 +85,7 @@ class ListedWakes:
             raise StoreLocked("The database is locked, for this check.")
 
 
-class Labour:
+class ObservedWork:
     """Work that can be watched, held up and let go. Call it as `ports.dispatcher.Work`."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class Labour:
 
     async def until(self, met: Callable[[], bool]) -> None:
         """Wait until the condition is met."""
-        async with asyncio.timeout(PATIENCE), self._changed:
+        async with asyncio.timeout(TIMEOUT_SECONDS), self._changed:
             await self._changed.wait_for(met)
 
     async def _tell(self) -> None:
@@ -131,7 +131,7 @@ class _Running:
 
     def __init__(self, harness: DispatcherHarness, concurrency: int = 100) -> None:
         self.wakes = ListedWakes()
-        self.labour = Labour()
+        self.labour = ObservedWork()
         self.dispatcher = harness.make(self.wakes, "worker-1", concurrency)
 
     async def __aenter__(self) -> "_Running":
@@ -139,7 +139,7 @@ class _Running:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await self.dispatcher.stop()
 
 
@@ -183,7 +183,7 @@ async def a_wake_in_the_future_waits(harness: DispatcherHarness) -> None:
             assert began[run_id] >= at, f"{run_id} was begun {at - began[run_id]} s early"
 
 
-async def a_sweep_finds_what_nobody_woke(harness: DispatcherHarness) -> None:
+async def a_sweep_finds_runs_that_were_not_woken(harness: DispatcherHarness) -> None:
     """A run that is runnable is found although nobody woke it, at the start and later."""
     async with _Running(harness) as running:
         for run_id in (ONE, TWO):
@@ -192,7 +192,7 @@ async def a_sweep_finds_what_nobody_woke(harness: DispatcherHarness) -> None:
             running.wakes.due = []
 
 
-async def a_sweep_that_fails_is_tried_again(harness: DispatcherHarness) -> None:
+async def a_failed_sweep_is_retried(harness: DispatcherHarness) -> None:
     """A store that fails for a while costs time and nothing else."""
     async with _Running(harness) as running:
         running.wakes.failures = 3
@@ -208,7 +208,7 @@ async def no_run_is_worked_on_twice_at_once(harness: DispatcherHarness) -> None:
         running.wakes.due = [ONE, TWO]
         running.dispatcher.wake(ONE, harness.now())
         running.dispatcher.wake(ONE, harness.now() + 1)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await running.wakes.sweeps(3)
         running.dispatcher.wake(ONE, harness.now())
         labour.may_end.set()
@@ -216,7 +216,7 @@ async def no_run_is_worked_on_twice_at_once(harness: DispatcherHarness) -> None:
         assert labour.most_of_one == 1
 
 
-async def there_is_a_limit(harness: DispatcherHarness) -> None:
+async def concurrency_is_limited(harness: DispatcherHarness) -> None:
     """No more runs are worked on at a time than there is room for; the others follow as room comes."""
     async with _Running(harness, concurrency=2) as running:
         labour = running.labour
@@ -245,7 +245,7 @@ async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
     try:
         for left in (2, 1, 0):
             running.wakes.due = [ONE]
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT_SECONDS):
                 while len(faults) > left:
                     await running.wakes.sweeps(1)
         running.dispatcher.wake(TWO, harness.now())
@@ -261,7 +261,7 @@ async def leases_are_renewed_while_work_lasts(harness: DispatcherHarness) -> Non
         running.wakes.owned = [ONE]
         running.dispatcher.wake(ONE, harness.now())
         await running.labour.until(lambda: running.labour.active[ONE] == 1)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await running.wakes.sweeps(3)
         assert running.wakes.renewed_for == {"worker-1"}
         assert running.labour.active[ONE] == 1
@@ -277,7 +277,7 @@ async def work_on_a_lost_run_is_stopped(harness: DispatcherHarness) -> None:
         for run_id in (ONE, TWO):
             running.dispatcher.wake(run_id, harness.now())
         await labour.until(lambda: labour.active.total() == 2)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await running.wakes.sweeps(2)
             running.wakes.owned = [TWO]
             await running.wakes.sweeps(2)
@@ -305,7 +305,7 @@ async def stopping_cancels_and_returns(harness: DispatcherHarness) -> None:
     assert labour.done == []
 
 
-async def stopping_waits_for_the_work_to_let_go(harness: DispatcherHarness) -> None:
+async def stopping_waits_for_work_to_finish(harness: DispatcherHarness) -> None:
     """Work that takes its time to let go, to write down what it has, is waited for."""
     running = _Running(harness)
     began, written = asyncio.Event(), asyncio.Event()
@@ -321,7 +321,7 @@ async def stopping_waits_for_the_work_to_let_go(harness: DispatcherHarness) -> N
 
     await running.dispatcher.start(work)
     running.dispatcher.wake(ONE, harness.now())
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await began.wait()
         await running.dispatcher.stop()
     assert written.is_set()
@@ -337,19 +337,19 @@ async def stopping_gives_time_to_finish(harness: DispatcherHarness) -> None:
     wakes.owned = [ONE]
     running.dispatcher.wake(ONE, harness.now())
     await labour.until(lambda: labour.active[ONE] == 1)
-    stopping = asyncio.ensure_future(running.dispatcher.stop(grace=PATIENCE))
+    stopping = asyncio.ensure_future(running.dispatcher.stop(grace=TIMEOUT_SECONDS))
     await wakes.renewals(1)
     running.dispatcher.wake(TWO, harness.now())
     wakes.due = [THREE]
     await wakes.renewals(1)
     assert (labour.active[ONE], labour.cancelled) == (1, [])
     labour.may_end.set()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await stopping
     assert (labour.done, labour.cancelled) == ([ONE], [])
 
 
-async def grace_has_an_end(harness: DispatcherHarness) -> None:
+async def grace_is_limited(harness: DispatcherHarness) -> None:
     """Work that takes longer than the grace is cancelled."""
     running = _Running(harness)
     labour = running.labour
@@ -357,7 +357,7 @@ async def grace_has_an_end(harness: DispatcherHarness) -> None:
     labour.may_end.clear()
     running.dispatcher.wake(ONE, harness.now())
     await labour.until(lambda: labour.active[ONE] == 1)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(TIMEOUT_SECONDS):
         await running.dispatcher.stop(grace=0.2)
     assert (labour.done, labour.cancelled) == ([], [ONE])
 
@@ -366,16 +366,16 @@ CHECKS: Final[tuple[DispatcherCheck, ...]] = (
     a_woken_run_is_worked_on,
     a_wake_while_active_is_not_lost,
     a_wake_in_the_future_waits,
-    a_sweep_finds_what_nobody_woke,
-    a_sweep_that_fails_is_tried_again,
+    a_sweep_finds_runs_that_were_not_woken,
+    a_failed_sweep_is_retried,
     no_run_is_worked_on_twice_at_once,
-    there_is_a_limit,
+    concurrency_is_limited,
     work_that_raises_stops_nothing,
     leases_are_renewed_while_work_lasts,
     work_on_a_lost_run_is_stopped,
     stopping_cancels_and_returns,
-    stopping_waits_for_the_work_to_let_go,
+    stopping_waits_for_work_to_finish,
     stopping_gives_time_to_finish,
-    grace_has_an_end,
+    grace_is_limited,
 )
 """Every check of this port."""

@@ -16,11 +16,11 @@ from treadle.testing.conformance.store import (
     OPENING,
     StoreCheck,
     StoreHarness,
-    fenced,
-    not_claimable,
-    one_process,
-    step,
-    two_processes,
+    check_fenced,
+    check_not_claimable,
+    make_step,
+    open_in_one_process,
+    open_in_two_processes,
 )
 
 # ── Advance ────────────────────────────────────────────────────────────────────────────────────────
@@ -28,9 +28,9 @@ from treadle.testing.conformance.store import (
 
 async def an_advance_appends_facts_then_intents(harness: StoreHarness) -> None:
     """With nothing delivered, facts and then intents are appended, and the last sequence is returned."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
-        advanced = await process.advance(claim, 2, [step(1), step(2)], [CancelRequested("an intent")])
+        advanced = await process.advance(claim, 2, [make_step(1), make_step(2)], [CancelRequested("an intent")])
         assert (advanced.accepted, advanced.delivered, advanced.sequence) == (True, (), 5)
         assert await process.types(claim.origin.run_id) == [*OPENING, *["step_start"] * 2, "cancel_requested"]
         assert (await process.advance(claim, 5)).sequence == 5
@@ -40,54 +40,54 @@ async def an_advance_appends_facts_then_intents(harness: StoreHarness) -> None:
 async def a_stale_epoch_is_fenced(harness: StoreHarness) -> None:
     """A worker whose run was taken over is refused with Fenced and nothing of what it brings is written: no
     facts, no intents, no release. The new owner does not notice."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         old = await one.claimed()
         one.clock.pass_time(LEASE_SECONDS)
         new = await two.claim(old.origin.run_id)
-        await fenced(one.advance(old, 2, [step(1)], [step(2)]))
-        await fenced(one.advance(old, ANY, [step(1)], release=Release(wake_at=one.clock.now())))
-        await fenced(one.end(old, 2))
-        await fenced(one.advance(old, 2))
+        await check_fenced(one.advance(old, 2, [make_step(1)], [make_step(2)]))
+        await check_fenced(one.advance(old, ANY, [make_step(1)], release=Release(wake_at=one.clock.now())))
+        await check_fenced(one.end(old, 2))
+        await check_fenced(one.advance(old, 2))
         assert await two.types(new.origin.run_id) == OPENING
         assert [type_ for _, type_, _ in one.told.told_of(new.origin.run_id)] == OPENING
-        await not_claimable(one, new.origin.run_id)
-        assert (await two.advance(new, 2, [step(3)])).sequence == 3
+        await check_not_claimable(one, new.origin.run_id)
+        assert (await two.advance(new, 2, [make_step(3)])).sequence == 3
 
 
-async def an_epoch_that_never_was_is_fenced(harness: StoreHarness) -> None:
+async def an_unknown_epoch_is_fenced(harness: StoreHarness) -> None:
     """An epoch of the future, or of a run that nobody has claimed, is as wrong as a stale one."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         run_id = await process.submit()
-        fact = (process.draft(step(1)),)
-        await fenced(process.store.advance(Advance(run_id, 1, 2, fact)))
+        fact = (process.draft(make_step(1)),)
+        await check_fenced(process.store.advance(Advance(run_id, 1, 2, fact)))
         claim = await process.claim(run_id)
-        await fenced(process.store.advance(Advance(run_id, claim.epoch + 1, 2, fact)))
+        await check_fenced(process.store.advance(Advance(run_id, claim.epoch + 1, 2, fact)))
         assert await process.types(run_id) == OPENING
 
 
 async def nothing_follows_the_end(harness: StoreHarness) -> None:
     """After `run_end` an advance is refused and a delivery is None, whoever asks; the record says how it ended."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
         assert (await process.end(claim, 2)).accepted
-        await fenced(process.advance(claim, 3, [step(1)]))
-        await fenced(process.advance(claim, ANY, release=Release(wake_at=process.clock.now())))
+        await check_fenced(process.advance(claim, 3, [make_step(1)]))
+        await check_fenced(process.advance(claim, ANY, release=Release(wake_at=process.clock.now())))
         assert await process.steer(run_id) is None
         assert await process.types(run_id) == [*OPENING, "run_end"]
         record = await process.store.record(run_id)
         assert (record.status, record.outcome, record.sequence) == ("completed", "completed", 3)
 
 
-async def intents_wait_for_what_was_delivered(harness: StoreHarness) -> None:
+async def intents_wait_for_deliveries(harness: StoreHarness) -> None:
     """An advance that meets deliveries its owner has not seen records its facts, behind them, and not its
     intents; it returns the deliveries, whole and in order. The owner, having folded them, may then go on."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id = claim.origin.run_id
         await two.steer(run_id, "one")
         await two.steer(run_id, "two")
-        advanced = await one.advance(claim, 2, [step(1)], [ToolCallStart("c", "t", "{}", "k")])
+        advanced = await one.advance(claim, 2, [make_step(1)], [ToolCallStart("c", "t", "{}", "k")])
         assert not advanced.accepted
         assert advanced.sequence == 5
         assert list(advanced.delivered) == list(await one.store.read(run_id, 2, 2))
@@ -96,49 +96,51 @@ async def intents_wait_for_what_was_delivered(harness: StoreHarness) -> None:
         assert (again.accepted, again.delivered, again.sequence) == (True, (), 6)
 
 
-async def an_end_waits_for_what_was_delivered(harness: StoreHarness) -> None:
+async def an_end_waits_for_deliveries(harness: StoreHarness) -> None:
     """A release, also one that ends the run, is refused together with its intents: the run stays with its owner,
     and nothing that was acknowledged is left unseen behind an end."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id = claim.origin.run_id
         await two.steer(run_id)
         assert not (await one.end(claim, 2)).accepted
         assert not (await one.advance(claim, 2, release=Release("interrupted"))).accepted
-        await not_claimable(two, run_id)
+        await check_not_claimable(two, run_id)
         assert (await two.store.record(run_id)).outcome is None
         assert (await one.end(claim, 3)).accepted
         assert await one.types(run_id) == [*OPENING, "message_steered", "run_end"]
 
 
-async def a_worker_that_must_stop_may_let_go(harness: StoreHarness) -> None:
+async def a_worker_that_must_stop_may_release(harness: StoreHarness) -> None:
     """With `ANY` for `seen` a release takes place whatever was delivered."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
         await process.steer(run_id)
-        assert (await process.advance(claim, ANY, [step(1)], release=Release(wake_at=process.clock.now()))).accepted
+        assert (
+            await process.advance(claim, ANY, [make_step(1)], release=Release(wake_at=process.clock.now()))
+        ).accepted
         assert (await process.claim(run_id)).death is None
         assert await process.types(run_id) == [*OPENING, "message_steered", "step_start"]
 
 
-async def a_released_run_is_not_its_workers_any_more(harness: StoreHarness) -> None:
+async def a_released_run_no_longer_belongs_to_its_worker(harness: StoreHarness) -> None:
     """A worker that has let go of a run is refused like any other that does not own it, although nobody has
     claimed the run since: what it has to say comes too late to be in order."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.advance(claim, 2, release=Release(wake_at=process.clock.now()))
-        await fenced(process.advance(claim, 2, [step(1)]))
+        await check_fenced(process.advance(claim, 2, [make_step(1)]))
         assert await process.types(claim.origin.run_id) == OPENING
 
 
 # ── Deliver ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def a_delivery_is_taken_once(harness: StoreHarness) -> None:
+async def a_delivery_is_stored_once(harness: StoreHarness) -> None:
     """The same key appends nothing the second time and returns the first one's sequence, also when both come at
     the same time and after the run has ended. Keys of other runs do not matter."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id, other = claim.origin.run_id, await two.submit()
         answers = await asyncio.gather(*(p.steer(run_id, key="k") for p in (one, two, one, two)))
@@ -156,11 +158,11 @@ async def a_delivery_is_taken_once(harness: StoreHarness) -> None:
 
 async def a_refused_append_fails_alone(harness: StoreHarness) -> None:
     """Appends that are made at the same time may share a commit; one that is refused takes no other with it."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claims = [await process.claimed() for _ in range(8)]
-        good = [process.advance(claim, 2, [step(1)]) for claim in claims]
+        good = [process.advance(claim, 2, [make_step(1)]) for claim in claims]
         stale = [
-            process.store.advance(Advance(claim.origin.run_id, claim.epoch + 1, 2, (process.draft(step(2)),)))
+            process.store.advance(Advance(claim.origin.run_id, claim.epoch + 1, 2, (process.draft(make_step(2)),)))
             for claim in claims
         ]
         nowhere = process.steer(RunId("run_nowhere"))
@@ -175,10 +177,10 @@ async def a_refused_append_fails_alone(harness: StoreHarness) -> None:
 async def an_append_that_cannot_be_stored_fails_alone(harness: StoreHarness) -> None:
     """Text that the store cannot hold, such as a lone surrogate from a command line, is the problem of whoever
     brought it: others that are appended at the same time, or later, do not notice."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         attempts = (
-            process.advance(claim, 2, [step(1)]),
+            process.advance(claim, 2, [make_step(1)]),
             process.submit(key="\ud800"),
             process.steer(claim.origin.run_id, key="\ud800"),
             process.steer(RunId("run_\ud800")),
@@ -190,19 +192,21 @@ async def an_append_that_cannot_be_stored_fails_alone(harness: StoreHarness) -> 
         assert not isinstance(last, BaseException), last
         assert all(isinstance(error, Exception) for error in bad), bad
         assert not process.told.errors
-        assert (await process.advance(claim, 3, [step(2)])).accepted
+        assert (await process.advance(claim, 3, [make_step(2)])).accepted
 
 
-async def commits_are_told_in_order(harness: StoreHarness) -> None:
+async def commits_are_published_in_order(harness: StoreHarness) -> None:
     """The publisher is told of every committed event of its process, in order, with the sequence that a reader
     finds it under, and of nothing that was refused; by the time an append returns, it has been told."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
         await asyncio.gather(*(process.steer(run_id, f"message {n}") for n in range(20)))
-        await process.advance(claim, 2, [step(1)], [step(2)])
-        await process.advance(claim, 23, [step(3)], [step(4)])
-        await fenced(process.store.advance(Advance(run_id, claim.epoch + 1, 25, (process.draft(step(5)),))))
+        await process.advance(claim, 2, [make_step(1)], [make_step(2)])
+        await process.advance(claim, 23, [make_step(3)], [make_step(4)])
+        await check_fenced(
+            process.store.advance(Advance(run_id, claim.epoch + 1, 25, (process.draft(make_step(5)),)))
+        )
         await process.steer(run_id, "message 7")
         expected = [(event.sequence, event.type, event.raw) for event in await process.gapless(run_id)]
         assert len(expected) == 25
@@ -210,20 +214,20 @@ async def commits_are_told_in_order(harness: StoreHarness) -> None:
         assert process.told.deliveries == [run_id] * 20
 
 
-async def what_was_told_is_durable(harness: StoreHarness) -> None:
+async def published_events_are_durable(harness: StoreHarness) -> None:
     """Persist, then publish: what the publisher is told can be read, by any process, at that moment."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id = claim.origin.run_id
         for number in range(5):
-            await one.advance(claim, 2 + number, [step(number)])
+            await one.advance(claim, 2 + number, [make_step(number)])
             last = one.told.told_of(run_id)[-1][0]
             assert (await two.gapless(run_id))[-1].sequence == last
 
 
-async def many_runs_advance_side_by_side(harness: StoreHarness) -> None:
+async def many_runs_advance_concurrently(harness: StoreHarness) -> None:
     """A hundred runs, submitted, claimed, advanced, delivered to and ended side by side, each come out whole."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
 
         async def live(number: int) -> RunId:
             process, other = (one, two) if number % 2 else (two, one)
@@ -231,7 +235,8 @@ async def many_runs_advance_side_by_side(harness: StoreHarness) -> None:
             run_id, seen = claim.origin.run_id, 2
             for turn in range(3):
                 advanced, _ = await asyncio.gather(
-                    process.advance(claim, seen, [step(turn)], [step(turn + 10)]), other.steer(run_id, str(turn))
+                    process.advance(claim, seen, [make_step(turn)], [make_step(turn + 10)]),
+                    other.steer(run_id, str(turn)),
                 )
                 seen = advanced.sequence
             while not (ended := await process.end(claim, seen)).accepted:
@@ -248,21 +253,21 @@ async def many_runs_advance_side_by_side(harness: StoreHarness) -> None:
 # ── Read ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def reading_goes_on_where_it_stopped(harness: StoreHarness) -> None:
+async def reading_continues_where_it_stopped(harness: StoreHarness) -> None:
     """`read` gives what is above `after`, at most `limit`, in order; nothing when there is no more."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
-        await process.advance(claim, 2, [step(number) for number in range(8)])
+        await process.advance(claim, 2, [make_step(number) for number in range(8)])
         assert [event.sequence for event in await process.store.read(run_id, 3, 4)] == [4, 5, 6, 7]
         assert [event.sequence for event in await process.store.read(run_id, 9)] == [10]
         assert list(await process.store.read(run_id, 10)) == []
         assert list(await process.store.read(run_id, 99)) == []
 
 
-async def what_is_not_understood_is_kept(harness: StoreHarness) -> None:
+async def unknown_types_and_fields_are_preserved(harness: StoreHarness) -> None:
     """Types and fields that only a later version knows come back byte for byte, by `read` and by `claim`."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         strange = b'{"colour":  "blue", "\\u0061":[1.50,1e3], "nested":{"b":1,"a":2}}'
         queued = msgspec.json.encode(process.opening()[0].data)
         newer = queued[:-1] + b',"mood":{"z":1, "a":null}}'
@@ -280,9 +285,9 @@ async def what_is_not_understood_is_kept(harness: StoreHarness) -> None:
             assert events[1].data == UnknownEvent()
 
 
-async def all_of_unicode_is_kept(harness: StoreHarness) -> None:
+async def all_of_unicode_is_preserved(harness: StoreHarness) -> None:
     """What is said comes back as it was: NUL, astral characters, half a megabyte."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         text = "a\x00b\U0001f600\u2028" + "\u00e9" * 250_000
         claim = await process.claimed("s")
         await process.steer(claim.origin.run_id, text, key="k\x00k")
@@ -297,20 +302,20 @@ async def all_of_unicode_is_kept(harness: StoreHarness) -> None:
 CHECKS: Final[tuple[StoreCheck, ...]] = (
     an_advance_appends_facts_then_intents,
     a_stale_epoch_is_fenced,
-    an_epoch_that_never_was_is_fenced,
+    an_unknown_epoch_is_fenced,
     nothing_follows_the_end,
-    intents_wait_for_what_was_delivered,
-    an_end_waits_for_what_was_delivered,
-    a_worker_that_must_stop_may_let_go,
-    a_released_run_is_not_its_workers_any_more,
-    a_delivery_is_taken_once,
+    intents_wait_for_deliveries,
+    an_end_waits_for_deliveries,
+    a_worker_that_must_stop_may_release,
+    a_released_run_no_longer_belongs_to_its_worker,
+    a_delivery_is_stored_once,
     a_refused_append_fails_alone,
     an_append_that_cannot_be_stored_fails_alone,
-    commits_are_told_in_order,
-    what_was_told_is_durable,
-    many_runs_advance_side_by_side,
-    reading_goes_on_where_it_stopped,
-    what_is_not_understood_is_kept,
-    all_of_unicode_is_kept,
+    commits_are_published_in_order,
+    published_events_are_durable,
+    many_runs_advance_concurrently,
+    reading_continues_where_it_stopped,
+    unknown_types_and_fields_are_preserved,
+    all_of_unicode_is_preserved,
 )
 """Every check of this part; the others are in `claiming`."""

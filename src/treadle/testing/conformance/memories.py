@@ -15,20 +15,20 @@ from treadle.testing.conformance.store_harness import (
     AGENT,
     OTHER,
     OWN,
-    KeptCheck,
-    KeptHarness,
+    FullStoreCheck,
+    FullStoreHarness,
     MemoryStore,
-    one_desk,
+    open_full_store,
 )
 
 
-def memory(number: int, text: str, agent: AgentId = AGENT, session: str | None = None) -> Memory:
+def make_memory(number: int, text: str, agent: AgentId = AGENT, session: str | None = None) -> Memory:
     """A fact that a person has added."""
     session_id = None if session is None else SessionId(session)
     return Memory(f"mem_{number}", agent, "long_term", text, float(number), "person", session_id=session_id)
 
 
-def unit(*numbers: float) -> list[float]:
+def make_unit_vector(*numbers: float) -> list[float]:
     """A vector with a length of 1."""
     length = math.hypot(*numbers)
     return [number / length for number in numbers]
@@ -70,13 +70,13 @@ class MemoryStoreUnderTest:
 # ── What people do ─────────────────────────────────────────────────────────────────────────────────
 
 
-async def memories_are_added_once_listed_found_and_pinned(harness: KeptHarness) -> None:
+async def memories_are_added_once_listed_found_and_pinned(harness: FullStoreHarness) -> None:
     """One whose id is there already is not new, nor a fact whose text is, but for case, white space and the full
     stop. The newest come first."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         store = desk.memories
-        first, same = memory(1, "one"), memory(2, " ONE. ")
-        assert await store.add([first, same, first, memory(3, "three", OTHER)]) == 2
+        first, same = make_memory(1, "one"), make_memory(2, " ONE. ")
+        assert await store.add([first, same, first, make_memory(3, "three", OTHER)]) == 2
         assert await store.add([first]) == 0
         assert [item.memory_id for item in await store.list()] == ["mem_3", "mem_1"]
         assert [item.memory_id for item in await store.list(AGENT)] == ["mem_1"]
@@ -93,9 +93,9 @@ async def memories_are_added_once_listed_found_and_pinned(harness: KeptHarness) 
         assert await store.read(lambda view: view.same(OTHER, LOCAL_USER, "One")) is None
 
 
-async def whatever_was_written_comes_back(harness: KeptHarness) -> None:
+async def stored_memories_are_read_back_unchanged(harness: FullStoreHarness) -> None:
     """Every character of a text, and every field of a memory."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         texts = ["a\x00b \x1a0", "'); DROP TABLE memories; --", "\U0001f989 \u202e ä", "x" * 100_000]
         made = [
             Memory(f"mem_{n}", AGENT, "journal", text, n + 0.1, "import", 9.5, 3, True, SessionId("s"))
@@ -105,18 +105,18 @@ async def whatever_was_written_comes_back(harness: KeptHarness) -> None:
         assert list(await desk.memories.list()) == made[::-1]
 
 
-async def what_is_forgotten_is_gone_with_its_words_and_vectors(harness: KeptHarness) -> None:
+async def a_forgotten_memory_leaves_no_words_or_vectors(harness: FullStoreHarness) -> None:
     """And its number is not given again: or a new memory would have the vector of one that was forgotten."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
-        await shelf.store.add([memory(1, "old"), memory(2, "other")])
-        await shelf.embed(unit(1, 0), unit(0, 1))
+        await shelf.store.add([make_memory(1, "old"), make_memory(2, "other")])
+        await shelf.embed(make_unit_vector(1, 0), make_unit_vector(0, 1))
         assert await shelf.store.forget(["mem_1", "mem_9"]) == 1
         assert await shelf.store.forget(["mem_1"]) == 0
         assert await shelf.store.find("mem_1") is None
         assert await shelf.matching("old", 5) == []
-        await shelf.store.add([memory(3, "new")])
-        assert await shelf.near(OWN, "test", unit(1, 0), 5) == ["other"]
+        await shelf.store.add([make_memory(3, "new")])
+        assert await shelf.near(OWN, "test", make_unit_vector(1, 0), 5) == ["other"]
         assert [item.memory.text for item in await shelf.pending(OWN, "test", 2, 5)] == ["new"]
 
 
@@ -136,23 +136,23 @@ IDENTIFIERS = (
 )
 
 
-async def identifiers_and_accents_are_found(harness: KeptHarness) -> None:
+async def identifiers_and_accents_are_found(harness: FullStoreHarness) -> None:
     """Whatever a text is made of, and nothing of what another agent remembers."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
-        await shelf.store.add([memory(n, text) for n, (text, _) in enumerate(IDENTIFIERS)])
-        await shelf.store.add([memory(100 + n, text, OTHER) for n, (text, _) in enumerate(IDENTIFIERS)])
+        await shelf.store.add([make_memory(n, text) for n, (text, _) in enumerate(IDENTIFIERS)])
+        await shelf.store.add([make_memory(100 + n, text, OTHER) for n, (text, _) in enumerate(IDENTIFIERS)])
         for number, (_, query) in enumerate(IDENTIFIERS):
             assert await shelf.matching(query, 5) == [f"mem_{number}"], query
 
 
-async def rare_words_count_for_more(harness: KeptHarness) -> None:
+async def rare_words_rank_higher(harness: FullStoreHarness) -> None:
     """A memory with a rare word comes before those with a common one, and one that has both before all. The last
     word of a term may go on where that is asked for."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
-        await shelf.store.add([memory(n, f"the invoice number {n}") for n in range(10)])
-        await shelf.store.add([memory(20, "a tuba"), memory(21, "the tuba invoices of last year")])
+        await shelf.store.add([make_memory(n, f"the invoice number {n}") for n in range(10)])
+        await shelf.store.add([make_memory(20, "a tuba"), make_memory(21, "the tuba invoices of last year")])
         assert (await shelf.matching("tuba\ninvoice", 3))[0] in ("mem_20", "mem_21")
         assert set((await shelf.matching("tuba\ninvoice", 3))[:2]) == {"mem_20", "mem_21"}
         assert (await shelf.matching("tuba\ninvoic", 3, begins=True))[0] == "mem_21"
@@ -166,36 +166,44 @@ async def rare_words_count_for_more(harness: KeptHarness) -> None:
 # ── Vectors ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def the_nearest_come_first_and_one_session_can_be_left_out(harness: KeptHarness) -> None:
+async def the_nearest_come_first_and_one_session_can_be_left_out(harness: FullStoreHarness) -> None:
     """With the cosine of the angle; only those of this agent and this embedder."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf, own = MemoryStoreUnderTest(desk.memories), RecallExclusion(session=SessionId("ses_1"))
-        await shelf.store.add([memory(1, "east"), memory(2, "north", session="ses_1"), memory(3, "north-east")])
-        await shelf.embed(unit(1, 0, 0), unit(0, 1, 0), [number * 7 for number in unit(1, 1, 0)])
-        found = await shelf.nearest(OWN, "test", unit(0.1, 1, 0), 5)
+        await shelf.store.add(
+            [make_memory(1, "east"), make_memory(2, "north", session="ses_1"), make_memory(3, "north-east")]
+        )
+        await shelf.embed(
+            make_unit_vector(1, 0, 0),
+            make_unit_vector(0, 1, 0),
+            [number * 7 for number in make_unit_vector(1, 1, 0)],
+        )
+        found = await shelf.nearest(OWN, "test", make_unit_vector(0.1, 1, 0), 5)
         assert [hit.memory.text for hit in found] == ["north", "north-east", "east"]
         for hit, likeness in zip(found, (0.995, 0.774, 0.0995), strict=True):
             assert hit.likeness is not None
             assert abs(hit.likeness - likeness) < 0.01
-        assert await shelf.near(OWN, "test", unit(0.1, 1, 0), 1) == ["north"]
-        assert await shelf.near(OWN, "test", unit(0.1, 1, 0), 5, own) == ["north-east", "east"]
-        assert await shelf.near(MemoryScope(OTHER, LOCAL_USER), "test", unit(0, 1, 0), 5) == []
-        assert await shelf.near(OWN, "another", unit(0, 1, 0), 5) == []
+        assert await shelf.near(OWN, "test", make_unit_vector(0.1, 1, 0), 1) == ["north"]
+        assert await shelf.near(OWN, "test", make_unit_vector(0.1, 1, 0), 5, own) == ["north-east", "east"]
+        assert await shelf.near(MemoryScope(OTHER, LOCAL_USER), "test", make_unit_vector(0, 1, 0), 5) == []
+        assert await shelf.near(OWN, "another", make_unit_vector(0, 1, 0), 5) == []
         assert await shelf.matching("north", 5, own) == ["mem_3"]
 
 
-async def what_is_not_wanted_does_not_stand_in_the_way_of_the_rest(harness: KeptHarness) -> None:
+async def excluded_memories_do_not_crowd_out_the_rest(harness: FullStoreHarness) -> None:
     """However many there are of it, and however well it fits."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf, own = MemoryStoreUnderTest(desk.memories), SessionId("ses_1")
-        await shelf.store.add([memory(n, f"north {n}", session="ses_1") for n in range(700)])
+        await shelf.store.add([make_memory(n, f"north {n}", session="ses_1") for n in range(700)])
         await shelf.store.add(
-            [memory(1000, "north as well", session="ses_2"), memory(1001, "north", session="ses_1")]
+            [make_memory(1000, "north as well", session="ses_2"), make_memory(1001, "north", session="ses_1")]
         )
-        await shelf.embed(*[unit(0, 1, 0)] * 700, unit(0.5, 1, 0), unit(0.6, 1, 0))
+        await shelf.embed(
+            *[make_unit_vector(0, 1, 0)] * 700, make_unit_vector(0.5, 1, 0), make_unit_vector(0.6, 1, 0)
+        )
 
         async def found(without: RecallExclusion) -> tuple[list[str], list[str]]:
-            near = await shelf.nearest(OWN, "test", unit(0, 1, 0), 2, without)
+            near = await shelf.nearest(OWN, "test", make_unit_vector(0, 1, 0), 2, without)
             return await shelf.matching("north", 2, without), [hit.memory.memory_id for hit in near]
 
         assert await found(RecallExclusion(session=own)) == (["mem_1000"], ["mem_1000"])
@@ -209,18 +217,18 @@ async def what_is_not_wanted_does_not_stand_in_the_way_of_the_rest(harness: Kept
                 assert len(ids) == 2
 
 
-async def codes_choose_what_an_exact_search_would_find(harness: KeptHarness) -> None:
+async def the_approximate_search_agrees_with_an_exact_one(harness: FullStoreHarness) -> None:
     """Nineteen of twenty of the five nearest, at least, are found among many."""
     chance, dimensions = random.Random(1), 96
 
     def near(vector: Sequence[float], spread: float) -> list[float]:
-        return unit(*(number + chance.gauss(0, spread) for number in vector))
+        return make_unit_vector(*(number + chance.gauss(0, spread) for number in vector))
 
-    centres = [unit(*(chance.gauss(0, 1) for _ in range(dimensions))) for _ in range(20)]
+    centres = [make_unit_vector(*(chance.gauss(0, 1) for _ in range(dimensions))) for _ in range(20)]
     vectors = [near(chance.choice(centres), 0.15) for _ in range(1500)]
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf, agreed = MemoryStoreUnderTest(desk.memories), 0
-        await shelf.store.add([memory(n, f"number {n}") for n in range(len(vectors))])
+        await shelf.store.add([make_memory(n, f"number {n}") for n in range(len(vectors))])
         while pending := await shelf.pending(OWN, "test", dimensions, 500):
             made = [(item, vectors[int(item.memory.memory_id[4:])]) for item in pending]
             await shelf.store.keep(OWN, "test", made)
@@ -232,63 +240,63 @@ async def codes_choose_what_an_exact_search_would_find(harness: KeptHarness) -> 
         assert agreed >= 48, f"{agreed} of 50"
 
 
-async def vectors_of_other_dimensions_are_made_anew(harness: KeptHarness) -> None:
+async def vectors_of_other_dimensions_are_recreated(harness: FullStoreHarness) -> None:
     """Those there were go when the first of the new comes; until then, none of them is compared."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
-        await shelf.store.add([memory(1, "one"), memory(2, "two")])
-        await shelf.embed(unit(1, 0), unit(0, 1))
+        await shelf.store.add([make_memory(1, "one"), make_memory(2, "two")])
+        await shelf.embed(make_unit_vector(1, 0), make_unit_vector(0, 1))
         assert list(await shelf.pending(OWN, "test", 2, 5)) == []
-        assert await shelf.near(OWN, "test", unit(1, 0, 0), 5) == [], "not comparable"
+        assert await shelf.near(OWN, "test", make_unit_vector(1, 0, 0), 5) == [], "not comparable"
         again = await shelf.pending(OWN, "test", 3, 5)
         assert len(again) == 2
-        await shelf.store.keep(OWN, "test", [(again[1], unit(0, 1, 0))])
+        await shelf.store.keep(OWN, "test", [(again[1], make_unit_vector(0, 1, 0))])
         assert again[0] in await shelf.pending(OWN, "test", 3, 5), "also those that came before"
-        await shelf.store.keep(OWN, "test", [(again[0], unit(1, 0, 0)), (again[1], None)])
-        assert await shelf.near(OWN, "test", unit(1, 0, 0), 5) == ["one", "two"]
+        await shelf.store.keep(OWN, "test", [(again[0], make_unit_vector(1, 0, 0)), (again[1], None)])
+        assert await shelf.near(OWN, "test", make_unit_vector(1, 0, 0), 5) == ["one", "two"]
         assert list(await shelf.pending(OWN, "test", 3, 5)) == []
         assert (await shelf.glance(OWN, "test")).dimensions == 3
 
 
-async def what_gets_no_vector_is_not_asked_for_again(harness: KeptHarness) -> None:
+async def a_memory_without_a_vector_is_not_retried(harness: FullStoreHarness) -> None:
     """Also where nothing but refusals has come of it; and what was forgotten meanwhile stays so."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
-        await shelf.store.add([memory(1, "one"), memory(2, "two"), memory(3, "three")])
+        await shelf.store.add([make_memory(1, "one"), make_memory(2, "two"), make_memory(3, "three")])
         first, *others = await shelf.pending(OWN, "test", None, 5)
         await shelf.store.keep(OWN, "test", [(first, None)])
         assert (await shelf.glance(OWN, "test")).dimensions is None
         assert list(await shelf.pending(OWN, "test", 2, 5)) == others
         await shelf.store.forget(["mem_2"])
-        await shelf.store.keep(OWN, "test", [(item, unit(1, 0)) for item in others])
+        await shelf.store.keep(OWN, "test", [(item, make_unit_vector(1, 0)) for item in others])
         assert list(await shelf.pending(OWN, "test", 2, 5)) == []
         assert (await shelf.glance(OWN, "test")).dimensions == 2
-        assert await shelf.near(OWN, "test", unit(1, 0), 5) == ["three"]
+        assert await shelf.near(OWN, "test", make_unit_vector(1, 0), 5) == ["three"]
 
 
 # ── At a glance ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def a_glance_tells_what_there_is(harness: KeptHarness) -> None:
+async def a_summary_shows_what_is_stored(harness: FullStoreHarness) -> None:
     """Whether anything, the latest notes, and whether all of it has vectors."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         assert (await shelf.glance(OWN, "test")).is_empty
         notes = [Memory(f"mem_n{n}", AGENT, "journal", f"note {n}", float(n)) for n in range(5)]
-        await shelf.store.add([*notes, memory(1, "one")])
+        await shelf.store.add([*notes, make_memory(1, "one")])
         glance = await shelf.glance(OWN, "test")
         assert (glance.is_empty, glance.dimensions, glance.is_behind) == (False, None, True)
         assert [note.text for note in glance.notes] == ["note 2", "note 3", "note 4"]
-        await shelf.embed(*[unit(1, 0)] * 6)
+        await shelf.embed(*[make_unit_vector(1, 0)] * 6)
         glance = await shelf.glance(OWN, "test")
         assert (glance.dimensions, glance.is_behind) == (2, False)
         assert not (await shelf.glance(OWN, None)).is_behind
         assert (await shelf.glance(MemoryScope(OTHER, LOCAL_USER), "test")).is_empty
 
 
-async def notes_of_the_own_session_do_not_hide_those_of_others(harness: KeptHarness) -> None:
+async def notes_of_one_session_do_not_hide_others(harness: FullStoreHarness) -> None:
     """Nor do those that were shown before."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf, own = MemoryStoreUnderTest(desk.memories), SessionId("ses_1")
         notes = [Memory(f"mem_n{n}", AGENT, "journal", "other", float(n)) for n in range(4)]
         mine = [Memory(f"mem_o{n}", AGENT, "journal", "own", 10.0 + n, session_id=own) for n in range(4)]
@@ -302,17 +310,17 @@ async def notes_of_the_own_session_do_not_hide_those_of_others(harness: KeptHarn
         assert await shown(RecallExclusion(frozenset(("mem_n3",)), own)) == ["mem_n0", "mem_n1", "mem_n2"]
 
 
-CHECKS: Final[tuple[KeptCheck, ...]] = (
+CHECKS: Final[tuple[FullStoreCheck, ...]] = (
     memories_are_added_once_listed_found_and_pinned,
-    whatever_was_written_comes_back,
-    what_is_forgotten_is_gone_with_its_words_and_vectors,
+    stored_memories_are_read_back_unchanged,
+    a_forgotten_memory_leaves_no_words_or_vectors,
     identifiers_and_accents_are_found,
-    rare_words_count_for_more,
+    rare_words_rank_higher,
     the_nearest_come_first_and_one_session_can_be_left_out,
-    what_is_not_wanted_does_not_stand_in_the_way_of_the_rest,
-    codes_choose_what_an_exact_search_would_find,
-    vectors_of_other_dimensions_are_made_anew,
-    what_gets_no_vector_is_not_asked_for_again,
-    a_glance_tells_what_there_is,
-    notes_of_the_own_session_do_not_hide_those_of_others,
+    excluded_memories_do_not_crowd_out_the_rest,
+    the_approximate_search_agrees_with_an_exact_one,
+    vectors_of_other_dimensions_are_recreated,
+    a_memory_without_a_vector_is_not_retried,
+    a_summary_shows_what_is_stored,
+    notes_of_one_session_do_not_hide_others,
 )

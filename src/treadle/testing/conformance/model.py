@@ -23,62 +23,62 @@ from treadle.ports.model import (
     TextDelta,
 )
 
-PATIENCE = 10.0
+TIMEOUT_SECONDS = 10.0
 """Seconds after which what should have come is said to be missing."""
 
 
-class Says(Struct, frozen=True):
+class ProviderText(Struct, frozen=True):
     """The provider answers with this text, in more than one piece where it has more than one word."""
 
     text: str
 
 
-class Calls(Struct, frozen=True):
+class ProviderCalls(Struct, frozen=True):
     """The provider answers with these calls."""
 
     calls: tuple[ToolUse, ...]
 
 
-class Refuses(Struct, frozen=True):
+class ProviderRefusal(Struct, frozen=True):
     """The provider answers with an error."""
 
 
-class BreaksOff(Struct, frozen=True):
+class ProviderBreak(Struct, frozen=True):
     """The provider begins with this text and then ends without having finished."""
 
     text: str
 
 
-class FallsSilent(Struct, frozen=True):
+class ProviderSilence(Struct, frozen=True):
     """The provider begins with this text and then says nothing more."""
 
     text: str
 
 
-Scene = Says | Calls | Refuses | BreaksOff | FallsSilent
+ProviderAction = ProviderText | ProviderCalls | ProviderRefusal | ProviderBreak | ProviderSilence
 """What the provider does with one request."""
 
 
 class ModelHarness(Protocol):
     """How a model is opened whose provider does as it is told."""
 
-    def open(self, *scenes: Scene) -> AbstractAsyncContextManager[Model]:
+    def open(self, *scenes: ProviderAction) -> AbstractAsyncContextManager[Model]:
         """A model whose provider plays these scenes, one for each request, in the order of the requests."""
         ...
 
 
 ModelCheck = Callable[[ModelHarness], Awaitable[None]]
 
-CALLS = (ToolUse("call_a", "add", '{"a":1}'), ToolUse("call_b", "add", '{"a":2}'))
+EXAMPLE_CALLS = (ToolUse("call_a", "add", '{"a":1}'), ToolUse("call_b", "add", '{"a":2}'))
 
 
-def request() -> ModelRequest:
+def make_request() -> ModelRequest:
     """A small conversation with one tool."""
     add = ToolSpec("add", "Add a number.", {"type": "object", "properties": {"a": {"type": "integer"}}})
     return ModelRequest("m-1", Preamble("Be brief.", (add,)), Conversation([user("hello")]), ModelSettings())
 
 
-class Heard(Struct):
+class ReceivedReply(Struct):
     """What came of one request."""
 
     end: Completed | Failed
@@ -89,21 +89,21 @@ class Heard(Struct):
         return "".join(delta.text for delta in self.deltas if isinstance(delta, TextDelta))
 
 
-async def hear(model: Model, asked: ModelRequest | None = None) -> Heard:
+async def receive_reply(model: Model, asked: ModelRequest | None = None) -> ReceivedReply:
     """A whole reply; checks that nothing is shown after its end."""
     deltas: list[Delta] = []
-    async with asyncio.timeout(PATIENCE):
-        end = await model.reply(asked or request(), deltas.append)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        end = await model.reply(asked or make_request(), deltas.append)
     shown = len(deltas)
     await asyncio.sleep(0)
     assert len(deltas) == shown, f"shown after the end: {deltas[shown:]}"
-    return Heard(end, deltas)
+    return ReceivedReply(end, deltas)
 
 
 async def a_reply_ends_completed(harness: ModelHarness) -> None:
     """A reply ends Completed, with the whole text; it was shown as it came, and the pieces joined are the text."""
-    async with harness.open(Says("one two three")) as model:
-        heard = await hear(model)
+    async with harness.open(ProviderText("one two three")) as model:
+        heard = await receive_reply(model)
         assert isinstance(heard.end, Completed), heard.end
         assert heard.end.parts == (Text("one two three"),)
         assert heard.end.stop == "end_turn"
@@ -112,79 +112,79 @@ async def a_reply_ends_completed(harness: ModelHarness) -> None:
         assert heard.end.usage.output_tokens >= 0
 
 
-async def calls_come_whole(harness: ModelHarness) -> None:
+async def calls_are_complete(harness: ModelHarness) -> None:
     """Calls are in the Completed in their order, with arguments that parse; the fragments that were shown of
     each, joined, are its arguments."""
-    async with harness.open(Calls(CALLS)) as model:
-        heard = await hear(model)
+    async with harness.open(ProviderCalls(EXAMPLE_CALLS)) as model:
+        heard = await receive_reply(model)
         assert isinstance(heard.end, Completed), heard.end
         assert heard.end.stop == "tool_use"
-        assert tuple(part for part in heard.end.parts if isinstance(part, ToolUse)) == CALLS
+        assert tuple(part for part in heard.end.parts if isinstance(part, ToolUse)) == EXAMPLE_CALLS
         shown: dict[int, str] = {}
         for delta in heard.deltas:
             if isinstance(delta, CallDelta):
                 shown[delta.index] = shown.get(delta.index, "") + delta.arguments
-        assert [shown[index] for index in sorted(shown)] == [use.arguments for use in CALLS]
-        for use in CALLS:
+        assert [shown[index] for index in sorted(shown)] == [use.arguments for use in EXAMPLE_CALLS]
+        for use in EXAMPLE_CALLS:
             msgspec.json.decode(use.arguments)
 
 
 async def an_error_is_a_value(harness: ModelHarness) -> None:
     """An error of the provider is a Failed that says what happened; nothing is raised."""
-    async with harness.open(Refuses()) as model:
-        end = (await hear(model)).end
+    async with harness.open(ProviderRefusal()) as model:
+        end = (await receive_reply(model)).end
         assert isinstance(end, Failed), end
         assert end.message
 
 
-async def a_reply_that_breaks_off_has_failed(harness: ModelHarness) -> None:
+async def an_incomplete_reply_has_failed(harness: ModelHarness) -> None:
     """A reply that ends before its provider has finished is Failed, however much has come: half an answer is
     never taken for a whole one."""
-    async with harness.open(BreaksOff("half an")) as model:
-        end = (await hear(model)).end
+    async with harness.open(ProviderBreak("half an")) as model:
+        end = (await receive_reply(model)).end
         assert isinstance(end, Failed), end
 
 
 async def cancelling_aborts_the_call(harness: ModelHarness) -> None:
     """Whoever is cancelled while waiting for a reply is cancelled: that is no Failed. And the model can be asked
     again."""
-    async with harness.open(FallsSilent("so far"), Says("again")) as model:
+    async with harness.open(ProviderSilence("so far"), ProviderText("again")) as model:
         heard = asyncio.Event()
-        task = asyncio.create_task(model.reply(request(), lambda _: heard.set()))
-        async with asyncio.timeout(PATIENCE):
+        task = asyncio.create_task(model.reply(make_request(), lambda _: heard.set()))
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             await heard.wait()
             task.cancel()
             await asyncio.wait([task])
         assert task.cancelled(), task
-        assert isinstance((await hear(model)).end, Completed)
+        assert isinstance((await receive_reply(model)).end, Completed)
 
 
 async def replies_do_not_mix(harness: ModelHarness) -> None:
     """One model serves several requests at the same time, each with its own reply."""
-    async with harness.open(Says("one one one"), Says("two two two")) as model:
-        replies = await asyncio.gather(hear(model), hear(model))
+    async with harness.open(ProviderText("one one one"), ProviderText("two two two")) as model:
+        replies = await asyncio.gather(receive_reply(model), receive_reply(model))
         assert sorted(heard.text for heard in replies) == ["one one one", "two two two"]
         for heard in replies:
             assert isinstance(heard.end, Completed), heard.end
             assert heard.end.parts == (Text(heard.text),)
 
 
-async def the_request_is_left_as_it_was(harness: ModelHarness) -> None:
+async def the_request_is_not_changed(harness: ModelHarness) -> None:
     """The conversation is the run's own: a model reads it and changes nothing."""
-    async with harness.open(Says("fine")) as model:
-        asked = request()
+    async with harness.open(ProviderText("fine")) as model:
+        asked = make_request()
         messages = list(asked.conversation.messages)
-        await hear(model, asked)
+        await receive_reply(model, asked)
         assert asked.conversation.messages == messages
 
 
 CHECKS: Final[tuple[ModelCheck, ...]] = (
     a_reply_ends_completed,
-    calls_come_whole,
+    calls_are_complete,
     an_error_is_a_value,
-    a_reply_that_breaks_off_has_failed,
+    an_incomplete_reply_has_failed,
     cancelling_aborts_the_call,
     replies_do_not_mix,
-    the_request_is_left_as_it_was,
+    the_request_is_not_changed,
 )
 """Every check of this port."""

@@ -15,31 +15,40 @@ from treadle.domain.users import LOCAL_USER, UserId, journaled_owner
 from treadle.ports.journal import Claim, NewRun, RunFilter
 from treadle.ports.memory import Assigned, Assignment
 from treadle.ports.memory_index import Term
-from treadle.testing.conformance.memories import MemoryStoreUnderTest, unit
-from treadle.testing.conformance.store import OPENING, refused, step
-from treadle.testing.conformance.store_harness import AGENT, Desk, KeptCheck, KeptHarness, one_desk, two_desks
+from treadle.testing.conformance.memories import MemoryStoreUnderTest, make_unit_vector
+from treadle.testing.conformance.store import OPENING, check_refused, make_step
+from treadle.testing.conformance.store_harness import (
+    AGENT,
+    FullStoreCheck,
+    FullStoreHarness,
+    FullStoreProcess,
+    open_full_store,
+    open_full_store_twice,
+)
 
 EVERYONE = MemoryScope(AGENT, None)
 USERS = (LOCAL_USER, "alice", "bob", "tok_1")
 
 
-def opening(desk: Desk, owner: UserId) -> tuple[Draft, ...]:
+def opening_events(desk: FullStoreProcess, owner: UserId) -> tuple[Draft, ...]:
     """The events that a run of this user begins with."""
     queued = RunQueued(AgentSpec("conformance", "none"), owner=journaled_owner(owner))
     return desk.draft(queued), desk.draft(UserMessage(user("hello")))
 
 
-async def _submit(desk: Desk, owner: UserId, session: str | None = None, key: str | None = None) -> RunId:
+async def _submit(
+    desk: FullStoreProcess, owner: UserId, session: str | None = None, key: str | None = None
+) -> RunId:
     """A run of this user."""
-    return await desk.store.submit(desk.origin(session), opening(desk, owner), key)
+    return await desk.store.submit(desk.origin(session), opening_events(desk, owner), key)
 
 
-def of(owner: UserId) -> MemoryScope:
+def scope_of(owner: UserId) -> MemoryScope:
     """What this user has told the agent."""
     return MemoryScope(AGENT, owner)
 
 
-def fact(number: int, text: str, owner: UserId) -> Memory:
+def make_fact(number: int, text: str, owner: UserId) -> Memory:
     """Something that a person has added for a user."""
     return Memory(f"mem_{number}", AGENT, "long_term", text, float(number), "person", owner=owner)
 
@@ -47,9 +56,9 @@ def fact(number: int, text: str, owner: UserId) -> Memory:
 # ── Runs and sessions ──────────────────────────────────────────────────────────────────────────────
 
 
-async def a_run_has_the_owner_that_its_first_event_names(harness: KeptHarness) -> None:
+async def a_run_has_the_owner_that_its_first_event_names(harness: FullStoreHarness) -> None:
     """Lists can be asked for one owner. The id of a run of another owner is no cursor in them."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         runs = {owner: [await _submit(desk, owner) for _ in range(2)] for owner in USERS}
         for owner, ids in runs.items():
             assert [(await desk.store.record(run_id)).owner for run_id in ids] == [owner] * 2
@@ -63,34 +72,34 @@ async def a_run_has_the_owner_that_its_first_event_names(harness: KeptHarness) -
         assert len(await desk.store.find()) == 2 * len(USERS)
 
 
-async def a_session_has_one_owner(harness: KeptHarness) -> None:
+async def a_session_has_one_owner(harness: FullStoreHarness) -> None:
     """Whoever is first has it, also of two processes that begin it at the same time."""
-    async with two_desks(harness) as (one, two):
+    async with open_full_store_twice(harness) as (one, two):
         await _submit(one, "alice", "ses_a", "key")
-        await refused(_submit(two, "bob", "ses_a"), SessionTaken)
-        await refused(_submit(two, LOCAL_USER, "ses_a"), SessionTaken)
+        await check_refused(_submit(two, "bob", "ses_a"), SessionTaken)
+        await check_refused(_submit(two, LOCAL_USER, "ses_a"), SessionTaken)
         assert await _submit(two, "alice", "ses_a")
         await _submit(one, LOCAL_USER, "ses_l")
-        await refused(_submit(two, "alice", "ses_l"), SessionTaken)
+        await check_refused(_submit(two, "alice", "ses_l"), SessionTaken)
         assert len(await one.store.find(RunFilter(session_id=SessionId("ses_a")))) == 2
 
 
-async def no_run_begins_under_another_in_a_session_of_another_owner(harness: KeptHarness) -> None:
+async def a_child_run_cannot_use_a_session_of_another_owner(harness: FullStoreHarness) -> None:
     """Nothing of the advance is written then."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         await _submit(desk, "alice", "ses_a")
         claim = await desk.claim(await _submit(desk, "bob", "ses_b"))
-        child = NewRun(desk.origin("ses_a", claim.origin.run_id), opening(desk, "bob"))
-        await refused(desk.advance(claim, 2, [step(1)], [step(2)], begin=[child]), SessionTaken)
+        child = NewRun(desk.origin("ses_a", claim.origin.run_id), opening_events(desk, "bob"))
+        await check_refused(desk.advance(claim, 2, [make_step(1)], [make_step(2)], begin=[child]), SessionTaken)
         assert await desk.types(claim.origin.run_id) == OPENING
-        own = NewRun(desk.origin(None, claim.origin.run_id), opening(desk, "bob"))
-        assert (await desk.advance(claim, 2, [], [step(1)], begin=[own])).accepted
+        own = NewRun(desk.origin(None, claim.origin.run_id), opening_events(desk, "bob"))
+        assert (await desk.advance(claim, 2, [], [make_step(1)], begin=[own])).accepted
         assert (await desk.store.record(own.origin.run_id)).owner == "bob"
 
 
-async def the_feed_can_be_read_for_one_owner(harness: KeptHarness) -> None:
+async def the_feed_can_be_read_for_one_owner(harness: FullStoreHarness) -> None:
     """In the order of commits, and nothing of other owners in it."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         ids = {owner: await _submit(desk, owner) for owner in USERS}
         for owner, run_id in ids.items():
             placed = await desk.store.after(0, owner=owner)
@@ -104,15 +113,15 @@ async def the_feed_can_be_read_for_one_owner(harness: KeptHarness) -> None:
 # ── Memories ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def what_a_run_saves_belongs_to_its_owner(harness: KeptHarness) -> None:
+async def a_saved_memory_belongs_to_the_owner_of_the_run(harness: FullStoreHarness) -> None:
     """The same fact of two owners is two memories, and neither refreshes or pins the other."""
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         claims = {owner: await desk.claim(await _submit(desk, owner)) for owner in ("alice", "bob")}
-        await _say(desk, claims["alice"], 2, MemorySaved("mem_a", "Likes tea.", "tool"))
-        await _say(desk, claims["bob"], 2, MemorySaved("mem_b", "likes TEA", "tool"))
+        await _append_facts(desk, claims["alice"], 2, MemorySaved("mem_a", "Likes tea.", "tool"))
+        await _append_facts(desk, claims["bob"], 2, MemorySaved("mem_b", "likes TEA", "tool"))
         again = MemorySaved("mem_c", "Likes tea.", "tool", pinned=True, repeats="mem_a")
-        await _say(desk, claims["bob"], 3, again)
-        await _say(desk, claims["bob"], 4, JournalWritten("mem_n", "tea is next"))
+        await _append_facts(desk, claims["bob"], 3, again)
+        await _append_facts(desk, claims["bob"], 4, JournalWritten("mem_n", "tea is next"))
         by_id = {memory.memory_id: memory for memory in await desk.memories.list()}
         assert {key: memory.owner for key, memory in by_id.items()} == {
             "mem_a": "alice",
@@ -121,29 +130,31 @@ async def what_a_run_saves_belongs_to_its_owner(harness: KeptHarness) -> None:
         }
         assert (by_id["mem_a"].uses, by_id["mem_a"].pinned) == (0, False)
         assert (by_id["mem_b"].uses, by_id["mem_b"].pinned) == (1, True)
-        notes = [await _notes(desk, of(owner)) for owner in ("alice", "bob", LOCAL_USER)]
+        notes = [await _notes(desk, scope_of(owner)) for owner in ("alice", "bob", LOCAL_USER)]
         assert notes == [[], ["mem_n"], []]
 
 
-async def _say(desk: Desk, claim: Claim, seen: int, *events: MemorySaved | JournalWritten) -> None:
+async def _append_facts(
+    desk: FullStoreProcess, claim: Claim, seen: int, *events: MemorySaved | JournalWritten
+) -> None:
     assert (await desk.advance(claim, seen, list(events))).accepted
 
 
-async def _notes(desk: Desk, scope: MemoryScope) -> list[str]:
+async def _notes(desk: FullStoreProcess, scope: MemoryScope) -> list[str]:
     return [note.memory_id for note in (await MemoryStoreUnderTest(desk.memories).glance(scope, None)).notes]
 
 
-async def nothing_crosses_from_one_owner_to_another(harness: KeptHarness) -> None:
+async def nothing_crosses_from_one_owner_to_another(harness: FullStoreHarness) -> None:
     """Whatever is added, forgotten and given away, in whatever order: words, vectors, notes, twins and lists of one
     owner have what that owner has and nothing else; those of all owners have all."""
     chance = random.Random(19)
-    async with one_desk(harness) as desk:
+    async with open_full_store(harness) as desk:
         shelf, kept = MemoryStoreUnderTest(desk.memories), dict[str, Memory]()
         for number in range(60):
             match chance.choice(("add", "add", "add", "note", "forget", "assign", "embed")):
                 case "add":
                     text = f"shared word {chance.randrange(12)}"
-                    made = fact(number, text, chance.choice(USERS))
+                    made = make_fact(number, text, chance.choice(USERS))
                     is_new = all((each.text, each.owner) != (text, made.owner) for each in kept.values())
                     assert await desk.memories.add([made]) == is_new
                     if is_new:
@@ -162,11 +173,11 @@ async def nothing_crosses_from_one_owner_to_another(harness: KeptHarness) -> Non
                 case "assign" if kept:
                     await _assign_one(desk, kept, chance.choice(sorted(kept)), chance.choice(USERS))
                 case _:
-                    await _embed(desk, (*map(of, USERS), EVERYONE)[chance.randrange(len(USERS) + 1)])
+                    await _embed(desk, (*map(scope_of, USERS), EVERYONE)[chance.randrange(len(USERS) + 1)])
             await _check(desk, shelf, kept)
 
 
-async def _assign_one(desk: Desk, kept: dict[str, Memory], memory_id: str, owner: UserId) -> None:
+async def _assign_one(desk: FullStoreProcess, kept: dict[str, Memory], memory_id: str, owner: UserId) -> None:
     moved = kept[memory_id]
     twin = [
         other for other in kept.values()
@@ -186,19 +197,19 @@ async def _assign_one(desk: Desk, kept: dict[str, Memory], memory_id: str, owner
         kept[memory_id] = found
 
 
-async def _embed(desk: Desk, scope: MemoryScope) -> None:
+async def _embed(desk: FullStoreProcess, scope: MemoryScope) -> None:
     pending = await MemoryStoreUnderTest(desk.memories).pending(scope, "test", None, 100)
     assert all(scope.owner in (None, item.memory.owner) for item in pending)
-    await desk.memories.keep(scope, "test", [(item, unit(1, item.number)) for item in pending])
+    await desk.memories.keep(scope, "test", [(item, make_unit_vector(1, item.number)) for item in pending])
 
 
-async def _check(desk: Desk, shelf: MemoryStoreUnderTest, kept: dict[str, Memory]) -> None:
-    for scope in (*map(of, USERS), EVERYONE):
+async def _check(desk: FullStoreProcess, shelf: MemoryStoreUnderTest, kept: dict[str, Memory]) -> None:
+    for scope in (*map(scope_of, USERS), EVERYONE):
         own = {key for key, memory in kept.items() if scope.owner in (None, memory.owner)}
         assert set(await _matching(desk, scope, "shared")) == own
         listed = await desk.memories.list(AGENT, limit=1000, owner=scope.owner)
         assert {memory.memory_id for memory in listed} == own
-        near = await shelf.nearest(scope, "test", unit(1, 3), 1000)
+        near = await shelf.nearest(scope, "test", make_unit_vector(1, 3), 1000)
         assert {hit.memory.memory_id for hit in near} <= own
         glance = await shelf.glance(scope, "test")
         assert glance.is_empty == (not own)
@@ -214,40 +225,42 @@ async def _check(desk: Desk, shelf: MemoryStoreUnderTest, kept: dict[str, Memory
             assert (found is not None) == (text in mine)
 
 
-async def _matching(desk: Desk, scope: MemoryScope, word: str) -> Sequence[str]:
+async def _matching(desk: FullStoreProcess, scope: MemoryScope, word: str) -> Sequence[str]:
     hits = await desk.memories.read(lambda view: view.matching(scope, [Term((word,))], 1000))
     assert all(hit.line.startswith(f" {word} ") for hit in hits), "the words of a hit are those of its text"
     return [hit.memory.memory_id for hit in hits]
 
 
-async def many_memories_of_others_stand_in_nobodys_way(harness: KeptHarness) -> None:
+async def memories_of_others_do_not_crowd_out_an_owner(harness: FullStoreHarness) -> None:
     """An old memory of one owner is found by a word, and by its vector, that hundreds of newer ones of others
     have."""
-    async with one_desk(harness) as desk:
-        await desk.memories.add([fact(0, "the word of alice", "alice")])
-        await desk.memories.add([fact(n, f"the word of bob {n}", "bob") for n in range(1, 700)])
-        for scope in (of("alice"), of("bob")):
+    async with open_full_store(harness) as desk:
+        await desk.memories.add([make_fact(0, "the word of alice", "alice")])
+        await desk.memories.add([make_fact(n, f"the word of bob {n}", "bob") for n in range(1, 700)])
+        for scope in (scope_of("alice"), scope_of("bob")):
             pending = await MemoryStoreUnderTest(desk.memories).pending(scope, "test", None, 1000)
-            await desk.memories.keep(scope, "test", [(item, unit(1, 0.001)) for item in pending])
-        assert await _matching_of(desk, of("alice")) == ["mem_0"]
-        assert await MemoryStoreUnderTest(desk.memories).near(of("alice"), "test", unit(1, 0), 5) == [
-            "the word of alice"
-        ]
+            await desk.memories.keep(scope, "test", [(item, make_unit_vector(1, 0.001)) for item in pending])
+        assert await _matching_of(desk, scope_of("alice")) == ["mem_0"]
+        assert await MemoryStoreUnderTest(desk.memories).near(
+            scope_of("alice"), "test", make_unit_vector(1, 0), 5
+        ) == ["the word of alice"]
 
 
-async def _matching_of(desk: Desk, scope: MemoryScope) -> list[str]:
+async def _matching_of(desk: FullStoreProcess, scope: MemoryScope) -> list[str]:
     hits = await desk.memories.read(lambda view: view.matching(scope, [Term(("word",))], 5))
     return [hit.memory.memory_id for hit in hits]
 
 
-async def memories_are_given_to_another_owner(harness: KeptHarness) -> None:
+async def memories_can_be_assigned_to_another_owner(harness: FullStoreHarness) -> None:
     """Those that fit all that is asked for. A fact that the owner has already is merged with it: it counts as used
     as often as both."""
-    async with one_desk(harness) as desk:
-        await desk.memories.add([fact(1, "one", LOCAL_USER), fact(2, "two", LOCAL_USER), fact(3, "two", "alice")])
+    async with open_full_store(harness) as desk:
+        await desk.memories.add(
+            [make_fact(1, "one", LOCAL_USER), make_fact(2, "two", LOCAL_USER), make_fact(3, "two", "alice")]
+        )
         used = Memory("mem_4", AGENT, "long_term", "four", 4.0, "person", 9.0, 3, True, owner="bob")
-        await desk.memories.add([used, fact(5, "four", "alice")])
-        await _embed(desk, of(LOCAL_USER))
+        await desk.memories.add([used, make_fact(5, "four", "alice")])
+        await _embed(desk, scope_of(LOCAL_USER))
         assert await desk.memories.assign(Assignment("alice", before=LOCAL_USER)) == Assigned(1, 1)
         assert await desk.memories.assign(Assignment("alice", before=LOCAL_USER)) == Assigned()
         assert await desk.memories.assign(Assignment("alice", ("mem_4",), AGENT, "carol")) == Assigned()
@@ -258,18 +271,18 @@ async def memories_are_given_to_another_owner(harness: KeptHarness) -> None:
         )
         assert (found["mem_5"].uses, found["mem_5"].used_at, found["mem_5"].pinned) == (3, 9.0, True)
         shelf = MemoryStoreUnderTest(desk.memories)
-        assert await shelf.near(of(LOCAL_USER), "test", unit(1, 1), 5) == []
-        pending = await shelf.pending(of("alice"), "test", None, 5)
+        assert await shelf.near(scope_of(LOCAL_USER), "test", make_unit_vector(1, 1), 5) == []
+        pending = await shelf.pending(scope_of("alice"), "test", None, 5)
         assert {item.memory.text for item in pending} == {"one", "two", "four"}, "they get their vectors anew"
 
 
-CHECKS: Final[tuple[KeptCheck, ...]] = (
+CHECKS: Final[tuple[FullStoreCheck, ...]] = (
     a_run_has_the_owner_that_its_first_event_names,
     a_session_has_one_owner,
-    no_run_begins_under_another_in_a_session_of_another_owner,
+    a_child_run_cannot_use_a_session_of_another_owner,
     the_feed_can_be_read_for_one_owner,
-    what_a_run_saves_belongs_to_its_owner,
+    a_saved_memory_belongs_to_the_owner_of_the_run,
     nothing_crosses_from_one_owner_to_another,
-    many_memories_of_others_stand_in_nobodys_way,
-    memories_are_given_to_another_owner,
+    memories_of_others_do_not_crowd_out_an_owner,
+    memories_can_be_assigned_to_another_owner,
 )

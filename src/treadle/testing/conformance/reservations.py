@@ -16,39 +16,41 @@ FAILED = LlmError(1, 1, "server", "broke off", True, usage=Usage(20, 10), cost=0
 A_LOT = 1e9
 
 
-def reply(tokens: int, cost: float) -> LlmResponse:
+def make_reply(tokens: int, cost: float) -> LlmResponse:
     return LlmResponse(1, 1, (Text("hello"),), "end_turn", Usage(tokens), 0, cost=cost)
 
 
-def wanting(cost: float, tokens: int = 100, ceiling: float = 1.0, account: str = "tree/one") -> Reserve:
+def make_reservation(cost: float, tokens: int = 100, ceiling: float = 1.0, account: str = "tree/one") -> Reserve:
     """So many dollars of an account that has as many as `ceiling`."""
     return Reserve((Ceilings(account, cost=ceiling),), 1, 1, tokens, cost, cost * 10)
 
 
-async def claimed(process: StoreProcess) -> Claim:
+async def claim_new_run(process: StoreProcess) -> Claim:
     """A new run that has ceilings, owned by this process."""
     opening = (process.draft(RunQueued(AGENT)), process.draft(UserMessage(user("hello"))))
     return await process.claim(await process.store.submit(process.origin(), opening))
 
 
-async def ask(process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2) -> AccountShortage | None:
+async def try_to_reserve(
+    process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2
+) -> AccountShortage | None:
     """Intend to ask a model; what stood in the way."""
     advanced = await process.advance(claim, seen, [], [REQUEST], reserve=reserve)
     assert advanced.accepted is (advanced.refused is None)
     return advanced.refused
 
 
-async def standing(process: StoreProcess, ceilings: Ceilings) -> AccountShortage:
+async def read_standing(process: StoreProcess, ceilings: Ceilings) -> AccountShortage:
     """How an account stands, told by what it refuses."""
-    claim = await claimed(process)
+    claim = await claim_new_run(process)
     calls = 0 if ceilings.calls is None else 10**9
     wanted = Reserve((ceilings,), 1, 1, 0 if calls else 10**9, A_LOT, A_LOT, calls)
-    short = await ask(process, claim, wanted)
+    short = await try_to_reserve(process, claim, wanted)
     assert short is not None
     return short
 
 
-async def money(process: StoreProcess, account: str = "tree/one") -> tuple[float, float]:
+async def read_money(process: StoreProcess, account: str = "tree/one") -> tuple[float, float]:
     """Dollars that an account has used, and that are reserved."""
-    short = await standing(process, Ceilings(account, cost=1.0))
+    short = await read_standing(process, Ceilings(account, cost=1.0))
     return round(short.used, 9), round(short.reserved, 9)

@@ -5,17 +5,23 @@ from typing import Final
 
 from treadle.domain.ids import AgentId, SessionId
 from treadle.ports.journal import Release
-from treadle.testing.conformance.store import StoreCheck, StoreHarness, one_process, step, two_processes
+from treadle.testing.conformance.store import (
+    StoreCheck,
+    StoreHarness,
+    make_step,
+    open_in_one_process,
+    open_in_two_processes,
+)
 
 
-async def a_record_follows_its_run(harness: StoreHarness) -> None:
+async def a_record_matches_the_events_of_its_run(harness: StoreHarness) -> None:
     """The record is the sum of the events, changed in the transaction that appends them."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         origin, created = one.origin(), one.clock.now()
         await one.store.submit(origin, one.opening())
         one.clock.pass_time(5)
         claim = await one.claim(origin.run_id)
-        await one.advance(claim, 2, [step(1)])
+        await one.advance(claim, 2, [make_step(1)])
         record = await two.store.record(origin.run_id)
         assert (record.origin, record.created_at) == (origin, created)
         assert (record.status, record.sequence, record.waiting_for) == ("running", 3, None)
@@ -30,7 +36,7 @@ async def a_record_follows_its_run(harness: StoreHarness) -> None:
 
 async def the_newest_come_first(harness: StoreHarness) -> None:
     """`newest` names the latest runs, ended or not, the newest first, and at most `limit`."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         runs = [await process.submit() for _ in range(4)]
         await process.end(await process.claim(runs[3]), 2)
         assert [record.origin.run_id for record in await process.store.find(limit=3)] == runs[:0:-1]
@@ -39,7 +45,7 @@ async def the_newest_come_first(harness: StoreHarness) -> None:
 
 async def the_unfinished_come_oldest_first(harness: StoreHarness) -> None:
     """`unfinished` names the runs that have not ended, of one session or of all, the oldest first."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         runs = [await process.submit(session) for session in ("a", "b", "a", "b")]
         await process.end(await process.claim(runs[0]), 2)
         assert [record.origin.run_id for record in await process.store.unfinished()] == runs[1:]
@@ -50,7 +56,7 @@ async def the_unfinished_come_oldest_first(harness: StoreHarness) -> None:
 
 async def an_agent_keeps_its_id(harness: StoreHarness) -> None:
     """The id that was proposed first for a name stays, whoever asks later and also at the same time."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         proposals = [p.store.agent("ada", AgentId(f"agt_{n}")) for n, p in enumerate((one, two, one, two))]
         first, *others = await asyncio.gather(*proposals)
         assert set(others) == {first}
@@ -60,7 +66,7 @@ async def an_agent_keeps_its_id(harness: StoreHarness) -> None:
 
 async def a_child_names_its_parent(harness: StoreHarness) -> None:
     """The run that another run was started by is part of its origin, in records, events and claims."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         parent = process.origin()
         child = type(parent)(process.origin().run_id, parent.session_id, parent.agent_id, parent.run_id)
         await process.store.submit(child, process.opening())
@@ -70,7 +76,7 @@ async def a_child_names_its_parent(harness: StoreHarness) -> None:
 
 
 CHECKS: Final[tuple[StoreCheck, ...]] = (
-    a_record_follows_its_run,
+    a_record_matches_the_events_of_its_run,
     the_newest_come_first,
     the_unfinished_come_oldest_first,
     an_agent_keeps_its_id,

@@ -180,13 +180,13 @@ OPENING = ["run_queued", "user_message"]
 """The types of the events that every run of a check begins with."""
 
 
-def step(number: int) -> StepStart:
+def make_step(number: int) -> StepStart:
     """Something small to append, told apart by its number."""
     return StepStart(number)
 
 
 @asynccontextmanager
-async def one_process(harness: StoreHarness) -> AsyncGenerator[StoreProcess, None]:
+async def open_in_one_process(harness: StoreHarness) -> AsyncGenerator[StoreProcess, None]:
     """The store, open in one process."""
     clock, told = FakeClock(), Recorder()
     async with harness.open(told, clock) as store:
@@ -194,7 +194,7 @@ async def one_process(harness: StoreHarness) -> AsyncGenerator[StoreProcess, Non
 
 
 @asynccontextmanager
-async def two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[StoreProcess, StoreProcess], None]:
+async def open_in_two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[StoreProcess, StoreProcess], None]:
     """The store, open in two processes at the same time."""
     clock, ids, told = FakeClock(), CountingIds(), (Recorder(), Recorder())
     async with harness.open(told[0], clock) as first, harness.open(told[1], clock) as second:
@@ -204,7 +204,7 @@ async def two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[StoreProc
         )
 
 
-async def refused(attempt: Awaitable[object], error: type[TreadleError]) -> str:
+async def check_refused(attempt: Awaitable[object], error: type[TreadleError]) -> str:
     """Check that the attempt raises this error, with words in it; return them."""
     try:
         result = await attempt
@@ -216,16 +216,16 @@ async def refused(attempt: Awaitable[object], error: type[TreadleError]) -> str:
     return words
 
 
-async def not_claimable(process: StoreProcess, run_id: RunId) -> None:
+async def check_not_claimable(process: StoreProcess, run_id: RunId) -> None:
     """Check that the run cannot be claimed now."""
-    await refused(process.claim(run_id), NotClaimable)
+    await check_refused(process.claim(run_id), NotClaimable)
 
 
-async def fenced(attempt: Awaitable[object]) -> None:
+async def check_fenced(attempt: Awaitable[object]) -> None:
     """Check that the append is refused as one of a worker that does not own the run."""
-    await refused(attempt, Fenced)
+    await check_refused(attempt, Fenced)
 
 
-async def unknown(attempt: Awaitable[object]) -> None:
+async def check_unknown(attempt: Awaitable[object]) -> None:
     """Check that the run is said to be unknown."""
-    await refused(attempt, UnknownRun)
+    await check_refused(attempt, UnknownRun)

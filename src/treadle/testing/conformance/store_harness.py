@@ -49,7 +49,7 @@ class FullStore:
     sessions: SessionCatalog
 
 
-class KeptHarness(Protocol):
+class FullStoreHarness(Protocol):
     """How a store is opened. One harness stands for one store, which is empty at first."""
 
     def open(self, publisher: Publisher, clock: Clock) -> AbstractAsyncContextManager[FullStore]:
@@ -57,10 +57,10 @@ class KeptHarness(Protocol):
         ...
 
 
-KeptCheck = Callable[[KeptHarness], Awaitable[None]]
+FullStoreCheck = Callable[[FullStoreHarness], Awaitable[None]]
 
 
-class Desk(StoreProcess):
+class FullStoreProcess(StoreProcess):
     """A process, with all that its store keeps."""
 
     def __init__(self, kept: FullStore, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
@@ -73,16 +73,21 @@ class Desk(StoreProcess):
 
 
 @asynccontextmanager
-async def one_desk(harness: KeptHarness) -> AsyncGenerator[Desk, None]:
+async def open_full_store(harness: FullStoreHarness) -> AsyncGenerator[FullStoreProcess, None]:
     """The store, open in one process."""
     clock, told = FakeClock(), Recorder()
     async with harness.open(told, clock) as kept:
-        yield Desk(kept, told, clock, CountingIds(), "worker-1")
+        yield FullStoreProcess(kept, told, clock, CountingIds(), "worker-1")
 
 
 @asynccontextmanager
-async def two_desks(harness: KeptHarness) -> AsyncGenerator[tuple[Desk, Desk], None]:
+async def open_full_store_twice(
+    harness: FullStoreHarness,
+) -> AsyncGenerator[tuple[FullStoreProcess, FullStoreProcess], None]:
     """The store, open in two processes at the same time."""
     clock, ids, told = FakeClock(), CountingIds(), (Recorder(), Recorder())
     async with harness.open(told[0], clock) as first, harness.open(told[1], clock) as second:
-        yield Desk(first, told[0], clock, ids, "worker-1"), Desk(second, told[1], clock, ids, "worker-2")
+        yield (
+            FullStoreProcess(first, told[0], clock, ids, "worker-1"),
+            FullStoreProcess(second, told[1], clock, ids, "worker-2"),
+        )

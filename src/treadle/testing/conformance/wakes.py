@@ -7,17 +7,17 @@ from treadle.ports.journal import LEASE_SECONDS, Claim, Release
 from treadle.testing.conformance.store import (
     StoreCheck,
     StoreHarness,
-    fenced,
-    not_claimable,
-    one_process,
-    step,
-    two_processes,
+    check_fenced,
+    check_not_claimable,
+    make_step,
+    open_in_one_process,
+    open_in_two_processes,
 )
 
 
 async def a_submitted_run_is_runnable_at_once(harness: StoreHarness) -> None:
     """A new run is due, for every process, and its own is told to look at it now. Once claimed it is not due."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         run_id = await one.submit()
         assert one.told.wakes == [(run_id, one.clock.now())]
         assert list(await two.store.runnable()) == [run_id]
@@ -25,9 +25,9 @@ async def a_submitted_run_is_runnable_at_once(harness: StoreHarness) -> None:
         assert list(await two.store.runnable()) == []
 
 
-async def what_is_due_at_once_does_not_depend_on_the_clock(harness: StoreHarness) -> None:
+async def due_runs_do_not_depend_on_the_clock(harness: StoreHarness) -> None:
     """Runs that are due at once stay so when the wall clock is set back: only timers may wait for it."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         submitted = await process.submit()
         claim = await process.claimed()
         await process.advance(claim, 2, release=Release("interrupted"))
@@ -36,9 +36,9 @@ async def what_is_due_at_once_does_not_depend_on_the_clock(harness: StoreHarness
         assert set(await process.store.runnable()) == {submitted, claim.origin.run_id}
 
 
-async def a_timer_is_kept(harness: StoreHarness) -> None:
+async def a_timer_wakes_its_run(harness: StoreHarness) -> None:
     """A run that is released with `wake_at` is due then and not before; its process is told when to look."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id, at = claim.origin.run_id, one.clock.now() + 60
         await one.advance(claim, 2, release=Release("retry", at))
@@ -50,9 +50,9 @@ async def a_timer_is_kept(harness: StoreHarness) -> None:
         assert list(await two.store.runnable()) == [run_id]
 
 
-async def a_run_without_a_timer_waits_to_be_told(harness: StoreHarness) -> None:
+async def a_run_without_a_timer_waits_for_a_delivery(harness: StoreHarness) -> None:
     """A run that is released without `wake_at` is due only once something is delivered to it."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
         await process.advance(claim, 2, release=Release("interrupted"))
@@ -63,19 +63,19 @@ async def a_run_without_a_timer_waits_to_be_told(harness: StoreHarness) -> None:
         assert list(await process.store.runnable()) == [run_id]
 
 
-async def a_delivery_to_an_owned_run_tells_its_owner(harness: StoreHarness) -> None:
+async def a_delivery_to_an_owned_run_reaches_its_owner(harness: StoreHarness) -> None:
     """A delivery while a worker owns the run does not make it anyone else's, and the publisher hears of it."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.steer(claim.origin.run_id)
         assert process.told.deliveries == [claim.origin.run_id]
         assert list(await process.store.runnable()) == []
-        await not_claimable(process, claim.origin.run_id)
+        await check_not_claimable(process, claim.origin.run_id)
 
 
 async def a_delivery_is_not_forgotten_when_its_owner_dies(harness: StoreHarness) -> None:
     """What was delivered while the run was owned is there for whoever takes over."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         await two.steer(claim.origin.run_id)
         one.clock.pass_time(LEASE_SECONDS)
@@ -85,7 +85,7 @@ async def a_delivery_is_not_forgotten_when_its_owner_dies(harness: StoreHarness)
 
 async def an_orphan_is_runnable(harness: StoreHarness) -> None:
     """A run whose lease has run out is due, whatever timer it had before."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         run_id = (await process.claimed()).origin.run_id
         process.clock.pass_time(LEASE_SECONDS - 0.1)
         assert list(await process.store.runnable()) == []
@@ -95,7 +95,7 @@ async def an_orphan_is_runnable(harness: StoreHarness) -> None:
 
 async def only_the_first_of_a_session_is_runnable(harness: StoreHarness) -> None:
     """A run behind another of its session is not due, and becomes so, with a wake, when that one ends."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         first, second, third = [await process.submit("s") for _ in range(3)]
         other = await process.submit("other")
         assert set(await process.store.runnable()) == {first, other}
@@ -111,7 +111,7 @@ async def only_the_first_of_a_session_is_runnable(harness: StoreHarness) -> None
 
 async def an_ended_run_is_never_runnable(harness: StoreHarness) -> None:
     """Nothing makes a run due that has ended."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.end(claim, 2)
         await process.steer(claim.origin.run_id)
@@ -119,18 +119,18 @@ async def an_ended_run_is_never_runnable(harness: StoreHarness) -> None:
         assert list(await process.store.runnable()) == []
 
 
-async def at_most_so_many_are_named(harness: StoreHarness) -> None:
+async def runnable_is_limited(harness: StoreHarness) -> None:
     """`runnable` names at most `limit` runs, the oldest first, so that none waits for ever."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         runs = [await process.submit() for _ in range(5)]
         assert list(await process.store.runnable(3)) == runs[:3]
         await process.claim(runs[0])
         assert list(await process.store.runnable(3)) == runs[1:4]
 
 
-async def renewing_keeps_what_is_ours(harness: StoreHarness) -> None:
+async def renewing_extends_only_own_leases(harness: StoreHarness) -> None:
     """`renew` extends the leases of this worker's runs and of nobody else's, and names them."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         ours = {(await one.claimed()).origin.run_id for _ in range(3)}
         theirs = (await two.claimed()).origin.run_id
         one.clock.pass_time(LEASE_SECONDS - 1)
@@ -138,13 +138,13 @@ async def renewing_keeps_what_is_ours(harness: StoreHarness) -> None:
         one.clock.pass_time(2)
         assert list(await one.store.runnable()) == [theirs]
         for run_id in ours:
-            await not_claimable(two, run_id)
+            await check_not_claimable(two, run_id)
         assert list(await one.store.renew("worker-3")) == []
 
 
-async def what_was_lost_is_not_named(harness: StoreHarness) -> None:
+async def renew_does_not_name_lost_runs(harness: StoreHarness) -> None:
     """A run that was taken over, released or ended is not named by `renew` any more."""
-    async with two_processes(harness) as (one, two):
+    async with open_in_two_processes(harness) as (one, two):
         lost, released, ended, kept = [await one.claimed() for _ in range(4)]
         await one.advance(released, 2, release=Release("interrupted"))
         await one.end(ended, 2)
@@ -152,14 +152,14 @@ async def what_was_lost_is_not_named(harness: StoreHarness) -> None:
         one.clock.pass_time(LEASE_SECONDS)
         await two.claim(lost.origin.run_id)
         assert list(await one.store.renew("worker-1")) == [kept.origin.run_id]
-        await fenced(one.advance(lost, 2, [step(1)]))
-        assert (await one.advance(kept, 2, [step(1)])).accepted
+        await check_fenced(one.advance(lost, 2, [make_step(1)]))
+        assert (await one.advance(kept, 2, [make_step(1)])).accepted
 
 
 async def a_run_is_renewed_or_taken_over(harness: StoreHarness) -> None:
     """When a lease that has run out is renewed and claimed by another at the same time, one of them has the run:
     it is named by `renew`, or the claim takes place, and not both."""
-    async with one_process(harness) as process:
+    async with open_in_one_process(harness) as process:
         run_id = (await process.claimed()).origin.run_id
         process.clock.pass_time(LEASE_SECONDS)
         named, claim = await asyncio.gather(
@@ -171,17 +171,17 @@ async def a_run_is_renewed_or_taken_over(harness: StoreHarness) -> None:
 
 CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_submitted_run_is_runnable_at_once,
-    what_is_due_at_once_does_not_depend_on_the_clock,
-    a_timer_is_kept,
-    a_run_without_a_timer_waits_to_be_told,
-    a_delivery_to_an_owned_run_tells_its_owner,
+    due_runs_do_not_depend_on_the_clock,
+    a_timer_wakes_its_run,
+    a_run_without_a_timer_waits_for_a_delivery,
+    a_delivery_to_an_owned_run_reaches_its_owner,
     a_delivery_is_not_forgotten_when_its_owner_dies,
     an_orphan_is_runnable,
     only_the_first_of_a_session_is_runnable,
     an_ended_run_is_never_runnable,
-    at_most_so_many_are_named,
-    renewing_keeps_what_is_ours,
-    what_was_lost_is_not_named,
+    runnable_is_limited,
+    renewing_extends_only_own_leases,
+    renew_does_not_name_lost_runs,
     a_run_is_renewed_or_taken_over,
 )
 """Every check of this port."""
