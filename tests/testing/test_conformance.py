@@ -71,7 +71,7 @@ def test_local_dispatcher(check: DispatcherCheck, seed: int) -> None:
 @pytest.mark.parametrize("module", [*STORE_MODULES, model, dispatcher])
 def test_every_check_is_listed_and_states_its_contract(module: ModuleType) -> None:
     functions = inspect.getmembers(module, inspect.iscoroutinefunction)
-    defined = {name for name, value in functions if value.__module__ == module.__name__ and name != "hear"}
+    defined = {name for name, value in functions if value.__module__ == module.__name__ and name != "receive_reply"}
     assert {check.__name__ for check in module.CHECKS} == defined
     assert len(module.CHECKS) == len(defined)
     assert all(check.__doc__ for check in module.CHECKS)

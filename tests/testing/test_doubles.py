@@ -66,7 +66,7 @@ def test_an_unexpected_request_fails() -> None:
 
 
 def test_an_unused_step_fails() -> None:
-    with pytest.raises(AssertionError, match="1 steps of the script were never asked for"), ScriptedModel(say("x")):
+    with pytest.raises(AssertionError, match="1 steps of the script were not used"), ScriptedModel(say("x")):
         pass
 
 

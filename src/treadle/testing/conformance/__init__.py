@@ -1,14 +1,13 @@
-"""What an implementation of a port must do, as checks that anyone can run on their own.
+"""Checks that implementers of a port can run on their own implementation.
 
-Each module holds the checks of one port: `claiming`, `places`, `journal`, `families` and `accounts`, `wakes`,
-`runs`, `model`, `dispatcher`; and of what is kept beside runs `memories`, `remembering`, `owners`, `access`,
-`automation`, `deleting`. A check is an async function that takes a harness, a few lines in which an implementer
-says how their implementation is opened; its docstring states the contract, and it raises AssertionError where that
-is broken. With
-pytest:
+Each module contains the checks of one port: `claims`, `concurrency`, `journal`, `children` and `accounts`, `wakes`,
+`runs`, `model`, `dispatcher`; and of the other data of a store: `memories`, `memory_events`, `owners`, `access`,
+`automation`, `deletion`, `titles`. A check is an async function that takes a harness, a few lines that open the
+implementation under test. Its docstring states the contract, and it raises AssertionError if the implementation
+breaks it. With pytest:
 
     @pytest.mark.parametrize("check", journal.CHECKS, ids=lambda check: check.__name__)
     def test_my_journal(check: StoreCheck) -> None:
         asyncio.run(check(MyHarness()))
 
-Every check wants a harness, and a store, of its own."""
+Every check needs a harness and a store of its own."""

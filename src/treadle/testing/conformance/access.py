@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.access.Tokens` and `Requests`."""
+"""Checks for implementers of `ports.access.TokenStore` and `IdempotencyStore`."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ DIGEST = b"\x00digest\xff"
 
 
 async def a_token_is_found_by_its_digest(harness: FullStoreHarness) -> None:
-    """As it was added, valid or not. The oldest are listed first."""
+    """It is returned as it was added, valid or not. The oldest are listed first."""
     async with open_full_store_twice(harness) as (one, two):
         plain = TokenRecord(TokenId("tok_b"), "n\x00me", ("read",), None, 1.5)
         bound = TokenRecord(
@@ -32,7 +32,7 @@ async def a_token_is_found_by_its_digest(harness: FullStoreHarness) -> None:
 
 
 async def a_token_is_revoked_once(harness: FullStoreHarness) -> None:
-    """It stays in the list, with the time. Every process sees it at once."""
+    """It stays in the list with the time of revocation. Every process sees the change at once."""
     async with open_full_store_twice(harness) as (one, two):
         await one.kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", (), None, 1.0), DIGEST)
         assert not await one.kept.tokens.revoke(TokenId("tok_2"), 5.0)
@@ -44,7 +44,7 @@ async def a_token_is_revoked_once(harness: FullStoreHarness) -> None:
 
 
 async def a_repeated_request_returns_the_stored_response(harness: FullStoreHarness) -> None:
-    """By who has sent it, where to, and its key; until it is forgotten."""
+    """A request is identified by its token, route and key until it is forgotten."""
     async with open_full_store(harness) as desk:
         requests = desk.kept.requests
         asked = IdempotentRequest(None, "POST /v1/x", "k")
@@ -54,7 +54,7 @@ async def a_repeated_request_returns_the_stored_response(harness: FullStoreHarne
             IdempotentRequest(None, asked.route, ""),
         ]
         assert await requests.begin(asked, DIGEST, 10.0) == StoredResponse(DIGEST)
-        assert await requests.begin(asked, b"another body", 11.0) == StoredResponse(DIGEST), "what was asked then"
+        assert await requests.begin(asked, b"another body", 11.0) == StoredResponse(DIGEST), "the first request"
         for other in others:
             assert await requests.begin(other, b"", 20.0) == StoredResponse(b"")
         await requests.answer(asked, StoredResponse(DIGEST, 202, b"\x00{}\xff"))
@@ -69,7 +69,7 @@ async def a_repeated_request_returns_the_stored_response(harness: FullStoreHarne
 
 
 async def only_one_of_concurrent_requests_is_first(harness: FullStoreHarness) -> None:
-    """Whatever process it comes to: all others are told what that one has asked."""
+    """In whichever process: all others get the first request."""
     async with open_full_store_twice(harness) as (one, two):
         for number in range(5):
             asked = IdempotentRequest(None, "POST /v1/x", f"k{number}")

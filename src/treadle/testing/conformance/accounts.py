@@ -32,7 +32,7 @@ from treadle.testing.conformance.store import (
 
 
 async def a_reservation_that_fits_is_made(harness: StoreHarness) -> None:
-    """A reservation that fits is made with the intents, and stands until a model call of the run has ended."""
+    """A reservation that fits is made with the intents, and lasts until a model call of the run has ended."""
     async with open_in_one_process(harness) as process:
         claim = await claim_new_run(process)
         assert await try_to_reserve(process, claim, make_reservation(0.75)) is None
@@ -43,7 +43,7 @@ async def a_reservation_that_fits_is_made(harness: StoreHarness) -> None:
 
 
 async def a_reservation_that_does_not_fit_is_refused_with_its_intents(harness: StoreHarness) -> None:
-    """It leaves nothing behind, the facts are recorded all the same, and what stood in the way is told."""
+    """It leaves nothing behind, the facts are still recorded, and the shortage is reported."""
     async with open_in_one_process(harness) as process:
         first, second = await claim_new_run(process), await claim_new_run(process)
         assert await try_to_reserve(process, first, make_reservation(0.75)) is None
@@ -67,7 +67,7 @@ async def a_refused_release_keeps_the_run(harness: StoreHarness) -> None:
 
 
 async def a_reply_settles_at_the_actual_usage(harness: StoreHarness) -> None:
-    """Whatever was reserved, what counts is what the reply says; also where that is more."""
+    """Whatever was reserved, the usage in the reply counts, even if it is more."""
     async with open_in_one_process(harness) as process:
         for number, (cost, used) in enumerate(((0.1, 0.1), (0.8, 0.9)), start=1):
             claim = await claim_new_run(process)
@@ -77,7 +77,7 @@ async def a_reply_settles_at_the_actual_usage(harness: StoreHarness) -> None:
 
 
 async def failures_and_summaries_settle_too(harness: StoreHarness) -> None:
-    """A failed attempt is charged for what it used, and so is a summary that was not to be had."""
+    """A failed attempt is charged for what it used, and so is a failed summary."""
     async with open_in_one_process(harness) as process:
         failed = CompactionFailed("compact", "threshold", "no", Usage(5, 5), cost=0.05)
         for end, used in ((FAILED, 0.1), (failed, 0.15)):
@@ -88,7 +88,7 @@ async def failures_and_summaries_settle_too(harness: StoreHarness) -> None:
 
 
 async def a_settled_reservation_is_free_for_the_next_call(harness: StoreHarness) -> None:
-    """The end of a call and the intent to make another come in one advance, and count in that order."""
+    """The end of a call and the intent of the next come in one advance, and count in that order."""
     async with open_in_one_process(harness) as process:
         claim = await claim_new_run(process)
         assert await try_to_reserve(process, claim, make_reservation(0.9)) is None
@@ -98,7 +98,7 @@ async def a_settled_reservation_is_free_for_the_next_call(harness: StoreHarness)
 
 
 async def concurrent_runs_never_exceed_a_ceiling(harness: StoreHarness) -> None:
-    """Of many that ask at the same time, in two processes, only as many are let through as there is room for."""
+    """Of many concurrent reservations in two processes, only as many succeed as there is room for."""
     async with open_in_two_processes(harness) as processes:
         claims = [(process, await claim_new_run(process)) for process in processes for _ in range(8)]
         asked = [try_to_reserve(process, claim, make_reservation(0.3)) for process, claim in claims]
@@ -108,7 +108,7 @@ async def concurrent_runs_never_exceed_a_ceiling(harness: StoreHarness) -> None:
 
 
 async def a_call_reserves_in_all_its_accounts_or_in_none(harness: StoreHarness) -> None:
-    """A call that counts for two accounts reserves in both; where one is short, in neither."""
+    """A call that counts for two accounts reserves in both; if one is short, in neither."""
     async with open_in_one_process(harness) as process:
         rich, poor = Ceilings("agent/rich", cost=1.0), Ceilings("token/poor", cost=0.1)
         claim = await claim_new_run(process)
@@ -122,7 +122,7 @@ async def a_call_reserves_in_all_its_accounts_or_in_none(harness: StoreHarness) 
 
 
 async def a_shortage_that_waiting_cannot_fix_is_reported_first(harness: StoreHarness) -> None:
-    """Of several accounts that are short, one is named that waiting for others will not help."""
+    """Of several accounts that are short, the one is reported that waiting for other runs will not help."""
     async with open_in_one_process(harness) as process:
         assert (
             await try_to_reserve(process, await claim_new_run(process), make_reservation(0.9, account="agent/busy"))
@@ -135,7 +135,7 @@ async def a_shortage_that_waiting_cannot_fix_is_reported_first(harness: StoreHar
 
 
 async def credits_are_charged_separately(harness: StoreHarness) -> None:
-    """A reply is charged in credits at the rate that its run was asked for with."""
+    """A reply is charged in credits at the rate with which its run was submitted."""
     async with open_in_one_process(harness) as process:
         opening = (process.draft(RunQueued(AGENT, credits_per_dollar=10.0)), process.draft(UserMessage(user("hi"))))
         claim = await process.claim(await process.store.submit(process.origin(), opening))
@@ -147,11 +147,11 @@ async def credits_are_charged_separately(harness: StoreHarness) -> None:
         assert (short.kind, short.used, short.reserved) == ("credits", 1.25, 0)
 
 
-# ── Whose hands it is in ───────────────────────────────────────────────────────────────────────────
+# ── Ownership ──────────────────────────────────────────────────────────────────────────────────────
 
 
 async def a_lost_reservation_is_settled_in_full(harness: StoreHarness) -> None:
-    """Whoever takes a run over settles what was reserved for it, at all of it, and once."""
+    """The worker that takes a run over settles the whole reservation, once."""
     async with open_in_two_processes(harness) as (one, two):
         old = await claim_new_run(one)
         bound = (Ceilings("tree/one", cost=1.0), Ceilings("agent/bound", tokens=1000))
@@ -167,7 +167,7 @@ async def a_lost_reservation_is_settled_in_full(harness: StoreHarness) -> None:
 
 
 async def a_released_reservation_is_settled_by_the_next_owner(harness: StoreHarness) -> None:
-    """A run that was let go of in the middle of a call has lost its reply as well."""
+    """A run that was released in the middle of a call has lost its reply as well."""
     async with open_in_one_process(harness) as process:
         claim = await claim_new_run(process)
         assert await try_to_reserve(process, claim, make_reservation(0.3)) is None
@@ -178,7 +178,7 @@ async def a_released_reservation_is_settled_by_the_next_owner(harness: StoreHarn
 
 
 async def an_owner_with_unseen_deliveries_reserves_nothing(harness: StoreHarness) -> None:
-    """The intents are refused, and what they wanted with them."""
+    """The intents are refused together with their reservations."""
     async with open_in_one_process(harness) as process:
         claim = await claim_new_run(process)
         await process.steer(claim.origin.run_id)
@@ -188,7 +188,7 @@ async def an_owner_with_unseen_deliveries_reserves_nothing(harness: StoreHarness
 
 
 async def a_fenced_worker_reserves_nothing(harness: StoreHarness) -> None:
-    """Nothing of a worker whose run was taken over counts."""
+    """Nothing from a worker whose run was taken over counts."""
     async with open_in_two_processes(harness) as (one, two):
         old = await claim_new_run(one)
         one.clock.pass_time(LEASE_SECONDS)
@@ -201,8 +201,8 @@ async def a_fenced_worker_reserves_nothing(harness: StoreHarness) -> None:
 
 
 async def tokens_count_for_an_hour(harness: StoreHarness) -> None:
-    """What was used within the last hour and what is reserved count; what is older does not, a minute later at the
-    latest. A refusal tells when there is room."""
+    """The usage of the last hour and the reservations count. Older usage stops counting at most a minute later. A
+    refusal says when there is room."""
     async with open_in_one_process(harness) as process:
         bound = Ceilings("agent/bound", tokens=1000)
         claim = await claim_new_run(process)
@@ -223,7 +223,7 @@ async def tokens_count_for_an_hour(harness: StoreHarness) -> None:
 
 
 async def a_reservation_above_the_window_never_fits(harness: StoreHarness) -> None:
-    """Then there is no time to name."""
+    """Then no time is named."""
     async with open_in_one_process(harness) as process:
         short = await try_to_reserve(
             process, await claim_new_run(process), Reserve((Ceilings("agent/bound", tokens=10),), 1, 1, 11)
@@ -233,7 +233,7 @@ async def a_reservation_above_the_window_never_fits(harness: StoreHarness) -> No
 
 
 async def tool_calls_count_for_a_minute(harness: StoreHarness) -> None:
-    """They are used at once, nothing settles them, and they are free again when a minute has passed."""
+    """They count at once, nothing settles them, and they are free again after a minute."""
     async with open_in_one_process(harness) as process:
         start = ToolCallStart("c", "look", "{}", "key")
         bound = Ceilings("agent/bound", calls=5)
@@ -256,8 +256,8 @@ async def tool_calls_count_for_a_minute(harness: StoreHarness) -> None:
 
 
 async def steps_and_runs_count_forever(harness: StoreHarness) -> None:
-    """They are used at once, each apart, and nothing gives them back: not a reply, not an end, not time. What does
-    not fit is refused whole, with nothing left behind."""
+    """They count at once and separately, and nothing restores them: no reply, no end, no time. A reservation that
+    does not fit is refused completely, with nothing left behind."""
     async with open_in_one_process(harness) as process:
         for kind in ("steps", "runs"):
             bound = Ceilings(f"tree/{kind}", **{kind: 3})
@@ -282,7 +282,7 @@ async def steps_and_runs_count_forever(harness: StoreHarness) -> None:
 
 
 async def a_step_refused_for_money_is_not_counted(harness: StoreHarness) -> None:
-    """A reservation is made in all of its accounts, and of every kind, or not at all."""
+    """A reservation is made in all of its accounts and kinds, or not at all."""
     async with open_in_one_process(harness) as process:
         steps, poor = Ceilings("tree/one", steps=1, runs=1), Ceilings("tree/two", cost=0.1)
         wanted = Reserve((steps, poor), 1, 1, 10, 0.5, steps=1, runs=1)
@@ -296,7 +296,7 @@ async def a_step_refused_for_money_is_not_counted(harness: StoreHarness) -> None
 
 
 async def concurrent_runs_never_share_a_slot(harness: StoreHarness) -> None:
-    """Of many that want one of the last places at the same time, as many get one as there are."""
+    """Of many runs that request one of the last slots concurrently, as many get one as there are."""
     async with open_in_two_processes(harness) as both:
         bound = Reserve((Ceilings("tree/one", runs=4, steps=100),), 1, 1, steps=1, runs=1)
         claims = [await claim_new_run(both[number % 2]) for number in range(12)]
@@ -308,7 +308,7 @@ async def concurrent_runs_never_share_a_slot(harness: StoreHarness) -> None:
 
 
 async def a_run_near_its_limit_is_warned_once(harness: StoreHarness) -> None:
-    """The first reservation after four fifths were used tells so: once in a window, and again for another
+    """The first reservation after four fifths were used reports it: once per window, and again for another
     ceiling."""
     async with open_in_one_process(harness) as process:
         bound = Ceilings("agent/bound", tokens=1000)

@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.automation`: what is kept of schedules, hooks and webhooks."""
+"""Checks for implementers of `ports.automation`: the stores of schedules, hooks and webhooks."""
 
 import asyncio
 from typing import Final
@@ -17,7 +17,7 @@ from treadle.testing.conformance.store_harness import (
 )
 
 NOON = 1_800_000_000.123456
-"""A tick; no number of seconds is rounded."""
+"""A tick with a fractional second, which must not be rounded."""
 DAILY = Schedule(ScheduleId("sch_b"), "ada", "go\x00on", Timing("0 12 * * *", "Europe/Paris", 5.5), NOON)
 BEAT = Schedule(
     ScheduleId("sch_a"), "bob", "look", Timing(600.0, "UTC", 1.0), None, SessionId("ses_1"), True, paused=True
@@ -31,7 +31,7 @@ LETTER = DeadLetter(WEBHOOK.webhook_id, EventId("evt_1"), RunId("run_1"), 3, "ru
 
 
 async def schedules_are_stored_unchanged(harness: FullStoreHarness) -> None:
-    """The oldest first, also when one is changed; how far it has come stays."""
+    """The oldest come first, also after a change. Progress is kept."""
     async with open_full_store(harness) as desk:
         schedules = desk.kept.schedules
         await schedules.keep(DAILY)
@@ -48,8 +48,8 @@ async def schedules_are_stored_unchanged(harness: FullStoreHarness) -> None:
 
 
 async def a_tick_starts_and_finishes_once(harness: FullStoreHarness) -> None:
-    """One that was changed, is paused or was seen to meanwhile is not begun. The run of a tick that started none is
-    the one before."""
+    """A schedule that was changed, paused or handled meanwhile does not start. A tick that started no run keeps
+    the previous run."""
     async with open_full_store(harness) as desk:
         schedules = desk.kept.schedules
         await schedules.keep(DAILY)
@@ -74,7 +74,7 @@ async def a_tick_starts_and_finishes_once(harness: FullStoreHarness) -> None:
 
 
 async def only_one_of_concurrent_callers_gets_a_tick(harness: FullStoreHarness) -> None:
-    """Whatever process they are in."""
+    """In whichever process."""
     async with open_full_store_twice(harness) as (one, two):
         for number in range(5):
             schedule = replace(DAILY, schedule_id=ScheduleId(f"sch_{number}"))
@@ -89,7 +89,7 @@ async def only_one_of_concurrent_callers_gets_a_tick(harness: FullStoreHarness) 
 
 
 async def hooks_are_stored_unchanged(harness: FullStoreHarness) -> None:
-    """The oldest first."""
+    """The oldest come first."""
     async with open_full_store(harness) as desk:
         hooks, other = desk.kept.hooks, InboundWebhook(HookId("hook_a"), "n", "bob", "m", "{{payload.x}}", 1.0)
         await hooks.add(HOOK)
@@ -103,7 +103,7 @@ async def hooks_are_stored_unchanged(harness: FullStoreHarness) -> None:
 
 
 async def a_webhook_advances_with_its_dead_letters(harness: FullStoreHarness) -> None:
-    """And goes with its dead letters; one that was removed meanwhile keeps none."""
+    """Its dead letters are removed with it. A webhook that was removed meanwhile stores none."""
     async with open_full_store(harness) as desk:
         webhooks = desk.kept.webhooks
         other = replace(WEBHOOK, webhook_id=WebhookId("web_a"), agents=("ada",), most_attempts=4)
@@ -128,7 +128,7 @@ async def a_webhook_advances_with_its_dead_letters(harness: FullStoreHarness) ->
 
 
 async def dead_letters_are_retried_on_request(harness: FullStoreHarness) -> None:
-    """One, or all; which enables the webhook. The oldest come first."""
+    """One or all of them, which enables the webhook. The oldest come first."""
     async with open_full_store(harness) as desk:
         webhooks, own = desk.kept.webhooks, WEBHOOK.webhook_id
         await webhooks.add(WEBHOOK)

@@ -1,4 +1,5 @@
-"""Checks for implementers of `ports.journal.Journal`: what an advance begins, and what it tells others."""
+"""Checks for implementers of `ports.journal.Journal`: the runs that an advance starts, and its deliveries to other
+runs."""
 
 import asyncio
 from typing import Final
@@ -20,12 +21,12 @@ from treadle.testing.conformance.store import (
     open_in_two_processes,
 )
 
-# ── Begin ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Start ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def a_child_run_starts_with_the_intents(harness: StoreHarness) -> None:
-    """Runs that an advance begins are there when it returns: each with its first events from sequence 1, under its
-    parent, told of, woken, and to be claimed by anyone."""
+    """Runs that an advance starts exist when it returns: each with its first events from sequence 1, under its
+    parent, published, woken, and claimable by any worker."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         first, second = one.child(claim), one.child(claim)
@@ -45,7 +46,7 @@ async def a_child_run_starts_with_the_intents(harness: StoreHarness) -> None:
 
 
 async def a_child_run_waits_for_its_session(harness: StoreHarness) -> None:
-    """Also where two of one session are begun in one advance: the first comes first."""
+    """This also holds for two runs of one session in one advance: the first comes first."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         both = process.child(claim, "shared"), process.child(claim, "shared")
@@ -57,8 +58,8 @@ async def a_child_run_waits_for_its_session(harness: StoreHarness) -> None:
 
 
 async def a_refused_advance_starts_nothing(harness: StoreHarness) -> None:
-    """Where the intents are refused, for a delivery that their owner has not seen or for an account that has not
-    got it, the facts are recorded, nothing is begun and nobody is told anything."""
+    """If the intents are refused, because of an unseen delivery or a short account, the facts are recorded,
+    nothing starts and nothing is delivered."""
     async with open_in_one_process(harness) as process:
         claim, other = await process.claimed(), await process.submit()
         child, told = process.child(claim), process.tell(other, "stop")
@@ -78,7 +79,7 @@ async def a_refused_advance_starts_nothing(harness: StoreHarness) -> None:
 
 
 async def a_fenced_worker_starts_and_delivers_nothing(harness: StoreHarness) -> None:
-    """Nothing of a worker whose run was taken over takes place."""
+    """Nothing from a worker whose run was taken over happens."""
     async with open_in_two_processes(harness) as (one, two):
         old, other = await one.claimed(), await one.submit()
         child = one.child(old)
@@ -90,7 +91,7 @@ async def a_fenced_worker_starts_and_delivers_nothing(harness: StoreHarness) -> 
 
 
 async def a_release_can_start_runs_and_deliver(harness: StoreHarness) -> None:
-    """A release may take runs and words to others with it, also one that ends the run."""
+    """A release can start runs and deliver to others, even if it ends the run."""
     async with open_in_one_process(harness) as process:
         claim, other = await process.claimed(), await process.submit()
         child = process.child(claim)
@@ -105,12 +106,12 @@ async def a_release_can_start_runs_and_deliver(harness: StoreHarness) -> None:
         assert claim.origin.run_id in await process.store.runnable()
 
 
-# ── Tell ───────────────────────────────────────────────────────────────────────────────────────────
+# ── Deliver to other runs ──────────────────────────────────────────────────────────────────────────
 
 
 async def a_delivery_to_another_run_happens_once_per_key(harness: StoreHarness) -> None:
-    """What a run is told is delivered, published and wakes it; the same key again, from whomever and however it
-    comes, does nothing. Keys of other runs do not matter."""
+    """A delivery is stored, published and wakes the run. The same key again has no effect, whatever its source.
+    Keys of other runs do not matter."""
     async with open_in_two_processes(harness) as (one, two):
         mine, yours = await one.claimed(), await two.claimed()
         target, other = await one.submit(), await one.submit()
@@ -120,7 +121,7 @@ async def a_delivery_to_another_run_happens_once_per_key(harness: StoreHarness) 
         assert (target, one.clock.now()) in one.told.wakes
         assert [type_ for _, type_, _ in one.told.told_of(target)] == [*OPENING, "cancel_requested"]
         again = await two.advance(yours, 2, [], [make_step(1)], tell=(two.tell(target, "again", "k"),))
-        assert again.accepted, "who tells what was told already goes on"
+        assert again.accepted, "a repeated delivery does not stop its sender"
         assert two.told.deliveries == []
         assert await two.steer(target, key="k") == 3
         await one.advance(mine, 3, [], [make_step(2)], tell=(one.tell(other, "stop", "k"),))
@@ -128,7 +129,7 @@ async def a_delivery_to_another_run_happens_once_per_key(harness: StoreHarness) 
 
 
 async def an_ended_or_missing_run_receives_nothing(harness: StoreHarness) -> None:
-    """And whoever tells goes on all the same."""
+    """The sender continues all the same."""
     async with open_in_one_process(harness) as process:
         claim, ended, last = await process.claimed(), await process.claimed(), await process.submit()
         await process.end(ended, 2)
@@ -141,8 +142,7 @@ async def an_ended_or_missing_run_receives_nothing(harness: StoreHarness) -> Non
 
 
 async def a_run_receives_deliveries_whoever_owns_it(harness: StoreHarness) -> None:
-    """Its owner, here or in another process, meets what it was told as it meets any delivery, and stays its
-    owner."""
+    """Its owner, in this or another process, sees it like any delivery, and stays the owner."""
     async with open_in_two_processes(harness) as (one, two):
         teller, near, far = await one.claimed(), await one.claimed(), await two.claimed()
         told = [one.tell(claim.origin.run_id, "stop") for claim in (near, far)]
@@ -156,7 +156,7 @@ async def a_run_receives_deliveries_whoever_owns_it(harness: StoreHarness) -> No
 
 
 async def concurrent_deliveries_to_one_run_all_arrive(harness: StoreHarness) -> None:
-    """Many runs that end at the same time and tell the same one: it hears of each once, without a gap."""
+    """Many runs end at the same time and deliver to the same run: it receives each once, without gaps."""
     async with open_in_two_processes(harness) as both:
         target = await both[0].claimed()
         claims = [await both[number % 2].claimed() for number in range(20)]
@@ -187,4 +187,4 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     a_run_receives_deliveries_whoever_owns_it,
     concurrent_deliveries_to_one_run_all_arrive,
 )
-"""Every check of this part; the others are in `journal` and `claiming`."""
+"""Every check of this part."""

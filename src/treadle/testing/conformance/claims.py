@@ -23,7 +23,7 @@ from treadle.testing.conformance.store import (
 
 
 async def a_submitted_run_is_pending(harness: StoreHarness) -> None:
-    """`submit` creates a run in status pending, owned by nobody, with its events from sequence 1 on."""
+    """`submit` creates a pending run without an owner, with its events from sequence 1 on."""
     async with open_in_one_process(harness) as process:
         origin = process.origin()
         run_id = await process.store.submit(origin, process.opening())
@@ -35,8 +35,8 @@ async def a_submitted_run_is_pending(harness: StoreHarness) -> None:
 
 
 async def a_submission_key_creates_one_run(harness: StoreHarness) -> None:
-    """The same key again creates nothing and returns the first run, also later, in other hands, and when two
-    come at the same time."""
+    """The same key again creates nothing and returns the first run, also later, from another worker, and
+    concurrently."""
     async with open_in_two_processes(harness) as (one, two):
         first, *others = await asyncio.gather(*(p.submit(key="k") for p in (one, two, one, two)))
         assert set(others) == {first}
@@ -48,7 +48,7 @@ async def a_submission_key_creates_one_run(harness: StoreHarness) -> None:
 
 
 async def submitted_events_are_read_back(harness: StoreHarness) -> None:
-    """`read` gives the events as they were appended: ids, times, types and data."""
+    """`read` returns the events as they were appended: ids, times, types and data."""
     async with open_in_one_process(harness) as process:
         drafts = process.opening()
         origin = process.origin()
@@ -62,7 +62,7 @@ async def submitted_events_are_read_back(harness: StoreHarness) -> None:
 
 
 async def a_claim_opens_an_epoch(harness: StoreHarness) -> None:
-    """`claim` hands out all events so far and a higher epoch each time; a pending run is running then."""
+    """`claim` returns all events so far and a higher epoch each time. A pending run is running then."""
     async with open_in_one_process(harness) as process:
         run_id = await process.submit()
         await process.steer(run_id)
@@ -76,7 +76,7 @@ async def a_claim_opens_an_epoch(harness: StoreHarness) -> None:
 
 
 async def a_session_has_a_history(harness: StoreHarness) -> None:
-    """`history` is what earlier runs of the session said, in their order, and nothing of other sessions; `claim`
+    """`history` returns what earlier runs of the session said, in order, and nothing of other sessions. `claim`
     names the last of them."""
     async with open_in_one_process(harness) as process:
         for session, said in (("s", "first"), ("other", "elsewhere"), ("s", "second")):
@@ -88,7 +88,8 @@ async def a_session_has_a_history(harness: StoreHarness) -> None:
 
 
 async def a_complete_conversation_replaces_the_history(harness: StoreHarness) -> None:
-    """A run that leaves the whole conversation: later runs have that and what follows; earlier ones as before."""
+    """After a run that stores the complete conversation, later runs get that and what follows. Earlier runs are
+    not affected."""
     async with open_in_one_process(harness) as process:
         first = await process.claimed("s")
         await process.end(first, 2, "first")
@@ -107,7 +108,7 @@ async def a_complete_conversation_replaces_the_history(harness: StoreHarness) ->
 
 
 async def a_session_keeps_its_notes_until_a_new_segment(harness: StoreHarness) -> None:
-    """What a run began with of its workspace is what later runs of its session are given, until a segment opens."""
+    """Later runs of a session get the workspace notes with which a run started, until a new segment starts."""
     async with open_in_one_process(harness) as process:
         first = await process.claimed("s")
         start = RunStart((), (), "notes", "/work")
@@ -120,7 +121,7 @@ async def a_session_keeps_its_notes_until_a_new_segment(harness: StoreHarness) -
 
 
 async def a_leased_run_cannot_be_claimed(harness: StoreHarness) -> None:
-    """While a worker holds the lease nobody else gets the run, nor the same worker a second time."""
+    """While a worker holds the lease, no other worker gets the run, nor the same worker a second time."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         one.clock.pass_time(LEASE_SECONDS - 0.1)
@@ -130,7 +131,7 @@ async def a_leased_run_cannot_be_claimed(harness: StoreHarness) -> None:
 
 
 async def one_of_many_claims_wins(harness: StoreHarness) -> None:
-    """When several claim at the same time, exactly one gets the run."""
+    """When several workers claim at the same time, exactly one gets the run."""
     async with open_in_two_processes(harness) as (one, two):
         run_id = await one.submit()
         answers = await asyncio.gather(*(p.claim(run_id) for p in (one, two) * 5), return_exceptions=True)
@@ -138,7 +139,7 @@ async def one_of_many_claims_wins(harness: StoreHarness) -> None:
 
 
 async def an_expired_lease_can_be_claimed(harness: StoreHarness) -> None:
-    """When the lease has run out another worker may claim the run; it is told that it recovers it."""
+    """After the lease has expired another worker may claim the run, and learns that it recovers it."""
     async with open_in_two_processes(harness) as (one, two):
         first = await one.claimed()
         one.clock.pass_time(LEASE_SECONDS)
@@ -149,8 +150,8 @@ async def an_expired_lease_can_be_claimed(harness: StoreHarness) -> None:
 
 
 async def a_claim_after_a_death_says_whether_other_runs_were_owned(harness: StoreHarness) -> None:
-    """The claim after a death says whether the dead worker owned other runs, also once those were claimed again,
-    and how many workers have died lately."""
+    """The claim says whether the dead worker owned other runs, also after those were claimed again, and how many
+    workers have died recently."""
     async with open_in_two_processes(harness) as (one, two):
         runs = [(await one.claimed(f"ses_{number}")).origin.run_id for number in range(2)]
         one.clock.pass_time(LEASE_SECONDS)
@@ -166,8 +167,8 @@ async def a_claim_after_a_death_says_whether_other_runs_were_owned(harness: Stor
 
 
 async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
-    """A run that was let go of is anyone's at once, and is not being recovered. It waits until its new owner says
-    what it does next: it may be looked at only to find that it still must."""
+    """Any worker can claim a released run at once, and does not recover it. The run keeps waiting until its new
+    owner decides: it may find that it still must wait."""
     async with open_in_two_processes(harness) as (one, two):
         first = await one.claimed()
         await one.advance(first, 2, [make_step(1)], release=Release("retry", wake_at=one.clock.now() + 60))
@@ -183,7 +184,7 @@ async def a_released_run_can_be_claimed(harness: StoreHarness) -> None:
 
 
 async def an_ended_run_cannot_be_claimed(harness: StoreHarness) -> None:
-    """Nobody gets a run that has ended, however long ago."""
+    """No worker gets a run that has ended, however long ago."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.end(claim, 2)
@@ -212,7 +213,7 @@ async def a_session_runs_in_order(harness: StoreHarness) -> None:
 
 
 async def a_missing_run_is_unknown(harness: StoreHarness) -> None:
-    """Every verb that names a run raises UnknownRun when there is none of that id."""
+    """Every method that names a run raises UnknownRun if there is none with that id."""
     async with open_in_one_process(harness) as process:
         nowhere = RunId("run_nowhere")
         await check_unknown(process.claim(nowhere))

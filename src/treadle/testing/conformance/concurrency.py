@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.journal.Journal` and `Wakes`: how many runs of an agent go at a time."""
+"""Checks for implementers of `ports.journal.Journal` and `Wakes`: how many runs of an agent execute at a time."""
 
 import asyncio
 from typing import Final
@@ -15,8 +15,8 @@ from treadle.testing.conformance.store import (
 
 
 async def no_more_runs_are_owned_than_allowed(harness: StoreHarness) -> None:
-    """While as many runs of an agent are owned as its spec allows, no other is claimed, by any process. A run that
-    is let go of, or has ended, has no place; one that goes on needs one again."""
+    """While as many runs of an agent are owned as its spec allows, no process can claim another. A released or
+    ended run frees its slot; a run that continues needs one again."""
     async with open_in_two_processes(harness) as (one, two):
         first, second, third = [await one.submit(places=2) for _ in range(3)]
         claim, other = await one.claim(first), await two.claim(second)
@@ -32,7 +32,7 @@ async def no_more_runs_are_owned_than_allowed(harness: StoreHarness) -> None:
 
 
 async def the_last_slot_is_taken_once(harness: StoreHarness) -> None:
-    """When several runs of an agent are claimed at the same time, no more of them than there are places for."""
+    """When several runs of an agent are claimed at the same time, no more succeed than there are slots."""
     async with open_in_two_processes(harness) as (one, two):
         for _ in range(8):
             both = (one, two) * 3
@@ -46,8 +46,8 @@ async def the_last_slot_is_taken_once(harness: StoreHarness) -> None:
 
 
 async def a_run_without_a_slot_is_not_runnable(harness: StoreHarness) -> None:
-    """`runnable` names as many runs of an agent as there are places for, the oldest first, so that those that must
-    wait keep nobody else from being named."""
+    """`runnable` names as many runs of an agent as there are slots, the oldest first, so that waiting runs do not
+    hide others."""
     async with open_in_one_process(harness) as process:
         runs = [await process.submit(places=2) for _ in range(5)]
         free = [await process.submit() for _ in range(2)]
@@ -61,7 +61,7 @@ async def a_run_without_a_slot_is_not_runnable(harness: StoreHarness) -> None:
 
 
 async def a_released_slot_wakes_the_next_run(harness: StoreHarness) -> None:
-    """A run that ends, or waits, leaves its place to the next of its agent, which is woken in the same commit."""
+    """A run that ends or waits leaves its slot to the next run of its agent, which is woken in the same commit."""
     async with open_in_one_process(harness) as process:
         first, second, third, fourth = [await process.submit(session, places=1) for session in ("s", "t", "u", "s")]
         claim = await process.claim(first)
@@ -78,7 +78,7 @@ async def a_released_slot_wakes_the_next_run(harness: StoreHarness) -> None:
 
 
 async def a_run_uses_the_limits_from_when_it_was_queued(harness: StoreHarness) -> None:
-    """Runs of the same agent may have been queued with other limits, or none; each counts for all."""
+    """Runs of the same agent may have been queued with other limits or none. Each counts for all."""
     async with open_in_one_process(harness) as process:
         narrow, wide, free = [await process.submit(places=places) for places in (1, 2, None)]
         first = await process.claim(free)
@@ -92,7 +92,7 @@ async def a_run_uses_the_limits_from_when_it_was_queued(harness: StoreHarness) -
 
 
 async def an_orphan_keeps_its_slot(harness: StoreHarness) -> None:
-    """A run whose worker has died has its place until it is taken over, which it can be."""
+    """A run whose worker has died keeps its slot until it is taken over."""
     async with open_in_two_processes(harness) as (one, two):
         first, second = [await one.submit(places=1) for _ in range(2)]
         await one.claim(first)
@@ -104,7 +104,7 @@ async def an_orphan_keeps_its_slot(harness: StoreHarness) -> None:
 
 
 async def a_cancelled_run_needs_no_slot(harness: StoreHarness) -> None:
-    """A run that is to be cancelled is claimed to be ended, whether there is a place for it or not."""
+    """A run that is to be cancelled can be claimed to end it, whether or not there is a slot."""
     async with open_in_one_process(harness) as process:
         first, second = [await process.submit(places=1) for _ in range(2)]
         await process.claim(first)

@@ -23,7 +23,7 @@ BY = "a person"
 
 
 async def _make_ended_run(desk: FullStoreProcess, session: str, about: str) -> RunId:
-    """A run that has ended, and has left a memory and a note."""
+    """Create an ended run that has left a memory and a note."""
     claim = await desk.claimed(session)
     saved = MemorySaved(f"mem_{about}", f"The {about} is blue.", "tool"), JournalWritten(f"mem_n{about}", about)
     await desk.advance(claim, 2, saved)
@@ -32,13 +32,13 @@ async def _make_ended_run(desk: FullStoreProcess, session: str, about: str) -> R
 
 
 async def _list_sessions(desk: FullStoreProcess) -> set[str]:
-    """Those there are."""
+    """Return the existing sessions."""
     return {record.origin.session_id for record in await desk.store.find(RunFilter(), 1000)}
 
 
 async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
-    """Neither runs and events, nor memories, nor answers that name it, nor dead letters: only that it was there.
-    Others are as they were, and it is not begun again."""
+    """No runs, events, memories, responses that name it or dead letters remain, only the record of its deletion.
+    Others are unchanged, and it cannot be started again."""
     async with open_full_store_twice(harness) as (desk, other):
         await desk.store.agent("ada", AGENT)
         gone, kept = (
@@ -73,7 +73,7 @@ async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
         assert [answered.status for answered in again] == [None, None, 202]
         assert [letter.run_id for letter in await desk.kept.webhooks.of(webhook.webhook_id)] == [kept]
         await _make_ended_run(desk, "ses_new", "stork")
-        assert len(await other.store.after(position)) == 5, "what comes later has later positions"
+        assert len(await other.store.after(position)) == 5, "later events have later positions"
         await check_refused(desk.kept.deletions.delete(SessionId("ses_gone"), BY), SessionDeleted)
         assert "sessions list" in await check_refused(
             desk.kept.deletions.delete(SessionId("ses_9"), BY), UnknownSession
@@ -81,7 +81,7 @@ async def a_deleted_session_leaves_nothing(harness: FullStoreHarness) -> None:
 
 
 async def a_session_with_a_run_in_progress_is_not_deleted(harness: FullStoreHarness) -> None:
-    """And all of it is still there; also where it is one that its runs have begun."""
+    """The refusal says what to do, and nothing is deleted, even if the run is in a child session."""
     async with open_full_store(harness) as desk:
         claim = await desk.claimed("ses_1")
         child = desk.child(claim, "ses_child")
@@ -96,7 +96,7 @@ async def a_session_with_a_run_in_progress_is_not_deleted(harness: FullStoreHarn
 
 
 async def child_sessions_are_deleted_and_shared_ones_are_not(harness: FullStoreHarness) -> None:
-    """The session that was asked for comes first."""
+    """The requested session comes first."""
     async with open_full_store(harness) as desk:
         await _make_ended_run(desk, "ses_alone", "heron")
         claim = await desk.claimed("ses_top")
@@ -139,7 +139,7 @@ async def only_idle_sessions_are_pruned(harness: FullStoreHarness) -> None:
 
 
 async def sessions_that_recalled_its_memories_are_listed(harness: FullStoreHarness) -> None:
-    """Their journals have the text."""
+    """Their journals contain the text."""
     async with open_full_store(harness) as desk:
         await _make_ended_run(desk, "ses_1", "walrus")
         assert list(await desk.kept.deletions.recalled(SessionId("ses_1"))) == []
@@ -150,7 +150,7 @@ async def sessions_that_recalled_its_memories_are_listed(harness: FullStoreHarne
 
 
 async def old_responses_are_cleared(harness: FullStoreHarness) -> None:
-    """And counted; what was deleted stays so."""
+    """They are counted, and deleted sessions stay deleted."""
     async with open_full_store(harness) as desk:
         await _make_ended_run(desk, "ses_1", "walrus")
         await desk.kept.deletions.delete(SessionId("ses_1"), BY)
@@ -162,8 +162,8 @@ async def old_responses_are_cleared(harness: FullStoreHarness) -> None:
 
 
 async def a_concurrent_submission_comes_before_or_after_a_deletion(harness: FullStoreHarness) -> None:
-    """A run that is submitted to a session while that is deleted is in it, and then nothing is deleted; or it is
-    refused. Of two that delete a session, one does."""
+    """A run submitted while its session is deleted is either in the session, and then nothing is deleted, or
+    refused. Of two concurrent deletions, one succeeds."""
     async with open_full_store_twice(harness) as (one, two):
         for number in range(6):
             session = SessionId(f"ses_{number}")

@@ -1,7 +1,7 @@
 """Checks for implementers of `ports.dispatcher.Dispatcher`.
 
-They never sleep: they wait for something to happen, at most `PATIENCE` seconds of the loop's time. On a loop with
-virtual time, such as `treadle.testing.simulation.loop.SimulatedLoop`, they take no time at all."""
+They never sleep: they wait for an event, at most `TIMEOUT_SECONDS` of the loop's time. On a loop with virtual
+time, such as `treadle.testing.simulation.loop.SimulatedLoop`, they take no time at all."""
 
 import asyncio
 from collections import Counter
@@ -14,21 +14,21 @@ from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Wakes
 
 TIMEOUT_SECONDS = 60.0
-"""Seconds after which what should have happened is said to be missing."""
+"""After this time an expected event counts as missing."""
 
 ONE, TWO, THREE = RunId("run_1"), RunId("run_2"), RunId("run_3")
 
 
 class DispatcherHarness(Protocol):
-    """How a dispatcher is made."""
+    """Creates the dispatcher under test."""
 
     def make(self, wakes: Wakes, worker: str, concurrency: int) -> Dispatcher:
-        """A dispatcher that has not been started: it finds runs that nobody woke by `wakes`, renews the leases of
-        `worker`, and works on at most `concurrency` runs at a time."""
+        """Return a dispatcher that has not been started. It finds runs that were not woken through `wakes`, renews
+        the leases of `worker`, and works on at most `concurrency` runs at a time."""
         ...
 
     def now(self) -> Instant:
-        """The wall clock that the dispatcher goes by."""
+        """Return the wall clock that the dispatcher uses."""
         ...
 
 
@@ -36,22 +36,22 @@ DispatcherCheck = Callable[[DispatcherHarness], Awaitable[None]]
 
 
 class ListedWakes:
-    """A store's wakes as the check sets them. Implements `ports.journal.Wakes`."""
+    """Wakes that the check controls. Implements `ports.journal.Wakes`."""
 
     def __init__(self) -> None:
         self.due: list[RunId] = []
-        """What `runnable` names."""
+        """The runs that `runnable` returns."""
         self.owned: list[RunId] = []
-        """What `renew` names."""
+        """The runs that `renew` returns."""
         self.failures = 0
-        """How many calls are yet to fail."""
+        """How many calls will still fail."""
         self.renewed_for: set[str] = set()
         self._swept = asyncio.Condition()
         self._sweeps = 0
         self._renewals = 0
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
-        """The runs in `due`."""
+        """Return the runs in `due`."""
         async with self._swept:
             self._sweeps += 1
             self._swept.notify_all()
@@ -59,7 +59,7 @@ class ListedWakes:
         return self.due[:limit]
 
     async def renew(self, worker: str) -> Sequence[RunId]:
-        """The runs in `owned`."""
+        """Return the runs in `owned`."""
         self.renewed_for.add(worker)
         async with self._swept:
             self._renewals += 1
@@ -68,13 +68,13 @@ class ListedWakes:
         return list(self.owned)
 
     async def sweeps(self, times: int) -> None:
-        """Wait until the dispatcher has looked so many times more, and the time after."""
+        """Wait until the dispatcher has swept this many more times, and once after."""
         async with self._swept:
             until = self._sweeps + times + 1
             await self._swept.wait_for(lambda: self._sweeps >= until)
 
     async def renewals(self, times: int) -> None:
-        """Wait until the leases have been renewed so many times more, and the time after."""
+        """Wait until the leases have been renewed this many more times, and once after."""
         async with asyncio.timeout(TIMEOUT_SECONDS), self._swept:
             until = self._renewals + times + 1
             await self._swept.wait_for(lambda: self._renewals >= until)
@@ -86,17 +86,17 @@ class ListedWakes:
 
 
 class ObservedWork:
-    """Work that can be watched, held up and let go. Call it as `ports.dispatcher.Work`."""
+    """Work that a check can observe, hold up and release. Call it as `ports.dispatcher.Work`."""
 
     def __init__(self) -> None:
         self.done: list[RunId] = []
-        """The runs whose work came to its end, in order."""
+        """The runs whose work has finished, in order."""
         self.active: Counter[RunId] = Counter()
         self.most_at_once = 0
         self.most_of_one = 0
         self.cancelled: list[RunId] = []
         self.may_end = asyncio.Event()
-        """Work goes on until this is set; it is, at first."""
+        """Work continues until this is set. It is set initially."""
         self.may_end.set()
         self._changed = asyncio.Condition()
 
@@ -144,7 +144,7 @@ class _Running:
 
 
 async def a_woken_run_is_worked_on(harness: DispatcherHarness) -> None:
-    """A run that is woken is worked on, once."""
+    """A woken run is worked on, once."""
     async with _Running(harness) as running:
         running.dispatcher.wake(ONE, harness.now())
         await running.labour.until(lambda: running.labour.done == [ONE])
@@ -153,7 +153,7 @@ async def a_woken_run_is_worked_on(harness: DispatcherHarness) -> None:
 
 
 async def a_wake_while_active_is_not_lost(harness: DispatcherHarness) -> None:
-    """A run that is woken while it is being worked on is worked on again afterwards; many wakes are one."""
+    """A run that is woken during its work is worked on again afterwards. Many wakes count as one."""
     async with _Running(harness) as running:
         labour = running.labour
         labour.may_end.clear()
@@ -169,7 +169,7 @@ async def a_wake_while_active_is_not_lost(harness: DispatcherHarness) -> None:
 
 
 async def a_wake_in_the_future_waits(harness: DispatcherHarness) -> None:
-    """A run that is woken for later is worked on then, not before; the order of waking does not matter."""
+    """A run that is woken for later is worked on then, not before. The order of wakes does not matter."""
     async with _Running(harness) as running:
         began: dict[RunId, Instant] = {}
         due = {ONE: harness.now() + 8, TWO: harness.now() + 1, THREE: harness.now()}
@@ -184,7 +184,7 @@ async def a_wake_in_the_future_waits(harness: DispatcherHarness) -> None:
 
 
 async def a_sweep_finds_runs_that_were_not_woken(harness: DispatcherHarness) -> None:
-    """A run that is runnable is found although nobody woke it, at the start and later."""
+    """A runnable run is found without a wake, at the start and later."""
     async with _Running(harness) as running:
         for run_id in (ONE, TWO):
             running.wakes.due = [run_id]
@@ -193,7 +193,7 @@ async def a_sweep_finds_runs_that_were_not_woken(harness: DispatcherHarness) -> 
 
 
 async def a_failed_sweep_is_retried(harness: DispatcherHarness) -> None:
-    """A store that fails for a while costs time and nothing else."""
+    """A store that fails for a while only causes a delay."""
     async with _Running(harness) as running:
         running.wakes.failures = 3
         running.wakes.due = [ONE]
@@ -201,7 +201,7 @@ async def a_failed_sweep_is_retried(harness: DispatcherHarness) -> None:
 
 
 async def no_run_is_worked_on_twice_at_once(harness: DispatcherHarness) -> None:
-    """However often a run is woken and found, one piece of work at a time is done on it."""
+    """However often a run is woken and found, it is worked on once at a time."""
     async with _Running(harness) as running:
         labour = running.labour
         labour.may_end.clear()
@@ -217,7 +217,7 @@ async def no_run_is_worked_on_twice_at_once(harness: DispatcherHarness) -> None:
 
 
 async def concurrency_is_limited(harness: DispatcherHarness) -> None:
-    """No more runs are worked on at a time than there is room for; the others follow as room comes."""
+    """No more runs are worked on at a time than allowed. The others follow as slots become free."""
     async with _Running(harness, concurrency=2) as running:
         labour = running.labour
         labour.may_end.clear()
@@ -232,7 +232,7 @@ async def concurrency_is_limited(harness: DispatcherHarness) -> None:
 
 
 async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
-    """Work that raises, or is cancelled from within, takes neither other runs nor its own next look with it."""
+    """Work that raises, or is cancelled from within, affects neither other runs nor its own next attempt."""
     running = _Running(harness)
     faults: list[BaseException] = [ValueError("a fault"), StoreLocked("a store"), asyncio.CancelledError()]
 
@@ -255,7 +255,7 @@ async def work_that_raises_stops_nothing(harness: DispatcherHarness) -> None:
 
 
 async def leases_are_renewed_while_work_lasts(harness: DispatcherHarness) -> None:
-    """While a run is being worked on the leases of this worker are renewed, and the work goes on."""
+    """While a run is worked on, the leases of this worker are renewed, and the work continues."""
     async with _Running(harness) as running:
         running.labour.may_end.clear()
         running.wakes.owned = [ONE]
@@ -268,8 +268,8 @@ async def leases_are_renewed_while_work_lasts(harness: DispatcherHarness) -> Non
 
 
 async def work_on_a_lost_run_is_stopped(harness: DispatcherHarness) -> None:
-    """When renewing does not name a run any more that it named before, work on it is cancelled: others own it.
-    Work on other runs goes on."""
+    """When `renew` no longer names a run, work on it is cancelled because another worker owns it. Other work
+    continues."""
     async with _Running(harness) as running:
         labour = running.labour
         labour.may_end.clear()
@@ -286,8 +286,8 @@ async def work_on_a_lost_run_is_stopped(harness: DispatcherHarness) -> None:
 
 
 async def stopping_cancels_and_returns(harness: DispatcherHarness) -> None:
-    """`stop` cancels the work under way and returns when all of it has let go; nothing is begun after it, and no
-    task is left behind."""
+    """`stop` cancels the work in progress and returns when all of it has ended. Nothing starts after it, and no
+    task is left."""
     before = asyncio.all_tasks()
     running = _Running(harness, concurrency=2)
     labour = running.labour
@@ -306,7 +306,7 @@ async def stopping_cancels_and_returns(harness: DispatcherHarness) -> None:
 
 
 async def stopping_waits_for_work_to_finish(harness: DispatcherHarness) -> None:
-    """Work that takes its time to let go, to write down what it has, is waited for."""
+    """`stop` waits for cancelled work that still records its state."""
     running = _Running(harness)
     began, written = asyncio.Event(), asyncio.Event()
 
@@ -328,8 +328,8 @@ async def stopping_waits_for_work_to_finish(harness: DispatcherHarness) -> None:
 
 
 async def stopping_gives_time_to_finish(harness: DispatcherHarness) -> None:
-    """With grace, work that comes to its end in time is not cancelled; it keeps its leases meanwhile, and nothing
-    is begun."""
+    """With grace, work that ends in time is not cancelled. It keeps its leases meanwhile, and nothing new
+    starts."""
     running = _Running(harness)
     labour, wakes = running.labour, running.wakes
     await running.dispatcher.start(labour)

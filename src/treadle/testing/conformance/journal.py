@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.journal.Journal`: appending, as the owner and as anyone, and reading."""
+"""Checks for implementers of `ports.journal.Journal`: appending, as the owner and as others, and reading."""
 
 import asyncio
 from typing import Final
@@ -27,7 +27,7 @@ from treadle.testing.conformance.store import (
 
 
 async def an_advance_appends_facts_then_intents(harness: StoreHarness) -> None:
-    """With nothing delivered, facts and then intents are appended, and the last sequence is returned."""
+    """Without deliveries, facts and then intents are appended, and the last sequence is returned."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         advanced = await process.advance(claim, 2, [make_step(1), make_step(2)], [CancelRequested("an intent")])
@@ -38,8 +38,8 @@ async def an_advance_appends_facts_then_intents(harness: StoreHarness) -> None:
 
 
 async def a_stale_epoch_is_fenced(harness: StoreHarness) -> None:
-    """A worker whose run was taken over is refused with Fenced and nothing of what it brings is written: no
-    facts, no intents, no release. The new owner does not notice."""
+    """A worker whose run was taken over is refused with Fenced, and nothing is written: no facts, no intents, no
+    release. The new owner does not notice."""
     async with open_in_two_processes(harness) as (one, two):
         old = await one.claimed()
         one.clock.pass_time(LEASE_SECONDS)
@@ -55,7 +55,7 @@ async def a_stale_epoch_is_fenced(harness: StoreHarness) -> None:
 
 
 async def an_unknown_epoch_is_fenced(harness: StoreHarness) -> None:
-    """An epoch of the future, or of a run that nobody has claimed, is as wrong as a stale one."""
+    """A future epoch, or an epoch of an unclaimed run, is as invalid as a stale one."""
     async with open_in_one_process(harness) as process:
         run_id = await process.submit()
         fact = (process.draft(make_step(1)),)
@@ -66,7 +66,8 @@ async def an_unknown_epoch_is_fenced(harness: StoreHarness) -> None:
 
 
 async def nothing_follows_the_end(harness: StoreHarness) -> None:
-    """After `run_end` an advance is refused and a delivery is None, whoever asks; the record says how it ended."""
+    """After `run_end` an advance is refused and a delivery returns None for every caller. The record says how the
+    run ended."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
@@ -80,8 +81,8 @@ async def nothing_follows_the_end(harness: StoreHarness) -> None:
 
 
 async def intents_wait_for_deliveries(harness: StoreHarness) -> None:
-    """An advance that meets deliveries its owner has not seen records its facts, behind them, and not its
-    intents; it returns the deliveries, whole and in order. The owner, having folded them, may then go on."""
+    """An advance that meets unseen deliveries records its facts after them, and not its intents. It returns the
+    deliveries, complete and in order. The owner may continue after folding them."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id = claim.origin.run_id
@@ -97,8 +98,8 @@ async def intents_wait_for_deliveries(harness: StoreHarness) -> None:
 
 
 async def an_end_waits_for_deliveries(harness: StoreHarness) -> None:
-    """A release, also one that ends the run, is refused together with its intents: the run stays with its owner,
-    and nothing that was acknowledged is left unseen behind an end."""
+    """A release, even one that ends the run, is refused together with its intents. The run stays with its owner,
+    and no acknowledged delivery is left unseen after an end."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id = claim.origin.run_id
@@ -112,7 +113,7 @@ async def an_end_waits_for_deliveries(harness: StoreHarness) -> None:
 
 
 async def a_worker_that_must_stop_may_release(harness: StoreHarness) -> None:
-    """With `ANY` for `seen` a release takes place whatever was delivered."""
+    """With `ANY` for `seen` a release succeeds whatever was delivered."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
@@ -125,8 +126,8 @@ async def a_worker_that_must_stop_may_release(harness: StoreHarness) -> None:
 
 
 async def a_released_run_no_longer_belongs_to_its_worker(harness: StoreHarness) -> None:
-    """A worker that has let go of a run is refused like any other that does not own it, although nobody has
-    claimed the run since: what it has to say comes too late to be in order."""
+    """A worker that has released a run is refused like any non-owner, even if the run was not claimed since: its
+    append would be out of order."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.advance(claim, 2, release=Release(wake_at=process.clock.now()))
@@ -138,8 +139,8 @@ async def a_released_run_no_longer_belongs_to_its_worker(harness: StoreHarness) 
 
 
 async def a_delivery_is_stored_once(harness: StoreHarness) -> None:
-    """The same key appends nothing the second time and returns the first one's sequence, also when both come at
-    the same time and after the run has ended. Keys of other runs do not matter."""
+    """The same key appends nothing the second time and returns the first sequence, also concurrently and after the
+    run has ended. Keys of other runs do not matter."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id, other = claim.origin.run_id, await two.submit()
@@ -157,7 +158,7 @@ async def a_delivery_is_stored_once(harness: StoreHarness) -> None:
 
 
 async def a_refused_append_fails_alone(harness: StoreHarness) -> None:
-    """Appends that are made at the same time may share a commit; one that is refused takes no other with it."""
+    """Concurrent appends may share a commit. A refused one does not affect the others."""
     async with open_in_one_process(harness) as process:
         claims = [await process.claimed() for _ in range(8)]
         good = [process.advance(claim, 2, [make_step(1)]) for claim in claims]
@@ -175,8 +176,8 @@ async def a_refused_append_fails_alone(harness: StoreHarness) -> None:
 
 
 async def an_append_that_cannot_be_stored_fails_alone(harness: StoreHarness) -> None:
-    """Text that the store cannot hold, such as a lone surrogate from a command line, is the problem of whoever
-    brought it: others that are appended at the same time, or later, do not notice."""
+    """Text that the store cannot hold, such as a lone surrogate from a command line, fails only for its own
+    caller. Concurrent and later appends are not affected."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         attempts = (
@@ -196,8 +197,8 @@ async def an_append_that_cannot_be_stored_fails_alone(harness: StoreHarness) -> 
 
 
 async def commits_are_published_in_order(harness: StoreHarness) -> None:
-    """The publisher is told of every committed event of its process, in order, with the sequence that a reader
-    finds it under, and of nothing that was refused; by the time an append returns, it has been told."""
+    """The publisher receives every committed event of its process, in order, with its sequence, and nothing that
+    was refused. It has received an event by the time the append returns."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
@@ -215,7 +216,7 @@ async def commits_are_published_in_order(harness: StoreHarness) -> None:
 
 
 async def published_events_are_durable(harness: StoreHarness) -> None:
-    """Persist, then publish: what the publisher is told can be read, by any process, at that moment."""
+    """Persist, then publish: any process can read a published event at that moment."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id = claim.origin.run_id
@@ -226,7 +227,7 @@ async def published_events_are_durable(harness: StoreHarness) -> None:
 
 
 async def many_runs_advance_concurrently(harness: StoreHarness) -> None:
-    """A hundred runs, submitted, claimed, advanced, delivered to and ended side by side, each come out whole."""
+    """A hundred runs, submitted, claimed, advanced, delivered to and ended concurrently, are all complete."""
     async with open_in_two_processes(harness) as (one, two):
 
         async def live(number: int) -> RunId:
@@ -254,7 +255,7 @@ async def many_runs_advance_concurrently(harness: StoreHarness) -> None:
 
 
 async def reading_continues_where_it_stopped(harness: StoreHarness) -> None:
-    """`read` gives what is above `after`, at most `limit`, in order; nothing when there is no more."""
+    """`read` returns events after `after`, at most `limit`, in order, and nothing if there are no more."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
@@ -266,7 +267,7 @@ async def reading_continues_where_it_stopped(harness: StoreHarness) -> None:
 
 
 async def unknown_types_and_fields_are_preserved(harness: StoreHarness) -> None:
-    """Types and fields that only a later version knows come back byte for byte, by `read` and by `claim`."""
+    """Types and fields of a later version are returned byte for byte by `read` and `claim`."""
     async with open_in_one_process(harness) as process:
         strange = b'{"colour":  "blue", "\\u0061":[1.50,1e3], "nested":{"b":1,"a":2}}'
         queued = msgspec.json.encode(process.opening()[0].data)
@@ -286,7 +287,7 @@ async def unknown_types_and_fields_are_preserved(harness: StoreHarness) -> None:
 
 
 async def all_of_unicode_is_preserved(harness: StoreHarness) -> None:
-    """What is said comes back as it was: NUL, astral characters, half a megabyte."""
+    """Text is returned unchanged: NUL, astral characters, half a megabyte."""
     async with open_in_one_process(harness) as process:
         text = "a\x00b\U0001f600\u2028" + "\u00e9" * 250_000
         claim = await process.claimed("s")
@@ -318,4 +319,4 @@ CHECKS: Final[tuple[StoreCheck, ...]] = (
     unknown_types_and_fields_are_preserved,
     all_of_unicode_is_preserved,
 )
-"""Every check of this part; the others are in `claiming`."""
+"""Every check of this part."""

@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.memory.MemoryKeeper`, `ports.memory_index.MemoryIndex` and `VectorShelf`."""
+"""Checks for implementers of `ports.memory` and `ports.memory_index`."""
 
 import math
 import random
@@ -23,56 +23,56 @@ from treadle.testing.conformance.store_harness import (
 
 
 def make_memory(number: int, text: str, agent: AgentId = AGENT, session: str | None = None) -> Memory:
-    """A fact that a person has added."""
+    """Return a fact that a user has added."""
     session_id = None if session is None else SessionId(session)
     return Memory(f"mem_{number}", agent, "long_term", text, float(number), "person", session_id=session_id)
 
 
 def make_unit_vector(*numbers: float) -> list[float]:
-    """A vector with a length of 1."""
+    """Return a vector of length 1."""
     length = math.hypot(*numbers)
     return [number / length for number in numbers]
 
 
 class MemoryStoreUnderTest:
-    """A store of memories, and short ways to ask it."""
+    """A store of memories with short query methods."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
 
     async def glance(self, *asked: Any) -> MemoryOverview:
-        """What there is, at a glance."""
+        """Return a summary of what is stored."""
         return await self.store.read(lambda view: view.glance(*asked))
 
     async def nearest(self, *asked: Any) -> Sequence[MemoryHit]:
-        """By vectors."""
+        """Search by vector."""
         return await self.store.read(lambda view: view.nearest(*asked))
 
     async def near(self, *asked: Any) -> list[str]:
-        """The texts of the nearest."""
+        """Return the texts of the nearest memories."""
         return [hit.memory.text for hit in await self.nearest(*asked)]
 
     async def pending(self, *asked: Any) -> Sequence[Pending]:
-        """Without a vector."""
+        """Return the memories without a vector."""
         return await self.store.read(lambda view: view.pending(*asked))
 
     async def matching(self, text: str, limit: int, *asked: Any, begins: bool = False) -> list[str]:
-        """The ids of those that have all words of one of the lines."""
+        """Return the ids of the memories that contain all words of one of the lines."""
         terms = [Term(fold_words(line), begins) for line in text.split("\n")]
         hits = await self.store.read(lambda view: view.matching(OWN, terms, limit, *asked))
         return [hit.memory.memory_id for hit in hits]
 
     async def embed(self, *vectors: Sequence[float], name: str = "test") -> None:
-        """Give a vector to each that has none."""
+        """Store a vector for each memory without one."""
         await self.store.keep(OWN, name, list(zip(await self.pending(OWN, name, None, 1000), vectors, strict=True)))
 
 
-# ── What people do ─────────────────────────────────────────────────────────────────────────────────
+# ── User actions ───────────────────────────────────────────────────────────────────────────────────
 
 
 async def memories_are_added_once_listed_found_and_pinned(harness: FullStoreHarness) -> None:
-    """One whose id is there already is not new, nor a fact whose text is, but for case, white space and the full
-    stop. The newest come first."""
+    """A memory with an existing id is not new, nor a fact whose text exists apart from case, white space and the
+    full stop. The newest come first."""
     async with open_full_store(harness) as desk:
         store = desk.memories
         first, same = make_memory(1, "one"), make_memory(2, " ONE. ")
@@ -106,7 +106,7 @@ async def stored_memories_are_read_back_unchanged(harness: FullStoreHarness) -> 
 
 
 async def a_forgotten_memory_leaves_no_words_or_vectors(harness: FullStoreHarness) -> None:
-    """And its number is not given again: or a new memory would have the vector of one that was forgotten."""
+    """Its number is not reused: a new memory would get the vector of a forgotten one."""
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(1, "old"), make_memory(2, "other")])
@@ -137,7 +137,7 @@ IDENTIFIERS = (
 
 
 async def identifiers_and_accents_are_found(harness: FullStoreHarness) -> None:
-    """Whatever a text is made of, and nothing of what another agent remembers."""
+    """Any text can be found, and nothing of another agent's memories is."""
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(n, text) for n, (text, _) in enumerate(IDENTIFIERS)])
@@ -147,8 +147,8 @@ async def identifiers_and_accents_are_found(harness: FullStoreHarness) -> None:
 
 
 async def rare_words_rank_higher(harness: FullStoreHarness) -> None:
-    """A memory with a rare word comes before those with a common one, and one that has both before all. The last
-    word of a term may go on where that is asked for."""
+    """A memory with a rare word ranks above those with a common one, and one with both above all. The last word of
+    a term may be a prefix on request."""
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(n, f"the invoice number {n}") for n in range(10)])
@@ -167,7 +167,7 @@ async def rare_words_rank_higher(harness: FullStoreHarness) -> None:
 
 
 async def the_nearest_come_first_and_one_session_can_be_left_out(harness: FullStoreHarness) -> None:
-    """With the cosine of the angle; only those of this agent and this embedder."""
+    """Scores are cosines. Only memories of this agent and this embedder are compared."""
     async with open_full_store(harness) as desk:
         shelf, own = MemoryStoreUnderTest(desk.memories), RecallExclusion(session=SessionId("ses_1"))
         await shelf.store.add(
@@ -191,7 +191,7 @@ async def the_nearest_come_first_and_one_session_can_be_left_out(harness: FullSt
 
 
 async def excluded_memories_do_not_crowd_out_the_rest(harness: FullStoreHarness) -> None:
-    """However many there are of it, and however well it fits."""
+    """However many there are, and however well they match."""
     async with open_full_store(harness) as desk:
         shelf, own = MemoryStoreUnderTest(desk.memories), SessionId("ses_1")
         await shelf.store.add([make_memory(n, f"north {n}", session="ses_1") for n in range(700)])
@@ -218,7 +218,7 @@ async def excluded_memories_do_not_crowd_out_the_rest(harness: FullStoreHarness)
 
 
 async def the_approximate_search_agrees_with_an_exact_one(harness: FullStoreHarness) -> None:
-    """Nineteen of twenty of the five nearest, at least, are found among many."""
+    """At least nineteen of twenty of the five nearest are found among many."""
     chance, dimensions = random.Random(1), 96
 
     def near(vector: Sequence[float], spread: float) -> list[float]:
@@ -241,7 +241,7 @@ async def the_approximate_search_agrees_with_an_exact_one(harness: FullStoreHarn
 
 
 async def vectors_of_other_dimensions_are_recreated(harness: FullStoreHarness) -> None:
-    """Those there were go when the first of the new comes; until then, none of them is compared."""
+    """The old vectors are removed when the first new one arrives. Until then, none is compared."""
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(1, "one"), make_memory(2, "two")])
@@ -259,7 +259,7 @@ async def vectors_of_other_dimensions_are_recreated(harness: FullStoreHarness) -
 
 
 async def a_memory_without_a_vector_is_not_retried(harness: FullStoreHarness) -> None:
-    """Also where nothing but refusals has come of it; and what was forgotten meanwhile stays so."""
+    """Even if every attempt was refused. Memories forgotten meanwhile stay forgotten."""
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(1, "one"), make_memory(2, "two"), make_memory(3, "three")])
@@ -274,11 +274,11 @@ async def a_memory_without_a_vector_is_not_retried(harness: FullStoreHarness) ->
         assert await shelf.near(OWN, "test", make_unit_vector(1, 0), 5) == ["three"]
 
 
-# ── At a glance ────────────────────────────────────────────────────────────────────────────────────
+# ── Summary ────────────────────────────────────────────────────────────────────────────────────────
 
 
 async def a_summary_shows_what_is_stored(harness: FullStoreHarness) -> None:
-    """Whether anything, the latest notes, and whether all of it has vectors."""
+    """Whether there is anything, the latest notes, and whether everything has vectors."""
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         assert (await shelf.glance(OWN, "test")).is_empty
@@ -295,7 +295,7 @@ async def a_summary_shows_what_is_stored(harness: FullStoreHarness) -> None:
 
 
 async def notes_of_one_session_do_not_hide_others(harness: FullStoreHarness) -> None:
-    """Nor do those that were shown before."""
+    """Nor do notes that were shown before."""
     async with open_full_store(harness) as desk:
         shelf, own = MemoryStoreUnderTest(desk.memories), SessionId("ses_1")
         notes = [Memory(f"mem_n{n}", AGENT, "journal", "other", float(n)) for n in range(4)]

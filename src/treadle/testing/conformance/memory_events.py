@@ -1,4 +1,4 @@
-"""Checks for implementers of a store: what a run remembers is kept with its event, and never stops the run."""
+"""Checks for implementers of a store: memories are stored with the event of a run, and never stop the run."""
 
 import asyncio
 from typing import Final
@@ -19,7 +19,7 @@ from treadle.testing.conformance.store_harness import (
 
 
 async def _report_events(desk: FullStoreProcess, *events: EventData) -> list[tuple[str, str, int, bool]]:
-    """What is remembered after a run has reported these, the oldest first: id, text, uses, whether it is pinned."""
+    """Return the memories after a run has reported these events, the oldest first: id, text, uses, pinned."""
     claim = await desk.claimed()
     assert (await desk.advance(claim, 2, events)).accepted
     assert len(await desk.gapless(claim.origin.run_id)) == 2 + len(events)
@@ -27,12 +27,12 @@ async def _report_events(desk: FullStoreProcess, *events: EventData) -> list[tup
 
 
 async def _list_memories(desk: FullStoreProcess) -> list[Memory]:
-    """All that is remembered, the oldest first."""
+    """Return all memories, the oldest first."""
     return list(await desk.memories.list())[::-1]
 
 
 async def a_saved_memory_is_stored_with_its_event(harness: FullStoreHarness) -> None:
-    """With its run and its session, at the time of the event, and to be found by its words."""
+    """With its run and session, at the time of the event, and searchable by its words."""
     async with open_full_store(harness) as desk:
         claim = await desk.claimed()
         saved, noted = MemorySaved("mem_1", "She plays the tuba.", "tool", True), JournalWritten("mem_2", "at 3")
@@ -47,8 +47,8 @@ async def a_saved_memory_is_stored_with_its_event(harness: FullStoreHarness) -> 
 
 
 async def a_repeated_fact_refreshes_the_existing_memory(harness: FullStoreHarness) -> None:
-    """Whether it has the same text, or the run knows what it repeats. What repeats a memory that was forgotten is
-    kept itself."""
+    """Whether the text is the same or the run names the memory that it repeats. A repetition of a forgotten memory
+    is stored itself."""
     async with open_full_store(harness) as desk:
         first, same = MemorySaved("mem_1", "A tuba.", "tool"), MemorySaved("mem_2", "  a TUBA", "run")
         assert await _report_events(desk, first, same) == [("mem_1", "A tuba.", 1, False)]
@@ -60,7 +60,7 @@ async def a_repeated_fact_refreshes_the_existing_memory(harness: FullStoreHarnes
 
 
 async def a_repeated_event_creates_one_memory(harness: FullStoreHarness) -> None:
-    """By its id, whatever its text. A note that is written again under another id is a new note."""
+    """The id decides, whatever the text. A note written again under another id is a new note."""
     async with open_full_store(harness) as desk:
         saved, note = MemorySaved("mem_1", "text", "tool"), JournalWritten("mem_2", "note")
         other, again = MemorySaved("mem_1", "another text", "tool"), JournalWritten("mem_3", "note")
@@ -89,7 +89,7 @@ async def a_similar_but_different_fact_is_stored_separately(harness: FullStoreHa
 
 
 async def a_recall_counts_once_per_event(harness: FullStoreHarness) -> None:
-    """Whatever else was recalled with it, and whether that is still there."""
+    """Whatever else was recalled with it, and whether that still exists."""
     async with open_full_store(harness) as desk:
         twice = MemoryRecalled((Reminder("mem_1"), Reminder("mem_1"), Reminder("mem_gone")), "section")
         saved = MemorySaved("mem_1", "text", "tool")
@@ -101,7 +101,7 @@ ODD = ('a "b" OR NEAR(', "\x00", "x" * 200_000, "\U0001f989" * 500, "\u202e evil
 
 
 async def no_text_stops_a_run(harness: FullStoreHarness) -> None:
-    """It is kept as it is; but what is nothing but white space is not kept."""
+    """Every text is stored as it is, except that white space alone is not stored."""
     async with open_full_store(harness) as desk:
         for number, text in enumerate(("", " \n", *ODD)):
             events = MemorySaved(f"mem_{number}", text, "tool"), JournalWritten(f"mem_n{number}", text)
@@ -116,7 +116,7 @@ async def no_text_stops_a_run(harness: FullStoreHarness) -> None:
 
 
 async def concurrent_embedding_misses_no_memory(harness: FullStoreHarness) -> None:
-    """However many save memories, and however many make vectors of them, in several processes at once."""
+    """However many workers save memories and create vectors, in several processes at once."""
     async with open_full_store_twice(harness) as (one, two):
 
         async def save(desk: FullStoreProcess, number: int) -> None:

@@ -24,33 +24,33 @@ from treadle.ports.model import (
 )
 
 TIMEOUT_SECONDS = 10.0
-"""Seconds after which what should have come is said to be missing."""
+"""After this time an expected reply counts as missing."""
 
 
 class ProviderText(Struct, frozen=True):
-    """The provider answers with this text, in more than one piece where it has more than one word."""
+    """The provider replies with this text, in several pieces if it has several words."""
 
     text: str
 
 
 class ProviderCalls(Struct, frozen=True):
-    """The provider answers with these calls."""
+    """The provider replies with these calls."""
 
     calls: tuple[ToolUse, ...]
 
 
 class ProviderRefusal(Struct, frozen=True):
-    """The provider answers with an error."""
+    """The provider replies with an error."""
 
 
 class ProviderBreak(Struct, frozen=True):
-    """The provider begins with this text and then ends without having finished."""
+    """The provider starts with this text and ends without finishing."""
 
     text: str
 
 
 class ProviderSilence(Struct, frozen=True):
-    """The provider begins with this text and then says nothing more."""
+    """The provider starts with this text and then sends nothing more."""
 
     text: str
 
@@ -60,10 +60,10 @@ ProviderAction = ProviderText | ProviderCalls | ProviderRefusal | ProviderBreak 
 
 
 class ModelHarness(Protocol):
-    """How a model is opened whose provider does as it is told."""
+    """Opens a model whose provider follows instructions."""
 
     def open(self, *scenes: ProviderAction) -> AbstractAsyncContextManager[Model]:
-        """A model whose provider plays these scenes, one for each request, in the order of the requests."""
+        """Return a model whose provider performs these actions, one for each request, in order."""
         ...
 
 
@@ -73,13 +73,13 @@ EXAMPLE_CALLS = (ToolUse("call_a", "add", '{"a":1}'), ToolUse("call_b", "add", '
 
 
 def make_request() -> ModelRequest:
-    """A small conversation with one tool."""
+    """Return a small conversation with one tool."""
     add = ToolSpec("add", "Add a number.", {"type": "object", "properties": {"a": {"type": "integer"}}})
     return ModelRequest("m-1", Preamble("Be brief.", (add,)), Conversation([user("hello")]), ModelSettings())
 
 
 class ReceivedReply(Struct):
-    """What came of one request."""
+    """The deltas and the result of one request."""
 
     end: Completed | Failed
     deltas: list[Delta]
@@ -90,7 +90,7 @@ class ReceivedReply(Struct):
 
 
 async def receive_reply(model: Model, asked: ModelRequest | None = None) -> ReceivedReply:
-    """A whole reply; checks that nothing is shown after its end."""
+    """Return a complete reply. Check that nothing is shown after its end."""
     deltas: list[Delta] = []
     async with asyncio.timeout(TIMEOUT_SECONDS):
         end = await model.reply(asked or make_request(), deltas.append)
@@ -101,7 +101,8 @@ async def receive_reply(model: Model, asked: ModelRequest | None = None) -> Rece
 
 
 async def a_reply_ends_completed(harness: ModelHarness) -> None:
-    """A reply ends Completed, with the whole text; it was shown as it came, and the pieces joined are the text."""
+    """A reply ends Completed with the whole text. It was shown as it arrived, and the joined pieces are the
+    text."""
     async with harness.open(ProviderText("one two three")) as model:
         heard = await receive_reply(model)
         assert isinstance(heard.end, Completed), heard.end
@@ -113,8 +114,8 @@ async def a_reply_ends_completed(harness: ModelHarness) -> None:
 
 
 async def calls_are_complete(harness: ModelHarness) -> None:
-    """Calls are in the Completed in their order, with arguments that parse; the fragments that were shown of
-    each, joined, are its arguments."""
+    """Completed contains the calls in order, with valid arguments. The joined fragments of each call are its
+    arguments."""
     async with harness.open(ProviderCalls(EXAMPLE_CALLS)) as model:
         heard = await receive_reply(model)
         assert isinstance(heard.end, Completed), heard.end
@@ -130,7 +131,7 @@ async def calls_are_complete(harness: ModelHarness) -> None:
 
 
 async def an_error_is_a_value(harness: ModelHarness) -> None:
-    """An error of the provider is a Failed that says what happened; nothing is raised."""
+    """An error of the provider is a Failed that says what happened. Nothing is raised."""
     async with harness.open(ProviderRefusal()) as model:
         end = (await receive_reply(model)).end
         assert isinstance(end, Failed), end
@@ -138,7 +139,7 @@ async def an_error_is_a_value(harness: ModelHarness) -> None:
 
 
 async def an_incomplete_reply_has_failed(harness: ModelHarness) -> None:
-    """A reply that ends before its provider has finished is Failed, however much has come: half an answer is
+    """A reply that ends before its provider has finished is Failed, however much has arrived: half an answer is
     never taken for a whole one."""
     async with harness.open(ProviderBreak("half an")) as model:
         end = (await receive_reply(model)).end
@@ -146,8 +147,8 @@ async def an_incomplete_reply_has_failed(harness: ModelHarness) -> None:
 
 
 async def cancelling_aborts_the_call(harness: ModelHarness) -> None:
-    """Whoever is cancelled while waiting for a reply is cancelled: that is no Failed. And the model can be asked
-    again."""
+    """A caller that is cancelled while waiting for a reply gets CancelledError, not Failed. The model can be
+    called again."""
     async with harness.open(ProviderSilence("so far"), ProviderText("again")) as model:
         heard = asyncio.Event()
         task = asyncio.create_task(model.reply(make_request(), lambda _: heard.set()))
@@ -160,7 +161,7 @@ async def cancelling_aborts_the_call(harness: ModelHarness) -> None:
 
 
 async def replies_do_not_mix(harness: ModelHarness) -> None:
-    """One model serves several requests at the same time, each with its own reply."""
+    """One model serves several concurrent requests, each with its own reply."""
     async with harness.open(ProviderText("one one one"), ProviderText("two two two")) as model:
         replies = await asyncio.gather(receive_reply(model), receive_reply(model))
         assert sorted(heard.text for heard in replies) == ["one one one", "two two two"]
@@ -170,7 +171,7 @@ async def replies_do_not_mix(harness: ModelHarness) -> None:
 
 
 async def the_request_is_not_changed(harness: ModelHarness) -> None:
-    """The conversation is the run's own: a model reads it and changes nothing."""
+    """The conversation belongs to the run: a model reads it and changes nothing."""
     async with harness.open(ProviderText("fine")) as model:
         asked = make_request()
         messages = list(asked.conversation.messages)

@@ -1,4 +1,4 @@
-"""Checks for implementers of a store: what belongs to one user is never found for another."""
+"""Checks for implementers of a store: data of one user is never found for another."""
 
 import random
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ USERS = (LOCAL_USER, "alice", "bob", "tok_1")
 
 
 def opening_events(desk: FullStoreProcess, owner: UserId) -> tuple[Draft, ...]:
-    """The events that a run of this user begins with."""
+    """Return the first events of a run of this user."""
     queued = RunQueued(AgentSpec("conformance", "none"), owner=journaled_owner(owner))
     return desk.draft(queued), desk.draft(UserMessage(user("hello")))
 
@@ -39,17 +39,17 @@ def opening_events(desk: FullStoreProcess, owner: UserId) -> tuple[Draft, ...]:
 async def _submit(
     desk: FullStoreProcess, owner: UserId, session: str | None = None, key: str | None = None
 ) -> RunId:
-    """A run of this user."""
+    """Submit a run of this user."""
     return await desk.store.submit(desk.origin(session), opening_events(desk, owner), key)
 
 
 def scope_of(owner: UserId) -> MemoryScope:
-    """What this user has told the agent."""
+    """Return the memory scope of this user."""
     return MemoryScope(AGENT, owner)
 
 
 def make_fact(number: int, text: str, owner: UserId) -> Memory:
-    """Something that a person has added for a user."""
+    """Return a fact that was added for a user."""
     return Memory(f"mem_{number}", AGENT, "long_term", text, float(number), "person", owner=owner)
 
 
@@ -57,7 +57,7 @@ def make_fact(number: int, text: str, owner: UserId) -> Memory:
 
 
 async def a_run_has_the_owner_that_its_first_event_names(harness: FullStoreHarness) -> None:
-    """Lists can be asked for one owner. The id of a run of another owner is no cursor in them."""
+    """Lists can be filtered by owner. The id of a run of another owner is not a valid cursor in them."""
     async with open_full_store(harness) as desk:
         runs = {owner: [await _submit(desk, owner) for _ in range(2)] for owner in USERS}
         for owner, ids in runs.items():
@@ -73,7 +73,7 @@ async def a_run_has_the_owner_that_its_first_event_names(harness: FullStoreHarne
 
 
 async def a_session_has_one_owner(harness: FullStoreHarness) -> None:
-    """Whoever is first has it, also of two processes that begin it at the same time."""
+    """The first user owns it, even if two processes start it concurrently."""
     async with open_full_store_twice(harness) as (one, two):
         await _submit(one, "alice", "ses_a", "key")
         await check_refused(_submit(two, "bob", "ses_a"), SessionTaken)
@@ -98,7 +98,7 @@ async def a_child_run_cannot_use_a_session_of_another_owner(harness: FullStoreHa
 
 
 async def the_feed_can_be_read_for_one_owner(harness: FullStoreHarness) -> None:
-    """In the order of commits, and nothing of other owners in it."""
+    """In the order of commits, without events of other owners."""
     async with open_full_store(harness) as desk:
         ids = {owner: await _submit(desk, owner) for owner in USERS}
         for owner, run_id in ids.items():
@@ -145,8 +145,8 @@ async def _notes(desk: FullStoreProcess, scope: MemoryScope) -> list[str]:
 
 
 async def nothing_crosses_from_one_owner_to_another(harness: FullStoreHarness) -> None:
-    """Whatever is added, forgotten and given away, in whatever order: words, vectors, notes, twins and lists of one
-    owner have what that owner has and nothing else; those of all owners have all."""
+    """Whatever is added, forgotten and reassigned, in any order: words, vectors, notes, duplicates and lists of
+    one owner contain that owner's data and nothing else; those of all owners contain everything."""
     chance = random.Random(19)
     async with open_full_store(harness) as desk:
         shelf, kept = MemoryStoreUnderTest(desk.memories), dict[str, Memory]()
@@ -233,7 +233,7 @@ async def _matching(desk: FullStoreProcess, scope: MemoryScope, word: str) -> Se
 
 async def memories_of_others_do_not_crowd_out_an_owner(harness: FullStoreHarness) -> None:
     """An old memory of one owner is found by a word, and by its vector, that hundreds of newer ones of others
-    have."""
+    share."""
     async with open_full_store(harness) as desk:
         await desk.memories.add([make_fact(0, "the word of alice", "alice")])
         await desk.memories.add([make_fact(n, f"the word of bob {n}", "bob") for n in range(1, 700)])
@@ -252,8 +252,8 @@ async def _matching_of(desk: FullStoreProcess, scope: MemoryScope) -> list[str]:
 
 
 async def memories_can_be_assigned_to_another_owner(harness: FullStoreHarness) -> None:
-    """Those that fit all that is asked for. A fact that the owner has already is merged with it: it counts as used
-    as often as both."""
+    """All memories that match the filters move. A fact that the owner already has is merged: its uses are the sum
+    of both."""
     async with open_full_store(harness) as desk:
         await desk.memories.add(
             [make_fact(1, "one", LOCAL_USER), make_fact(2, "two", LOCAL_USER), make_fact(3, "two", "alice")]
@@ -273,7 +273,7 @@ async def memories_can_be_assigned_to_another_owner(harness: FullStoreHarness) -
         shelf = MemoryStoreUnderTest(desk.memories)
         assert await shelf.near(scope_of(LOCAL_USER), "test", make_unit_vector(1, 1), 5) == []
         pending = await shelf.pending(scope_of("alice"), "test", None, 5)
-        assert {item.memory.text for item in pending} == {"one", "two", "four"}, "they get their vectors anew"
+        assert {item.memory.text for item in pending} == {"one", "two", "four"}, "their vectors are recreated"
 
 
 CHECKS: Final[tuple[FullStoreCheck, ...]] = (

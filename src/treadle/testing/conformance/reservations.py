@@ -1,4 +1,4 @@
-"""What the checks of accounts share: a run that has ceilings, what it asks for, and how an account stands."""
+"""Helpers of the account checks: a run with ceilings, its reservations, and the state of an account."""
 
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.events import LlmError, LlmRequest, LlmResponse, RunQueued, UserMessage
@@ -10,7 +10,7 @@ from treadle.ports.journal import Claim
 from treadle.testing.conformance.store import StoreProcess
 
 AGENT = AgentSpec("bound", "none", limits=Limits(cost=1.0), quotas=Quotas(1000, 5, 100.0))
-"""It says that it has ceilings. Which ones count is said with each reservation."""
+"""An agent with ceilings. Each reservation names the ceilings that count."""
 REQUEST = LlmRequest(1, 1, "p", "m", 1)
 FAILED = LlmError(1, 1, "server", "broke off", True, usage=Usage(20, 10), cost=0.1)
 A_LOT = 1e9
@@ -21,12 +21,12 @@ def make_reply(tokens: int, cost: float) -> LlmResponse:
 
 
 def make_reservation(cost: float, tokens: int = 100, ceiling: float = 1.0, account: str = "tree/one") -> Reserve:
-    """So many dollars of an account that has as many as `ceiling`."""
+    """Return a reservation of dollars in an account with this ceiling."""
     return Reserve((Ceilings(account, cost=ceiling),), 1, 1, tokens, cost, cost * 10)
 
 
 async def claim_new_run(process: StoreProcess) -> Claim:
-    """A new run that has ceilings, owned by this process."""
+    """Return a new run with ceilings, owned by this process."""
     opening = (process.draft(RunQueued(AGENT)), process.draft(UserMessage(user("hello"))))
     return await process.claim(await process.store.submit(process.origin(), opening))
 
@@ -34,14 +34,14 @@ async def claim_new_run(process: StoreProcess) -> Claim:
 async def try_to_reserve(
     process: StoreProcess, claim: Claim, reserve: Reserve, seen: int = 2
 ) -> AccountShortage | None:
-    """Intend to ask a model; what stood in the way."""
+    """Append the intent to call a model. Return the shortage, if any."""
     advanced = await process.advance(claim, seen, [], [REQUEST], reserve=reserve)
     assert advanced.accepted is (advanced.refused is None)
     return advanced.refused
 
 
 async def read_standing(process: StoreProcess, ceilings: Ceilings) -> AccountShortage:
-    """How an account stands, told by what it refuses."""
+    """Return the state of an account, as reported by a refusal."""
     claim = await claim_new_run(process)
     calls = 0 if ceilings.calls is None else 10**9
     wanted = Reserve((ceilings,), 1, 1, 0 if calls else 10**9, A_LOT, A_LOT, calls)
@@ -51,6 +51,6 @@ async def read_standing(process: StoreProcess, ceilings: Ceilings) -> AccountSho
 
 
 async def read_money(process: StoreProcess, account: str = "tree/one") -> tuple[float, float]:
-    """Dollars that an account has used, and that are reserved."""
+    """Return the dollars that an account has used and reserved."""
     short = await read_standing(process, Ceilings(account, cost=1.0))
     return round(short.used, 9), round(short.reserved, 9)

@@ -15,7 +15,7 @@ from treadle.testing.conformance.store import (
 
 
 async def a_record_matches_the_events_of_its_run(harness: StoreHarness) -> None:
-    """The record is the sum of the events, changed in the transaction that appends them."""
+    """The record summarises the events, and changes in the transaction that appends them."""
     async with open_in_two_processes(harness) as (one, two):
         origin, created = one.origin(), one.clock.now()
         await one.store.submit(origin, one.opening())
@@ -35,7 +35,7 @@ async def a_record_matches_the_events_of_its_run(harness: StoreHarness) -> None:
 
 
 async def the_newest_come_first(harness: StoreHarness) -> None:
-    """`newest` names the latest runs, ended or not, the newest first, and at most `limit`."""
+    """`newest` returns the latest runs, ended or not, the newest first, at most `limit`."""
     async with open_in_one_process(harness) as process:
         runs = [await process.submit() for _ in range(4)]
         await process.end(await process.claim(runs[3]), 2)
@@ -44,7 +44,7 @@ async def the_newest_come_first(harness: StoreHarness) -> None:
 
 
 async def the_unfinished_come_oldest_first(harness: StoreHarness) -> None:
-    """`unfinished` names the runs that have not ended, of one session or of all, the oldest first."""
+    """`unfinished` returns the runs that have not ended, of one session or of all, the oldest first."""
     async with open_in_one_process(harness) as process:
         runs = [await process.submit(session) for session in ("a", "b", "a", "b")]
         await process.end(await process.claim(runs[0]), 2)
@@ -55,7 +55,7 @@ async def the_unfinished_come_oldest_first(harness: StoreHarness) -> None:
 
 
 async def an_agent_keeps_its_id(harness: StoreHarness) -> None:
-    """The id that was proposed first for a name stays, whoever asks later and also at the same time."""
+    """The id that was proposed first for a name stays, for later and for concurrent callers."""
     async with open_in_two_processes(harness) as (one, two):
         proposals = [p.store.agent("ada", AgentId(f"agt_{n}")) for n, p in enumerate((one, two, one, two))]
         first, *others = await asyncio.gather(*proposals)
@@ -65,7 +65,7 @@ async def an_agent_keeps_its_id(harness: StoreHarness) -> None:
 
 
 async def a_child_names_its_parent(harness: StoreHarness) -> None:
-    """The run that another run was started by is part of its origin, in records, events and claims."""
+    """The parent of a run is part of its origin in records, events and claims."""
     async with open_in_one_process(harness) as process:
         parent = process.origin()
         child = type(parent)(process.origin().run_id, parent.session_id, parent.agent_id, parent.run_id)

@@ -1,4 +1,4 @@
-"""What the checks of a store share: the harness that opens it, who is told of its commits, and things to append."""
+"""Helpers of the store checks: the harness that opens a store, a recording publisher, and events to append."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -41,11 +41,11 @@ class Store(Journal, Wakes, Runs, Protocol):
 
 
 class StoreHarness(Protocol):
-    """How a store is opened. One harness stands for one store, which is empty at first."""
+    """Opens a store. One harness represents one store, which is empty at first."""
 
     def open(self, publisher: Publisher, clock: Clock) -> AbstractAsyncContextManager[Store]:
-        """The store as one process has it. Opened again, also while it is open, it is the same store as another
-        process has it. All that depends on the time, leases included, goes by `clock`."""
+        """Open the store as one process. Opened again, even while it is open, it is the same store in another
+        process. Everything that depends on time, including leases, uses `clock`."""
         ...
 
 
@@ -53,38 +53,38 @@ StoreCheck = Callable[[StoreHarness], Awaitable[None]]
 
 
 class Recorder:
-    """A publisher that remembers what it was told. Implements `ports.journal.Publisher`."""
+    """A publisher that records what it receives. Implements `ports.journal.Publisher`."""
 
     def __init__(self) -> None:
         self.events: list[tuple[RunId, int, str, bytes]] = []
-        """Every committed event, in the order in which it was told: run, sequence, type, data."""
+        """Every committed event in the order of publication: run, sequence, type, data."""
         self.deliveries: list[RunId] = []
         self.wakes: list[tuple[RunId, Instant]] = []
         self.errors: list[StoreError] = []
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
-        """Remember the events."""
+        """Record the events."""
         self.events += [(origin.run_id, first + offset, made.type, made.raw) for offset, made in enumerate(drafts)]
 
     def delivered(self, run_id: RunId) -> None:
-        """Remember the delivery."""
+        """Record the delivery."""
         self.deliveries.append(run_id)
 
     def wake(self, run_id: RunId, at: Instant) -> None:
-        """Remember the wake."""
+        """Record the wake."""
         self.wakes.append((run_id, at))
 
     def lost(self, error: StoreError) -> None:
-        """Remember the loss."""
+        """Record the loss."""
         self.errors.append(error)
 
     def told_of(self, run_id: RunId) -> list[tuple[int, str, bytes]]:
-        """What was told of one run."""
+        """Return what was published about one run."""
         return [(sequence, type_, raw) for run, sequence, type_, raw in self.events if run == run_id]
 
 
 class StoreProcess:
-    """A store as one process has it, with the clock and the ids that all processes of a check share."""
+    """A store in one process, with the clock and the ids that all processes of a check share."""
 
     def __init__(self, store: Store, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
         self.store = store
@@ -94,38 +94,39 @@ class StoreProcess:
         self._ids = ids
 
     def draft(self, data: EventData) -> Draft:
-        """An event to append."""
+        """Return an event to append."""
         return make_draft(EventId(self._ids("evt")), self.clock.now(), data)
 
     def origin(self, session: str | None = None, parent: RunId | None = None) -> Origin:
-        """A new run, in a new session unless one is named."""
+        """Return a new run, in a new session unless one is named."""
         return Origin(
             RunId(self._ids("run")), SessionId(session or self._ids("ses")), AgentId("agt_conformance"), parent
         )
 
     def child(self, claim: Claim, session: str | None = None) -> NewRun:
-        """A new run under that one."""
+        """Return a new child run."""
         return NewRun(self.origin(session, claim.origin.run_id), self.opening())
 
     def tell(self, run_id: RunId, reason: str, key: str | None = None) -> RunMessage:
-        """Something that another run is told."""
+        """Return a delivery to another run."""
         return RunMessage(run_id, self.draft(CancelRequested(reason)), key or reason)
 
     async def submit(self, session: str | None = None, key: str | None = None, places: int | None = None) -> RunId:
-        """Submit a run with the two events that every run begins with."""
+        """Submit a run with the two events that every run starts with."""
         return await self.store.submit(self.origin(session), self.opening(places), key)
 
     def opening(self, places: int | None = None) -> tuple[Draft, ...]:
-        """The two events that every run begins with; `places`: how many of its agent are worked on at a time."""
+        """Return the two events that every run starts with. `places`: how many runs of its agent execute at a
+        time."""
         agent = AgentSpec("conformance", "none", concurrency=places)
         return self.draft(RunQueued(agent)), self.draft(UserMessage(user("hello")))
 
     async def claim(self, run_id: RunId) -> Claim:
-        """Claim a run in the name of this process."""
+        """Claim a run for this process."""
         return await self.store.claim(run_id, self.name)
 
     async def claimed(self, session: str | None = None) -> Claim:
-        """A new run, owned by this process."""
+        """Return a new run that this process owns."""
         return await self.claim(await self.submit(session))
 
     async def advance(
@@ -139,7 +140,7 @@ class StoreProcess:
         begin: Sequence[NewRun] = (),
         tell: Sequence[RunMessage] = (),
     ) -> Advanced:
-        """Append as the owner that the claim has made."""
+        """Append as the owner of the claim."""
         return await self.store.advance(
             Advance(
                 claim.origin.run_id,
@@ -161,15 +162,15 @@ class StoreProcess:
         )
 
     async def end(self, claim: Claim, seen: int, said: str = "done") -> Advanced:
-        """End a run, with one message for its session."""
+        """End a run with one message for its session."""
         return await self.advance(claim, seen, intents=[END], release=Release(said=(user(said),)))
 
     async def types(self, run_id: RunId) -> list[str]:
-        """The types of all events of a run; checks that their sequences are gapless from 1."""
+        """Return the types of all events of a run. Check that their sequences start at 1 without gaps."""
         return [event.type for event in await self.gapless(run_id)]
 
     async def gapless(self, run_id: RunId) -> Sequence[Event]:
-        """All events of a run; checks that their sequences are gapless from 1."""
+        """Return all events of a run. Check that their sequences start at 1 without gaps."""
         events = await self.store.read(run_id)
         assert [event.sequence for event in events] == list(range(1, len(events) + 1)), "a gap in the sequence"
         return events
@@ -177,17 +178,17 @@ class StoreProcess:
 
 END = RunEnd("completed", "completed", Metrics())
 OPENING = ["run_queued", "user_message"]
-"""The types of the events that every run of a check begins with."""
+"""The types of the events that every run of a check starts with."""
 
 
 def make_step(number: int) -> StepStart:
-    """Something small to append, told apart by its number."""
+    """Return a small event, identified by its number."""
     return StepStart(number)
 
 
 @asynccontextmanager
 async def open_in_one_process(harness: StoreHarness) -> AsyncGenerator[StoreProcess, None]:
-    """The store, open in one process."""
+    """Open the store in one process."""
     clock, told = FakeClock(), Recorder()
     async with harness.open(told, clock) as store:
         yield StoreProcess(store, told, clock, CountingIds(), "worker-1")
@@ -195,7 +196,7 @@ async def open_in_one_process(harness: StoreHarness) -> AsyncGenerator[StoreProc
 
 @asynccontextmanager
 async def open_in_two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[StoreProcess, StoreProcess], None]:
-    """The store, open in two processes at the same time."""
+    """Open the store in two processes at the same time."""
     clock, ids, told = FakeClock(), CountingIds(), (Recorder(), Recorder())
     async with harness.open(told[0], clock) as first, harness.open(told[1], clock) as second:
         yield (
@@ -205,14 +206,14 @@ async def open_in_two_processes(harness: StoreHarness) -> AsyncGenerator[tuple[S
 
 
 async def check_refused(attempt: Awaitable[object], error: type[TreadleError]) -> str:
-    """Check that the attempt raises this error, with words in it; return them."""
+    """Check that the attempt raises this error with a message, and return the message."""
     try:
         result = await attempt
     except error as raised:
         words = str(raised)
     else:
         raise AssertionError(f"expected {error.__name__}, got {result!r}")
-    assert words, f"{error.__name__} says nothing"
+    assert words, f"{error.__name__} has no message"
     return words
 
 
@@ -222,10 +223,10 @@ async def check_not_claimable(process: StoreProcess, run_id: RunId) -> None:
 
 
 async def check_fenced(attempt: Awaitable[object]) -> None:
-    """Check that the append is refused as one of a worker that does not own the run."""
+    """Check that the append is refused because the worker does not own the run."""
     await check_refused(attempt, Fenced)
 
 
 async def check_unknown(attempt: Awaitable[object]) -> None:
-    """Check that the run is said to be unknown."""
+    """Check that the run is reported as unknown."""
     await check_refused(attempt, UnknownRun)

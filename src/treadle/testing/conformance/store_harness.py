@@ -1,4 +1,4 @@
-"""What the checks share of all that a store keeps beside its runs: the harness that opens it."""
+"""Helpers of the checks of everything that a store keeps besides runs: the harness that opens it."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -20,9 +20,9 @@ from treadle.testing.conformance.store import Recorder, Store, StoreProcess
 from treadle.testing.time import CountingIds, FakeClock
 
 AGENT = AgentId("agt_conformance")
-"""The one that all runs of a check are of."""
+"""The agent of all runs of a check."""
 OWN = MemoryScope(AGENT, LOCAL_USER)
-"""What the local user has told it."""
+"""The memories of the local user."""
 OTHER = AgentId("agt_other")
 
 
@@ -36,7 +36,7 @@ class WebhookStore(Webhooks, DeadLetters, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FullStore:
-    """All that a store keeps, as one process has it."""
+    """Everything that a store keeps, in one process."""
 
     runs: Store
     memories: MemoryStore
@@ -50,10 +50,10 @@ class FullStore:
 
 
 class FullStoreHarness(Protocol):
-    """How a store is opened. One harness stands for one store, which is empty at first."""
+    """Opens a store. One harness represents one store, which is empty at first."""
 
     def open(self, publisher: Publisher, clock: Clock) -> AbstractAsyncContextManager[FullStore]:
-        """The store as one process has it; opened again, it is the same store as another process has it."""
+        """Open the store as one process. Opened again, it is the same store in another process."""
         ...
 
 
@@ -61,7 +61,7 @@ FullStoreCheck = Callable[[FullStoreHarness], Awaitable[None]]
 
 
 class FullStoreProcess(StoreProcess):
-    """A process, with all that its store keeps."""
+    """A process with everything that its store keeps."""
 
     def __init__(self, kept: FullStore, told: Recorder, clock: FakeClock, ids: CountingIds, name: str) -> None:
         super().__init__(kept.runs, told, clock, ids, name)
@@ -74,7 +74,7 @@ class FullStoreProcess(StoreProcess):
 
 @asynccontextmanager
 async def open_full_store(harness: FullStoreHarness) -> AsyncGenerator[FullStoreProcess, None]:
-    """The store, open in one process."""
+    """Open the store in one process."""
     clock, told = FakeClock(), Recorder()
     async with harness.open(told, clock) as kept:
         yield FullStoreProcess(kept, told, clock, CountingIds(), "worker-1")
@@ -84,7 +84,7 @@ async def open_full_store(harness: FullStoreHarness) -> AsyncGenerator[FullStore
 async def open_full_store_twice(
     harness: FullStoreHarness,
 ) -> AsyncGenerator[tuple[FullStoreProcess, FullStoreProcess], None]:
-    """The store, open in two processes at the same time."""
+    """Open the store in two processes at the same time."""
     clock, ids, told = FakeClock(), CountingIds(), (Recorder(), Recorder())
     async with harness.open(told[0], clock) as first, harness.open(told[1], clock) as second:
         yield (

@@ -18,7 +18,7 @@ SESSION = SessionId("ses_1")
 
 
 async def _submit_message(desk: FullStoreProcess, text: str, session: str = SESSION) -> RunId:
-    """Submit a run with a message and an image that is longer than what a title is read from."""
+    """Submit a run with a message and an image that is longer than the part from which a title is read."""
     message = user(text, Image("image/png", "A" * 5000))
     queued = RunQueued(AgentSpec("conformance", "none"))
     return await desk.store.submit(desk.origin(session), (desk.draft(queued), desk.draft(UserMessage(message))))
@@ -50,7 +50,7 @@ async def a_title_is_the_start_of_the_first_message(harness: FullStoreHarness) -
 
 
 async def a_session_can_be_renamed(harness: FullStoreHarness) -> None:
-    """Every process sees the new title. A session that does not exist is not made by it."""
+    """Every process sees the new title. Renaming does not create a session."""
     async with open_full_store_twice(harness) as (desk, other):
         await _submit_message(desk, "hello")
         await _submit_message(desk, "hello again")
@@ -61,7 +61,7 @@ async def a_session_can_be_renamed(harness: FullStoreHarness) -> None:
 
 
 async def a_fork_keeps_the_title_of_its_source(harness: FullStoreHarness) -> None:
-    """A title that was given is copied. Without one, the fork has the message that it continues from."""
+    """An explicit title is copied. Without one, the title is the message that the fork continues from."""
     async with open_full_store(harness) as desk:
         await _submit_message(desk, "hello")
         later = await _submit_message(desk, "hello again")

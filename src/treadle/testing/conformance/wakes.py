@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.journal.Wakes`, and of the wakes that a journal tells its publisher."""
+"""Checks for implementers of `ports.journal.Wakes`, and of the wakes that a journal sends to its publisher."""
 
 import asyncio
 from typing import Final
@@ -16,7 +16,7 @@ from treadle.testing.conformance.store import (
 
 
 async def a_submitted_run_is_runnable_at_once(harness: StoreHarness) -> None:
-    """A new run is due, for every process, and its own is told to look at it now. Once claimed it is not due."""
+    """A new run is due for every process, and its own process is woken now. Once claimed it is not due."""
     async with open_in_two_processes(harness) as (one, two):
         run_id = await one.submit()
         assert one.told.wakes == [(run_id, one.clock.now())]
@@ -26,7 +26,7 @@ async def a_submitted_run_is_runnable_at_once(harness: StoreHarness) -> None:
 
 
 async def due_runs_do_not_depend_on_the_clock(harness: StoreHarness) -> None:
-    """Runs that are due at once stay so when the wall clock is set back: only timers may wait for it."""
+    """Runs that are due now stay due when the wall clock is set back. Only timers depend on it."""
     async with open_in_one_process(harness) as process:
         submitted = await process.submit()
         claim = await process.claimed()
@@ -37,7 +37,7 @@ async def due_runs_do_not_depend_on_the_clock(harness: StoreHarness) -> None:
 
 
 async def a_timer_wakes_its_run(harness: StoreHarness) -> None:
-    """A run that is released with `wake_at` is due then and not before; its process is told when to look."""
+    """A run released with `wake_at` is due then and not before. Its process learns when to look."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         run_id, at = claim.origin.run_id, one.clock.now() + 60
@@ -51,7 +51,7 @@ async def a_timer_wakes_its_run(harness: StoreHarness) -> None:
 
 
 async def a_run_without_a_timer_waits_for_a_delivery(harness: StoreHarness) -> None:
-    """A run that is released without `wake_at` is due only once something is delivered to it."""
+    """A run released without `wake_at` is due only after a delivery."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         run_id = claim.origin.run_id
@@ -64,7 +64,7 @@ async def a_run_without_a_timer_waits_for_a_delivery(harness: StoreHarness) -> N
 
 
 async def a_delivery_to_an_owned_run_reaches_its_owner(harness: StoreHarness) -> None:
-    """A delivery while a worker owns the run does not make it anyone else's, and the publisher hears of it."""
+    """A delivery to an owned run does not make it claimable, and the publisher receives it."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.steer(claim.origin.run_id)
@@ -74,7 +74,7 @@ async def a_delivery_to_an_owned_run_reaches_its_owner(harness: StoreHarness) ->
 
 
 async def a_delivery_is_not_forgotten_when_its_owner_dies(harness: StoreHarness) -> None:
-    """What was delivered while the run was owned is there for whoever takes over."""
+    """The next owner sees what was delivered while the run was owned."""
     async with open_in_two_processes(harness) as (one, two):
         claim = await one.claimed()
         await two.steer(claim.origin.run_id)
@@ -84,7 +84,7 @@ async def a_delivery_is_not_forgotten_when_its_owner_dies(harness: StoreHarness)
 
 
 async def an_orphan_is_runnable(harness: StoreHarness) -> None:
-    """A run whose lease has run out is due, whatever timer it had before."""
+    """A run with an expired lease is due, whatever timer it had before."""
     async with open_in_one_process(harness) as process:
         run_id = (await process.claimed()).origin.run_id
         process.clock.pass_time(LEASE_SECONDS - 0.1)
@@ -94,7 +94,7 @@ async def an_orphan_is_runnable(harness: StoreHarness) -> None:
 
 
 async def only_the_first_of_a_session_is_runnable(harness: StoreHarness) -> None:
-    """A run behind another of its session is not due, and becomes so, with a wake, when that one ends."""
+    """A run behind another of its session is not due. It becomes due, with a wake, when that one ends."""
     async with open_in_one_process(harness) as process:
         first, second, third = [await process.submit("s") for _ in range(3)]
         other = await process.submit("other")
@@ -110,7 +110,7 @@ async def only_the_first_of_a_session_is_runnable(harness: StoreHarness) -> None
 
 
 async def an_ended_run_is_never_runnable(harness: StoreHarness) -> None:
-    """Nothing makes a run due that has ended."""
+    """Nothing makes an ended run due."""
     async with open_in_one_process(harness) as process:
         claim = await process.claimed()
         await process.end(claim, 2)
@@ -120,7 +120,7 @@ async def an_ended_run_is_never_runnable(harness: StoreHarness) -> None:
 
 
 async def runnable_is_limited(harness: StoreHarness) -> None:
-    """`runnable` names at most `limit` runs, the oldest first, so that none waits for ever."""
+    """`runnable` returns at most `limit` runs, the oldest first, so that none waits forever."""
     async with open_in_one_process(harness) as process:
         runs = [await process.submit() for _ in range(5)]
         assert list(await process.store.runnable(3)) == runs[:3]
@@ -129,7 +129,7 @@ async def runnable_is_limited(harness: StoreHarness) -> None:
 
 
 async def renewing_extends_only_own_leases(harness: StoreHarness) -> None:
-    """`renew` extends the leases of this worker's runs and of nobody else's, and names them."""
+    """`renew` extends the leases of this worker's runs only, and returns them."""
     async with open_in_two_processes(harness) as (one, two):
         ours = {(await one.claimed()).origin.run_id for _ in range(3)}
         theirs = (await two.claimed()).origin.run_id
@@ -143,7 +143,7 @@ async def renewing_extends_only_own_leases(harness: StoreHarness) -> None:
 
 
 async def renew_does_not_name_lost_runs(harness: StoreHarness) -> None:
-    """A run that was taken over, released or ended is not named by `renew` any more."""
+    """`renew` does not return a run that was taken over, released or ended."""
     async with open_in_two_processes(harness) as (one, two):
         lost, released, ended, kept = [await one.claimed() for _ in range(4)]
         await one.advance(released, 2, release=Release("interrupted"))
@@ -157,8 +157,8 @@ async def renew_does_not_name_lost_runs(harness: StoreHarness) -> None:
 
 
 async def a_run_is_renewed_or_taken_over(harness: StoreHarness) -> None:
-    """When a lease that has run out is renewed and claimed by another at the same time, one of them has the run:
-    it is named by `renew`, or the claim takes place, and not both."""
+    """When an expired lease is renewed and claimed at the same time, one of them gets the run: `renew` returns it,
+    or the claim succeeds, and not both."""
     async with open_in_one_process(harness) as process:
         run_id = (await process.claimed()).origin.run_id
         process.clock.pass_time(LEASE_SECONDS)

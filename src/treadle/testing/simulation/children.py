@@ -112,7 +112,7 @@ def check_reported(run: RunJournal, family: Family) -> None:
         end = child.one(RunEnd)
         for told in heard[spawn.run_id]:
             if (told.outcome, told.text, told.metrics) != (end.outcome, end.text, end.metrics):
-                raise Violation(f"{run.run_id} was told {told}, and {child.run_id} ended {end}")
+                raise Violation(f"{run.run_id} received {told}, and {child.run_id} ended {end}")
 
 
 def check_ended(run: RunJournal, family: Family) -> None:
