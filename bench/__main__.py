@@ -15,7 +15,7 @@ from bench.environments import python_for
 from bench.scenarios import CONTESTANTS, QUICK, SCENARIOS, Contestant, Failure, Sample, Scenario
 
 ROOT = Path(__file__).parent.parent
-TIMEOUT = 900  # seconds for one contestant, one scenario, one round
+TIMEOUT_SECONDS = 900  # seconds for one contestant, one scenario, one round
 
 
 def main() -> int:
@@ -25,17 +25,19 @@ def main() -> int:
     results = report.Results(rounds, contestants, QUICK if options.quick else SCENARIOS)
     pythons = _set_up(results, refresh=options.refresh)
     page = ""
-    with _endpoint() as address:
+    with _serve_endpoint() as address:
         for number in range(rounds):
             for scenario in results.scenarios:
-                for contestant in _rotated(contestants, number):
+                for contestant in _rotate(contestants, number):
                     if python := pythons.get(contestant.name):
-                        _say(f"round {number + 1}/{rounds} {scenario.name:7}{contestant.name:14}", end="")
+                        _print_progress(
+                            f"round {number + 1}/{rounds} {scenario.name:7}{contestant.name:14}", end=""
+                        )
                         _record(results, scenario, contestant, _measure(address, python, scenario, contestant))
             results.rounds = number + 1
             page = report.markdown(results)
             if options.markdown:  # after every round, so that a long one can be watched, and cut short
-                options.markdown.write_text(f"# Benchmark results\n\nMade by `{_command()}`.\n\n{page}")
+                options.markdown.write_text(f"# Benchmark results\n\nMade by `{_describe_command()}`.\n\n{page}")
     print(json.dumps(report.as_json(results), indent=1) if options.json else page)
     return 0
 
@@ -43,7 +45,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--rounds", type=int, help="how many rounds to take the median of (5; 1 with --quick)")
-    parser.add_argument("--only", type=_names, help="contestants, separated by commas")
+    parser.add_argument("--only", type=_parse_names, help="contestants, separated by commas")
     parser.add_argument("--quick", action="store_true", help="fewer runs, one round: a few minutes")
     parser.add_argument("--json", action="store_true", help="print every sample as JSON instead of the table")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to this file")
@@ -51,14 +53,14 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _names(text: str) -> set[str]:
+def _parse_names(text: str) -> set[str]:
     names, known = set(text.split(",")), {contestant.name for contestant in CONTESTANTS}
     if unknown := names - known:
         raise argparse.ArgumentTypeError(f"no such contestant: {', '.join(unknown)}; there are {', '.join(known)}")
     return names
 
 
-def _command() -> str:
+def _describe_command() -> str:
     return " ".join(["python -m bench", *sys.argv[1:]])
 
 
@@ -66,10 +68,10 @@ def _set_up(results: report.Results, *, refresh: bool) -> dict[str, str]:
     """The interpreter of every contestant that can compete."""
     pythons: dict[str, str] = {}
     for contestant in results.contestants:
-        _say(f"setting up {contestant.name}")
+        _print_progress(f"setting up {contestant.name}")
         match python_for(contestant, refresh=refresh):
             case Failure() as failure:
-                _say(f"  not installed: {failure.reason}")
+                _print_progress(f"  not installed: {failure.reason}")
                 results.not_installed[contestant.name] = failure
             case python:
                 pythons[contestant.name] = python
@@ -77,7 +79,7 @@ def _set_up(results: report.Results, *, refresh: bool) -> dict[str, str]:
 
 
 @contextmanager
-def _endpoint() -> Generator[str, None, None]:
+def _serve_endpoint() -> Generator[str, None, None]:
     """The fake model, in a process of its own for as long as the block lasts."""
     command = [sys.executable, "-m", "bench.endpoint"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -88,7 +90,7 @@ def _endpoint() -> Generator[str, None, None]:
             process.terminate()
 
 
-def _rotated(contestants: list[Contestant], by: int) -> list[Contestant]:
+def _rotate(contestants: list[Contestant], by: int) -> list[Contestant]:
     """Another order in every round, so that nobody always runs after the same neighbour."""
     by %= len(contestants)
     return contestants[by:] + contestants[:by]
@@ -99,21 +101,23 @@ def _measure(address: str, python: str, scenario: Scenario, contestant: Contesta
     runs = scenario.runs_of(contestant)
     command = [python, "-m", f"bench.contestants.{contestant.name}", f"{address}/v1", "--model", scenario.model]
     command += ["--runs", str(runs), "--concurrency", str(scenario.concurrency)]
-    before = _calls(address)
+    before = _count_calls(address)
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False
+        )
     except subprocess.TimeoutExpired:
-        return Failure(f"not done after {TIMEOUT} s")
+        return Failure(f"not done after {TIMEOUT_SECONDS} s")
     if done.returncode:
         return Failure((done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:200])
     calls, warm_up_calls = runs * scenario.calls_per_run, scenario.concurrency * (WARM_UP_STEPS + 1)
-    if (made := _calls(address) - before - warm_up_calls) != calls:
+    if (made := _count_calls(address) - before - warm_up_calls) != calls:
         return Failure(f"made {made} model calls where the work takes {calls}")
     measured = json.loads(done.stdout.splitlines()[-1])
     return Sample(runs=runs, calls=calls, tokens=runs * scenario.tokens_per_run, **measured)
 
 
-def _calls(address: str) -> int:
+def _count_calls(address: str) -> int:
     with urlopen(f"{address}/calls") as response:
         return int(response.read())
 
@@ -125,13 +129,13 @@ def _record(
     match measured:
         case Failure():
             results.failures[key] = measured
-            _say(f"failed: {measured.reason}")
+            _print_progress(f"failed: {measured.reason}")
         case Sample():
             results.samples.setdefault(key, []).append(measured)
-            _say(f"{measured.ms_per_call:8.2f} ms/call {measured.wall:7.1f} s")
+            _print_progress(f"{measured.ms_per_call:8.2f} ms/call {measured.wall:7.1f} s")
 
 
-def _say(text: str, end: str = "\n") -> None:
+def _print_progress(text: str, end: str = "\n") -> None:
     print(text, file=sys.stderr, end=end, flush=True)
 
 

@@ -22,7 +22,7 @@ RunOnce = Callable[[str], Awaitable[str]]
 """Carry out one whole run on a message and return the final text."""
 AgentFor = Callable[[str], RunOnce]
 """The agent on a named model, ready to run."""
-Open = Callable[[str], AbstractAsyncContextManager[AgentFor]]
+OpenContestant = Callable[[str], AbstractAsyncContextManager[AgentFor]]
 """Open whatever the contestant keeps for all its runs, given the base URL of the endpoint."""
 
 
@@ -31,7 +31,7 @@ async def lookup(key: str) -> str:
     return f"{key}: ".ljust(RESULT_BYTES, key[-1])
 
 
-def compete(version: str, open_contestant: Open) -> None:
+def compete(version: str, open_contestant: OpenContestant) -> None:
     """Do the work that the command line names and print what it took, as one line of JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
@@ -44,7 +44,7 @@ def compete(version: str, open_contestant: Open) -> None:
 
 
 async def _measure(
-    open_contestant: Open, url: str, model: str, runs: int, concurrency: int
+    open_contestant: OpenContestant, url: str, model: str, runs: int, concurrency: int
 ) -> dict[str, float | int]:
     async with open_contestant(url) as agent_for:
         warm_up = agent_for(f"steps-{WARM_UP_STEPS}-tokens-{WARM_UP_TOKENS}")

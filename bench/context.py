@@ -36,7 +36,7 @@ PINNED = 8
 FORGOTTEN_EVERY = 5
 STEP_BAR = 1.3
 START_BAR = 1.5
-LEAST_COMPACTIONS = 3
+MIN_COMPACTIONS = 3
 SESSIONS = 3
 EMBEDDED_WINDOW = 4000
 EMBEDDED_STEPS = 100
@@ -45,11 +45,11 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 _FILLER = "The quick survey of the northern field went on as planned and nothing out of the ordinary was seen. "
 
 
-def fact(number: int) -> str:
+def make_fact(number: int) -> str:
     return f"FACT-{number:02}: the code of room {number * 37 % 101} is {number * 7919 % 9973}."
 
 
-def count(text: str) -> int:
+def count_tokens(text: str) -> int:
     """How this model counts tokens: not as we estimate them."""
     return len(_TOKEN.findall(text))
 
@@ -69,7 +69,7 @@ def text_of(message: Message) -> str:
     return "\n".join(parts)
 
 
-class Session:
+class ScriptedSession:
     """The model, the writer of its summaries, and what must hold at every request. Implements `Model`."""
 
     def __init__(self, window: int = WINDOW, write: Callable[[str], str] | None = None) -> None:
@@ -101,7 +101,7 @@ class Session:
 
     def _reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         system, messages = request.preamble.system, request.conversation.messages
-        size = count(system) + sum(self._size(message) for message in messages)
+        size = count_tokens(system) + sum(self._size(message) for message in messages)
         self.largest = max(self.largest, size)
         if size > self._window:
             self.violations.append(f"a request of {size} tokens at step {self.steps}")
@@ -116,7 +116,7 @@ class Session:
     def _size(self, message: Message) -> int:
         found = self._sizes.get(message)
         if found is None:
-            found = self._sizes[message] = count(text_of(message))
+            found = self._sizes[message] = count_tokens(text_of(message))
         return found
 
     def _check(self, messages: list[Message]) -> None:
@@ -134,7 +134,7 @@ class Session:
         asked, kept = set(_FACT.findall(prompt)), set(_FACT.findall(written))
         pinned = {each for each, where in self.planted.items() if where == "pinned"}
         self.forgotten |= asked - kept - pinned
-        return Completed((Text(written),), "end_turn", Usage(size, count(written)))
+        return Completed((Text(written),), "end_turn", Usage(size, count_tokens(written)))
 
     def _from_the_request(self, prompt: str) -> str:
         facts = dict.fromkeys(_FACT.findall(prompt))
@@ -147,7 +147,7 @@ class Session:
         if (number := self.due("assistant")) is not None:
             said += f" {self.plant(number, 'assistant')}"
         show(TextDelta(said))
-        usage = Usage(size, count(said) + 12)
+        usage = Usage(size, count_tokens(said) + 12)
         if self.steps % STEPS_A_RUN == 0:
             return Completed((Text(said),), "end_turn", usage)
         use = ToolUse(f"c{self.steps}", "survey", f'{{"number": {self.steps}}}')
@@ -161,11 +161,11 @@ class Session:
         return number if due and self.places[number % len(self.places)] == where else None
 
     def plant(self, number: int, where: str) -> str:
-        self.planted[fact(number)] = where
-        return fact(number)
+        self.planted[make_fact(number)] = where
+        return make_fact(number)
 
 
-def agent(survey: Tool, window: int, writer: str | None) -> treadle.Agent:
+def make_agent(survey: Tool, window: int, writer: str | None) -> treadle.Agent:
     return treadle.Agent(
         name="surveyor",
         model="scripted/x",
@@ -177,7 +177,7 @@ def agent(survey: Tool, window: int, writer: str | None) -> treadle.Agent:
     )
 
 
-def surveying(session: Session) -> Tool:
+def make_survey_tool(session: ScriptedSession) -> Tool:
     @treadle.tool(effect="read", repeatable=True)
     async def survey(number: int) -> str:
         """Survey a part of the field."""
@@ -189,19 +189,19 @@ def surveying(session: Session) -> Tool:
 
 
 async def long_session(
-    folder: Path, session: Session, window: int = WINDOW, steps: int = STEPS, writer: str | None = None
+    folder: Path, session: ScriptedSession, window: int = WINDOW, steps: int = STEPS, writer: str | None = None
 ) -> list[ContextCompacted]:
     """Run the session; return its compactions."""
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
     engine.add_model("scripted", session)
     compactions: list[ContextCompacted] = []
     async with engine:
-        hero, session_id, pinned = agent(surveying(session), window, writer), None, 0
+        hero, session_id, pinned = make_agent(make_survey_tool(session), window, writer), None, 0
         while session.steps < steps:
             told = ""
             if (number := session.due("user")) is not None and pinned < PINNED and session_id is not None:
-                session.planted[fact(number)] = "pinned"
-                await engine.run(hero, f"/pin {fact(number)}", session=session_id)
+                session.planted[make_fact(number)] = "pinned"
+                await engine.run(hero, f"/pin {make_fact(number)}", session=session_id)
                 pinned += 1
             elif number is not None:
                 told = session.plant(number, "user")
@@ -220,7 +220,7 @@ def per_step(costs: list[float], around: int) -> float:
     return statistics.mean(costs[around - 50 : around + 50])
 
 
-class Short:
+class ShortModel:
     """Answers at once, and notes when it was asked. Implements `Model`."""
 
     def __init__(self) -> None:
@@ -236,7 +236,7 @@ class Short:
 
 async def many_runs(folder: Path, runs: int, window: int | None) -> list[float]:
     """CPU milliseconds from the submission of each run of one session to its first request."""
-    model = Short()
+    model = ShortModel()
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
     engine.add_model("scripted", model)
     nothing = {"recall": 0, "remember": False}
@@ -256,7 +256,7 @@ async def many_runs(folder: Path, runs: int, window: int | None) -> list[float]:
 
 
 def long_report() -> bool:
-    session = Session()
+    session = ScriptedSession()
     with tempfile.TemporaryDirectory() as folder:
         compactions = asyncio.run(long_session(Path(folder), session))
     early, late = per_step(session.costs, 100), per_step(session.costs, len(session.costs) - 50)
@@ -275,7 +275,7 @@ def long_report() -> bool:
         print(f"VIOLATION: {violation}")
     return (
         not session.violations
-        and len(compactions) >= LEAST_COMPACTIONS
+        and len(compactions) >= MIN_COMPACTIONS
         and len(session.planted) == FACTS
         and pinned > 0
         and late / early <= STEP_BAR
@@ -298,7 +298,7 @@ def start_report(window: int | None, label: str, runs: int = 1000) -> bool:
 
 def embedded_report() -> None:
     """The same session, shorter, where the embedded model writes the summaries. It has no bar."""
-    session = Session(EMBEDDED_WINDOW, lambda prompt: "")
+    session = ScriptedSession(EMBEDDED_WINDOW, lambda prompt: "")
     session.spread, session.places = EMBEDDED_STEPS, ("tool", "assistant")
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))

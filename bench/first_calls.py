@@ -74,13 +74,13 @@ def first_calls() -> tuple[FirstCall, ...]:
     return msgspec.convert(yaml.safe_load((HERE / "first_calls.yaml").read_text()), tuple[FirstCall, ...])
 
 
-def before() -> Prompts:
+def load_old_prompts() -> Prompts:
     """Return the prompts of the agent `default` as they were: no persona, long descriptions, the aside behind."""
     tools = msgspec.json.decode((HERE / "first_calls_before.json").read_bytes(), type=tuple[ToolSpec, ...])
     return Prompts("before", Preamble("", tools), aside=ASIDE)
 
 
-def after(name: str, home: Home, allowed: Sequence[str] | None = None) -> Prompts:
+def build_current_prompts(name: str, home: Home, allowed: Sequence[str] | None = None) -> Prompts:
     """Return the prompts of the agent `default` as they are, with these tools in place of its own."""
     agent: AgentSpec = home.agent(DEFAULT_AGENT, f"{PROVIDER}/{MODEL}")
     known = list_known_tools()
@@ -89,18 +89,18 @@ def after(name: str, home: Home, allowed: Sequence[str] | None = None) -> Prompt
     return Prompts(name, make_preamble(agent, tools, (guidance,)), PREFACE)
 
 
-def first_of(reply: str) -> str:
+def find_first_call(reply: str) -> str:
     """Return the tool that a reply calls, or `answer`. The reply may be cut: it has begun."""
     found = _TOOL.match(reply)
     return found[1] if found else "answer"
 
 
-async def play(prompts: Prompts, calls: Sequence[FirstCall], model: Counter, each: bool) -> int:
+async def count_right_replies(prompts: Prompts, calls: Sequence[FirstCall], model: Counter, each: bool) -> int:
     """Send every message, and return how many replies were right."""
     right = 0
     for call in calls:
         reply = await model.beginning(prompts.request(call.message))
-        first = first_of(reply)
+        first = find_first_call(reply)
         right += first in call.right
         if each:
             mark = "ok " if first in call.right else "   "
@@ -113,13 +113,17 @@ async def compare(each: bool) -> int:
     weights = await pull_weights(MODEL, FOLDER, find_index_url(os.environ), lambda done, total: None)
     with tempfile.TemporaryDirectory() as folder:
         home = Home(Path(folder))
-        every = (before(), after("after", home), after("after, @small", home, SMALL_SET))
+        every = (
+            load_old_prompts(),
+            build_current_prompts("after", home),
+            build_current_prompts("after, @small", home, SMALL_SET),
+        )
     calls, found, sizes = first_calls(), dict[str, int](), dict[str, int]()
     async with counter(weights) as model:
         for prompts in every:
             if each:
                 print(f"\n{prompts.name}")
-            found[prompts.name] = await play(prompts, calls, model, each)
+            found[prompts.name] = await count_right_replies(prompts, calls, model, each)
             sizes[prompts.name] = await model.prompt(prompts.request("Hello!"))
     print(f"\n{'':16}{'right':>12}{'tokens of a first request':>28}")
     for name, right in found.items():

@@ -31,7 +31,7 @@ async def read_page(number: int) -> str:
     return f"page {number}: " + "some words of a page that somebody has to read. " * 40
 
 
-class Reader:
+class PageReader:
     """Reads page after page; a fork of it has read enough. Implements `Model`."""
 
     def __init__(self, steps: int) -> None:
@@ -50,7 +50,7 @@ async def measure(
 ) -> tuple[list[float], list[float]]:
     """Return the seconds that forks took, and replays, by this clock."""
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
-    engine.add_model("scripted", Reader(steps))
+    engine.add_model("scripted", PageReader(steps))
     agent = treadle.Agent(
         name="reader", model="scripted/x", tools=[read_page], limits={"max_steps": steps + 1},
         memory={"recall": 0, "remember": False},
@@ -68,11 +68,11 @@ async def measure(
             if not found.is_same:
                 raise AssertionError(f"the replay differs: {found}")
 
-        forks = [await _timed(fork, clock) for _ in range(rounds)]
-        return forks, [await _timed(replay, clock) for _ in range(rounds)]
+        forks = [await _measure_seconds(fork, clock) for _ in range(rounds)]
+        return forks, [await _measure_seconds(replay, clock) for _ in range(rounds)]
 
 
-async def _timed(work: Callable[[], Awaitable[Any]], clock: Callable[[], float]) -> float:
+async def _measure_seconds(work: Callable[[], Awaitable[Any]], clock: Callable[[], float]) -> float:
     began = clock()
     await work()
     return clock() - began

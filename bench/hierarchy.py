@@ -37,7 +37,7 @@ AT_ONCE = 20
 PRICES = "models: {scripted/x: {prices: {input: 100, output: 1000}, max_output: 1000}}"
 
 
-def opened(folder: Path, model: FunctionModel) -> treadle.Engine:
+def open_engine(folder: Path, model: FunctionModel) -> treadle.Engine:
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
     engine.add_model("scripted", model)
     return engine
@@ -46,11 +46,11 @@ def opened(folder: Path, model: FunctionModel) -> treadle.Engine:
 # ── A storm ────────────────────────────────────────────────────────────────────────────────────────
 
 
-async def storm(folder: Path, roots: int) -> Counter[str]:
+async def run_storm(folder: Path, roots: int) -> Counter[str]:
     """What comes of a few runs, and of all under them, that only ever begin four more."""
     numbers = count()
     model = FunctionModel(lambda _: ask(*(call("agent_spawn", message=f"go on {next(numbers)}") for _ in range(4))))
-    async with opened(folder, model) as engine:
+    async with open_engine(folder, model) as engine:
         hero = treadle.Agent(name="storm", model="scripted/x", tools=["agent_spawn"])
         await asyncio.gather(*(engine.run(hero, "begin") for _ in range(roots)))
         found = await engine.service.runs(limit=10 * roots * (TREE + 1))
@@ -60,7 +60,7 @@ async def storm(folder: Path, roots: int) -> Counter[str]:
 def storm_report(roots: int) -> bool:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        outcomes = asyncio.run(storm(Path(folder), roots))
+        outcomes = asyncio.run(run_storm(Path(folder), roots))
     seconds, peak = time.monotonic() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     runs, allowed = outcomes.total(), roots * (TREE + 1)
     ended = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
@@ -75,7 +75,7 @@ def storm_report(roots: int) -> bool:
 # ── A ceiling ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def spender() -> FunctionModel:
+def make_spender() -> FunctionModel:
     """Eight children that ask and ask; every ninth attempt breaks off, and is charged all the same."""
     attempts, used = count(1), Usage(500, 40)
 
@@ -98,11 +98,11 @@ async def look(at: str) -> str:
     return f"saw {at}"
 
 
-async def spend(folder: Path, rounds: int) -> None:
+async def run_spenders(folder: Path, rounds: int) -> None:
     """Let many trees come to their ceiling."""
     (folder / "home").mkdir()
     (folder / "home" / "config.yaml").write_text(PRICES)
-    async with opened(folder, spender()) as engine:
+    async with open_engine(folder, make_spender()) as engine:
         hero = treadle.Agent(
             name="spender",
             model="scripted/x",
@@ -115,7 +115,7 @@ async def spend(folder: Path, rounds: int) -> None:
             await asyncio.gather(*(engine.run(hero, "begin") for _ in range(first, min(rounds, first + AT_ONCE))))
 
 
-def committed(folder: Path) -> Iterator[tuple[str, object]]:
+def read_commits(folder: Path) -> Iterator[tuple[str, object]]:
     """What all runs went through, in the order of commits: the run, and the event."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         rows = database.execute(
@@ -126,12 +126,12 @@ def committed(folder: Path) -> Iterator[tuple[str, object]]:
             yield str(run_id), decode_data(str(type_), raw)
 
 
-def most_used(folder: Path) -> tuple[dict[str, float], dict[str, float]]:
+def find_most_used(folder: Path) -> tuple[dict[str, float], dict[str, float]]:
     """What each tree has spent at the end; and the most that it had spent and reserved at any commit."""
     spent, most = defaultdict[str, float](float), dict[str, float]()
     reserved: dict[str, dict[str, float]] = {}
     held: dict[str, BudgetReserved] = {}
-    for run_id, data in committed(folder):
+    for run_id, data in read_commits(folder):
         match data:
             case BudgetReserved(accounts=accounts, cost=cost):
                 held[run_id] = data
@@ -151,8 +151,8 @@ def most_used(folder: Path) -> tuple[dict[str, float], dict[str, float]]:
 def ceiling_report(rounds: int) -> bool:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(spend(Path(folder), rounds))
-        spent, most = most_used(Path(folder))
+        asyncio.run(run_spenders(Path(folder), rounds))
+        spent, most = find_most_used(Path(folder))
     highest, mean = max(most.values()), sum(spent.values()) / len(spent)
     print(
         f"a ceiling of {CEILING:.2f} dollars over {CHILDREN} children at once, {len(most)} trees in "

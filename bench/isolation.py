@@ -30,7 +30,7 @@ DEADLY = "ses_deadly_"
 """Sessions of runs that kill their process begin with this."""
 FILL_SECONDS = 0.2
 """How often a process submits new runs for those that have ended, so that as many are in progress at every kill."""
-LONGEST_LIFE_SECONDS = 2.0
+MAX_LIFE_SECONDS = 2.0
 """A process is killed at a random moment within this time after it has opened its engine."""
 
 
@@ -48,7 +48,7 @@ async def kill() -> str:
     return "never"
 
 
-async def answer(request: ModelRequest) -> ScriptStep:
+async def make_answer(request: ModelRequest) -> ScriptStep:
     """Look at something new at each step; a run that is told to die kills its process at its third step."""
     await asyncio.sleep(0.05)
     messages = request.conversation.messages
@@ -58,9 +58,9 @@ async def answer(request: ModelRequest) -> ScriptStep:
     return say("done") if turns == STEPS else ask(call("look", f"c{turns}", number=turns))
 
 
-def engine_on(folder: Path) -> treadle.Engine:
+def make_engine(folder: Path) -> treadle.Engine:
     engine = treadle.Engine(f"sqlite:///{folder}/runs.db", home=Home(folder / "home"))
-    engine.add_model("fake", FunctionModel(answer))
+    engine.add_model("fake", FunctionModel(make_answer))
     engine.add_tools(look, kill)
     return engine
 
@@ -74,7 +74,7 @@ AGENT = treadle.Agent(
 )
 
 
-async def fill(engine: treadle.Engine, runs: int) -> None:
+async def keep_running(engine: treadle.Engine, runs: int) -> None:
     """Keep so many runs in progress, one of which kills its own process."""
     while True:
         unfinished = await engine.service.unfinished()
@@ -90,17 +90,17 @@ def is_deadly(record: RunRecord) -> bool:
     return record.origin.session_id.startswith(DEADLY)
 
 
-async def work(folder: Path, runs: int) -> None:
+async def run_process(folder: Path, runs: int) -> None:
     """Execute runs: for ever with new ones, or until all of them have ended."""
-    async with engine_on(folder) as engine:
+    async with make_engine(folder) as engine:
         print("open", flush=True)
         if runs:
-            await fill(engine, runs)
+            await keep_running(engine, runs)
         for record in await engine.service.unfinished():
             await engine.wait(record.origin.run_id)
 
 
-async def outcomes(folder: Path) -> tuple[Counter[str], Counter[str]]:
+async def count_outcomes(folder: Path) -> tuple[Counter[str], Counter[str]]:
     """Count the outcomes of the runs that kill their process, and of the others; an empty one has not ended."""
     deadly, others = Counter[str](), Counter[str]()
     async with open_service_readonly(f"sqlite:///{folder}/runs.db") as service:
@@ -109,7 +109,7 @@ async def outcomes(folder: Path) -> tuple[Counter[str], Counter[str]]:
     return deadly, others
 
 
-def live(folder: Path, runs: int, seconds: float | None = None) -> bool:
+def run_and_kill(folder: Path, runs: int, seconds: float | None = None) -> bool:
     """Start a process and kill it after so many seconds, or let it live; return whether it ended by itself."""
     command = [sys.executable, "-m", "bench.isolation", "--work", str(folder), "--runs", str(runs)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -131,22 +131,22 @@ def main() -> int:
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work is not None:
-        asyncio.run(work(given.work, given.runs))
+        asyncio.run(run_process(given.work, given.runs))
         return 0
     chance, began = random.Random(given.seed), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for kill_number in range(1, given.kills + 1):
-            live(folder, given.runs, chance.random() * LONGEST_LIFE_SECONDS)
+            run_and_kill(folder, given.runs, chance.random() * MAX_LIFE_SECONDS)
             if kill_number % 25 == 0:
                 print(
                     f"{kill_number} kills, {time.monotonic() - began:.0f} s",
-                    *map(dict, asyncio.run(outcomes(folder))),
+                    *map(dict, asyncio.run(count_outcomes(folder))),
                 )
         calm, more = time.monotonic(), 0
-        while not live(folder, 0):
+        while not run_and_kill(folder, 0):
             more += 1
-        deadly, others = asyncio.run(outcomes(folder))
+        deadly, others = asyncio.run(count_outcomes(folder))
     print(
         f"{given.kills} kills and {more} deaths after them, the last {time.monotonic() - calm:.0f} s without kills"
     )

@@ -13,7 +13,7 @@ from treadle.stores.postgres.connection import connect
 
 
 @contextmanager
-def database(url: str | None = None) -> Generator[str, None, None]:
+def open_database(url: str | None = None) -> Generator[str, None, None]:
     """The URL of an empty database on a server of its own; or the one that is named, as it is."""
     if url is not None:
         yield url
@@ -27,22 +27,22 @@ def database(url: str | None = None) -> Generator[str, None, None]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def server_cpu(url: str) -> float:
+async def read_server_cpu(url: str) -> float:
     """Seconds of CPU that a server on this machine has used so far, all its processes together."""
     connection = await connect(url)
     try:
-        return _cpu_of_all(await connection.fetchval("SELECT pg_backend_pid()"))
+        return _sum_cpu(await connection.fetchval("SELECT pg_backend_pid()"))
     finally:
         await connection.close()
 
 
-def _cpu_of_all(backend: int) -> float:
+def _sum_cpu(backend: int) -> float:
     first = int(Path(f"/proc/{backend}/stat").read_text().rpartition(")")[2].split()[1])
     others = map(int, Path(f"/proc/{first}/task/{first}/children").read_text().split())
-    return sum(map(cpu_seconds, (first, *others)))
+    return sum(map(read_cpu_seconds, (first, *others)))
 
 
-def cpu_seconds(pid: int) -> float:
+def read_cpu_seconds(pid: int) -> float:
     """What a process has used so far, with those of its children that have ended."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from bench.pgserver import database
-from bench.postgres_throughput import throughput
+from bench.pgserver import open_database as database
+from bench.postgres_throughput import report_throughput
 from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Draft, Origin, make_draft
@@ -34,7 +34,7 @@ from treadle.stores.postgres.writer import PostgresWriter
 from treadle.testing.conformance.store import END, Recorder
 
 RUNS = (1, 10, 100)
-AT_A_TIME = 50
+CONCURRENT_RUNS = 50
 """Whole runs."""
 NO_JOBS = """
 CREATE OR REPLACE FUNCTION enqueue(woken TEXT[], heard TEXT[], now_ FLOAT8) RETURNS VOID LANGUAGE sql AS 'SELECT';
@@ -61,21 +61,21 @@ class WallClock:
         return time.monotonic()
 
 
-def events() -> tuple[Draft, Draft]:
+def make_events() -> tuple[Draft, Draft]:
     """What one step of a run adds: what was found, and that the next step begins."""
     made = (ToolCallEnd("call", "look", TEXT, duration_ms=5), StepStart(1))
     found, begun = (make_draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in made)
     return found, begun
 
 
-class Told(Recorder):
+class NullPublisher(Recorder):
     """Hears of everything and remembers nothing."""
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         pass
 
 
-async def rate(lives: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> float:
+async def measure_rate(lives: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> float:
     """How often all of them together do this in a second."""
     until, done = time.perf_counter() + seconds, itertools.count()
 
@@ -89,7 +89,7 @@ async def rate(lives: Sequence[Callable[[], Awaitable[object]]], seconds: float)
     return next(done) / (time.perf_counter() - began)
 
 
-async def bare(url: str, connections: int, seconds: float) -> float:
+async def measure_bare_inserts(url: str, connections: int, seconds: float) -> float:
     """Bare inserts: each its own transaction, in one round trip."""
     opened = [await connect(url) for _ in range(connections)]
     await opened[0].execute(BARE)
@@ -98,7 +98,7 @@ async def bare(url: str, connections: int, seconds: float) -> float:
         sequences = itertools.count(1)
 
         async def once() -> None:
-            one, two = events()
+            one, two = make_events()
             first, second = next(sequences), next(sequences)
             begun = (first, one.event_id, one.timestamp, one.type, one.raw)
             ended = (second, two.event_id, two.timestamp, two.type, two.raw)
@@ -107,15 +107,17 @@ async def bare(url: str, connections: int, seconds: float) -> float:
         return once
 
     try:
-        return await rate([inserts(each, time.time_ns() + number) for number, each in enumerate(opened)], seconds)
+        return await measure_rate(
+            [inserts(each, time.time_ns() + number) for number, each in enumerate(opened)], seconds
+        )
     finally:
         for each in opened:
             await each.close()
 
 
 @asynccontextmanager
-async def store(url: str) -> AsyncGenerator[PostgresJournal, None]:
-    told = Told()
+async def open_store(url: str) -> AsyncGenerator[PostgresJournal, None]:
+    told = NullPublisher()
     database = await open_database(url)
     journal = PostgresJournal(database, PostgresWriter(database, told.lost), told, WallClock())
     try:
@@ -124,18 +126,18 @@ async def store(url: str) -> AsyncGenerator[PostgresJournal, None]:
         await journal.close()
 
 
-async def advances(url: str, runs: int, seconds: float, ready: Callable[[], None] = lambda: None) -> float:
+async def measure_advances(url: str, runs: int, seconds: float, ready: Callable[[], None] = lambda: None) -> float:
     """Advances of so many runs at the same time, in one process; `ready` is called before the first."""
-    async with store(url) as journal:
+    async with open_store(url) as journal:
 
         async def owned() -> Callable[[], Awaitable[object]]:
-            origin, drafts = begun()
+            origin, drafts = make_run()
             claim = await journal.claim(await journal.submit(origin, drafts), "bench")
             seen = claim.events[-1].sequence
 
             async def once() -> None:
                 nonlocal seen
-                fact, intent = events()
+                fact, intent = make_events()
                 advanced = await journal.advance(Advance(origin.run_id, claim.epoch, seen, (fact,), (intent,)))
                 seen = advanced.sequence
 
@@ -143,11 +145,11 @@ async def advances(url: str, runs: int, seconds: float, ready: Callable[[], None
 
         lives = [await owned() for _ in range(runs)]
         ready()
-        return await rate(lives, seconds)
+        return await measure_rate(lives, seconds)
 
 
 @asynccontextmanager
-async def jobs(url: str, *, written: bool) -> AsyncGenerator[None, None]:
+async def enable_jobs(url: str, *, written: bool) -> AsyncGenerator[None, None]:
     """Whether commits write jobs for the queue."""
     connection = await connect(url)
     body = load_functions() if written else NO_JOBS
@@ -159,9 +161,9 @@ async def jobs(url: str, *, written: bool) -> AsyncGenerator[None, None]:
         await connection.close()
 
 
-async def runs(url: str, at_a_time: int, seconds: float, dispatched: bool = False) -> float:
+async def measure_runs(url: str, at_a_time: int, seconds: float, dispatched: bool = False) -> float:
     """Whole runs that do nothing: submitted, claimed and ended; by whoever submits them, or by a dispatcher."""
-    async with store(url) as journal:
+    async with open_store(url) as journal:
         ended: dict[RunId, asyncio.Event] = {}
 
         async def work(run_id: RunId) -> None:
@@ -172,7 +174,7 @@ async def runs(url: str, at_a_time: int, seconds: float, dispatched: bool = Fals
             ended.pop(run_id, asyncio.Event()).set()
 
         async def once() -> None:
-            origin, opening = begun()
+            origin, opening = make_run()
             done = ended[origin.run_id] = asyncio.Event()
             await journal.submit(origin, opening)
             if not dispatched:
@@ -183,12 +185,12 @@ async def runs(url: str, at_a_time: int, seconds: float, dispatched: bool = Fals
         if dispatched:
             await dispatcher.start(work)
         try:
-            return await rate([once] * at_a_time, seconds)
+            return await measure_rate([once] * at_a_time, seconds)
         finally:
             await dispatcher.stop()
 
 
-def begun() -> tuple[Origin, list[Draft]]:
+def make_run() -> tuple[Origin, list[Draft]]:
     """A new run, with its first events."""
     name = uuid.uuid4().hex
     origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("agt_bench"))
@@ -196,18 +198,20 @@ def begun() -> tuple[Origin, list[Draft]]:
     return origin, [make_draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in opening]
 
 
-async def measured(url: str, rounds: int, seconds: float) -> dict[str, list[float]]:
+async def measure_rounds(url: str, rounds: int, seconds: float) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {}
     for _ in range(rounds):
         for connections in (1, 2):
             name = f"bare inserts, {connections} connection{'s' * (connections > 1)}"
-            found.setdefault(name, []).append(await bare(url, connections, seconds))
+            found.setdefault(name, []).append(await measure_bare_inserts(url, connections, seconds))
         for number in RUNS:
-            found.setdefault(f"advances, {number} runs", []).append(await advances(url, number, seconds))
-        async with jobs(url, written=False):
-            found.setdefault("runs without jobs", []).append(await runs(url, AT_A_TIME, seconds))
-        found.setdefault("runs with jobs", []).append(await runs(url, AT_A_TIME, seconds))
-        found.setdefault("runs by PgQueuer", []).append(await runs(url, AT_A_TIME, seconds, dispatched=True))
+            found.setdefault(f"advances, {number} runs", []).append(await measure_advances(url, number, seconds))
+        async with enable_jobs(url, written=False):
+            found.setdefault("runs without jobs", []).append(await measure_runs(url, CONCURRENT_RUNS, seconds))
+        found.setdefault("runs with jobs", []).append(await measure_runs(url, CONCURRENT_RUNS, seconds))
+        found.setdefault("runs by PgQueuer", []).append(
+            await measure_runs(url, CONCURRENT_RUNS, seconds, dispatched=True)
+        )
     return found
 
 
@@ -226,9 +230,9 @@ def _options() -> argparse.Namespace:
 def main() -> int:
     options = _options()
     if options.of == "throughput":
-        return throughput(options)
+        return report_throughput(options)
     with database(options.url) as url:
-        found = asyncio.run(measured(url, options.rounds, options.seconds))
+        found = asyncio.run(measure_rounds(url, options.rounds, options.seconds))
     one, two = (found[name] for name in list(found)[:2])
     for name, rates in found.items():
         ratios = [statistics.median(r / f for r, f in zip(rates, floor, strict=True)) for floor in (one, two)]

@@ -23,8 +23,8 @@ from typing import Any
 from msgspec import Struct
 
 from bench.contestants.treadle import tool
-from bench.pgserver import cpu_seconds, database, server_cpu
-from bench.service import ROOT, endpoint, make_home
+from bench.pgserver import open_database, read_cpu_seconds, read_server_cpu
+from bench.service import ROOT, make_home, serve_model
 from treadle.api.engine import Engine
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
@@ -32,10 +32,10 @@ from treadle.stores.postgres.connection import connect
 
 Commits = list[list[tuple[Any, ...]]]
 """Rows that are committed together."""
-Divided = Callable[[Sequence[Any]], Commits]
+SplitRows = Callable[[Sequence[Any]], Commits]
 
-LEAST_SHARE = 0.5
-AT_ONCE = 100
+MIN_SHARE = 0.5
+CONCURRENT_SUBMISSIONS = 100
 """Submissions under way at the same time."""
 BARE = """
 CREATE TABLE IF NOT EXISTS bare_runs (id BIGINT PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, status TEXT NOT NULL);
@@ -54,7 +54,7 @@ WHERE run > $1 ORDER BY run, sequence
 UNFINISHED = "SELECT count(*) FROM runs WHERE id > $1 AND outcome IS NULL"
 
 
-class Done(Struct, frozen=True):
+class WorkerCosts(Struct, frozen=True):
     """What so many runs took."""
 
     seconds: float
@@ -66,7 +66,7 @@ class Done(Struct, frozen=True):
 
 
 @contextmanager
-def workers(folder: Path, url: str, number: int, concurrency: int) -> Generator[list[int], None, None]:
+def start_workers(folder: Path, url: str, number: int, concurrency: int) -> Generator[list[int], None, None]:
     """`treadle worker`, so many times; the numbers of their processes."""
     treadle = str(Path(sys.executable).with_name("treadle"))
     command = [treadle, "worker", "--json", "--concurrency", str(concurrency)]
@@ -87,7 +87,7 @@ def workers(folder: Path, url: str, number: int, concurrency: int) -> Generator[
             process.wait()
 
 
-async def worked(engine: Engine, home: Home, url: str, pids: Sequence[int], runs: int) -> Done:
+async def run_workers(engine: Engine, home: Home, url: str, pids: Sequence[int], runs: int) -> WorkerCosts:
     """Submit so many runs, and wait until the last has ended, well."""
     agent = home.agent("a")
     asked = iter(range(runs))
@@ -98,16 +98,16 @@ async def worked(engine: Engine, home: Home, url: str, pids: Sequence[int], runs
 
     connection = await connect(url)
     last = await connection.fetchval("SELECT coalesce(max(id), 0) FROM runs")
-    used, served, own = sum(map(cpu_seconds, pids)), await server_cpu(url), time.process_time()
+    used, served, own = sum(map(read_cpu_seconds, pids)), await read_server_cpu(url), time.process_time()
     began = time.perf_counter()
-    await asyncio.gather(*(ask() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(ask() for _ in range(CONCURRENT_SUBMISSIONS)))
     while await connection.fetchval(UNFINISHED, last):  # noqa: ASYNC110 -- it is the database that is asked
         await asyncio.sleep(0.02)
     seconds = time.perf_counter() - began
-    done = Done(
+    done = WorkerCosts(
         seconds,
-        sum(map(cpu_seconds, pids)) - used,
-        await server_cpu(url) - served,
+        sum(map(read_cpu_seconds, pids)) - used,
+        await read_server_cpu(url) - served,
         time.process_time() - own,
     )
     well = "SELECT count(*) FROM runs WHERE id > $1 AND outcome = 'completed'"
@@ -117,13 +117,13 @@ async def worked(engine: Engine, home: Home, url: str, pids: Sequence[int], runs
     return done
 
 
-async def inserted(url: str, after: int, divided: Divided) -> tuple[float, int, int]:
+async def insert_rows(url: str, after: int, divided: SplitRows) -> tuple[float, int, int]:
     """How long a plain program takes for the rows of the runs after that number; how many and large they are."""
     connection = await connect(url)
     try:
         await connection.execute(BARE)
         steps = divided(await connection.fetch(WRITTEN, after))
-        statements = {len(step): INSERT + _places(len(step)) for step in steps}
+        statements = {len(step): INSERT + _step_positions(len(step)) for step in steps}
         began = time.perf_counter()
         for step in steps:
             fields = [field for row in step for field in row]
@@ -139,7 +139,7 @@ async def inserted(url: str, after: int, divided: Divided) -> tuple[float, int, 
         await connection.close()
 
 
-def before_effects(rows: Sequence[Any]) -> Commits:
+def split_before_effects(rows: Sequence[Any]) -> Commits:
     """The rows as they are committed by a program that has on record what it is about to do."""
     commits: Commits = []
     begins = True
@@ -153,7 +153,7 @@ def before_effects(rows: Sequence[Any]) -> Commits:
     return commits
 
 
-def by_steps(rows: Sequence[Any]) -> Commits:
+def split_by_steps(rows: Sequence[Any]) -> Commits:
     """The rows as they are committed by a program that does not: what came before its first step goes with that."""
     steps: Commits = []
     for row in map(tuple, rows):
@@ -164,41 +164,41 @@ def by_steps(rows: Sequence[Any]) -> Commits:
     return steps
 
 
-def _places(rows: int) -> str:
+def _step_positions(rows: int) -> str:
     return ", ".join(f"({', '.join(f'${row * 7 + field}' for field in range(1, 8))})" for row in range(rows))
 
 
-async def measured(url: str, options: argparse.Namespace) -> tuple[list[float], list[float], list[float]]:
+async def measure_rounds(url: str, options: argparse.Namespace) -> tuple[list[float], list[float], list[float]]:
     """Runs in a second, of Treadle, of the plain program and of the careless one, in each round."""
     ours, plain, careless = list[float](), list[float](), list[float]()
-    with tempfile.TemporaryDirectory() as name, endpoint() as model_url:
+    with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
         home = Home(make_home(Path(name), model_url))
         async with Engine(url, home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)
-            with workers(Path(name), url, options.workers, options.concurrency) as pids:
-                await worked(engine, home, url, pids, options.workers * options.concurrency)  # to warm up
+            with start_workers(Path(name), url, options.workers, options.concurrency) as pids:
+                await run_workers(engine, home, url, pids, options.workers * options.concurrency)  # to warm up
                 for number in range(options.rounds):
-                    last = await _last(url)
-                    done = await worked(engine, home, url, pids, options.runs)
-                    seconds, rows, size = await inserted(url, last, before_effects)
+                    last = await _last_position(url)
+                    done = await run_workers(engine, home, url, pids, options.runs)
+                    seconds, rows, size = await insert_rows(url, last, split_before_effects)
                     ours.append(options.runs / done.seconds)
                     plain.append(options.runs / seconds)
-                    careless.append(options.runs / (await inserted(url, last, by_steps))[0])
+                    careless.append(options.runs / (await insert_rows(url, last, split_by_steps))[0])
                     print(f"round {number + 1}: {ours[-1]:.1f} runs/s, bare inserts {plain[-1]:.1f}/s")
                     print(f"  with one commit for each step {careless[-1]:.1f}/s")
                     print(f"  {rows / options.runs:.0f} rows and {size / options.runs / 1024:.0f} KB a run")
-                    print(f"  {_costs(done, options.runs)}")
+                    print(f"  {_format_costs(done, options.runs)}")
     return ours, plain, careless
 
 
-def _costs(done: Done, runs: int) -> str:
+def _format_costs(done: WorkerCosts, runs: int) -> str:
     theirs, server, submitting = (
         f"{used * 1000 / runs:.1f}" for used in (done.workers, done.server, done.submitting)
     )
     return f"ms of CPU a run: workers {theirs}, PostgreSQL {server}, submitting {submitting}"
 
 
-async def _last(url: str) -> int:
+async def _last_position(url: str) -> int:
     connection = await connect(url)
     try:
         return await connection.fetchval("SELECT coalesce(max(id), 0) FROM runs")
@@ -206,9 +206,9 @@ async def _last(url: str) -> int:
         await connection.close()
 
 
-def throughput(options: argparse.Namespace) -> int:
-    with database(options.url) as url:
-        ours, plain, careless = asyncio.run(measured(url, options))
+def report_throughput(options: argparse.Namespace) -> int:
+    with open_database(options.url) as url:
+        ours, plain, careless = asyncio.run(measure_rounds(url, options))
     share = statistics.median(one / other for one, other in zip(ours, plain, strict=True))
     of_careless = statistics.median(one / other for one, other in zip(ours, careless, strict=True))
     print(
@@ -216,5 +216,5 @@ def throughput(options: argparse.Namespace) -> int:
         f"{statistics.median(plain):.1f}: {share:.0%} of those (medians of {options.rounds} rounds)"
     )
     print(f"{of_careless:.0%} of those with one commit for each step ({statistics.median(careless):.1f})")
-    print("the bar is met" if share >= LEAST_SHARE else "the bar is NOT met")
-    return 0 if share >= LEAST_SHARE else 1
+    print("the bar is met" if share >= MIN_SHARE else "the bar is NOT met")
+    return 0 if share >= MIN_SHARE else 1

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from bench.recall_corpus import memories as corpus
-from bench.recall_cost import cost
+from bench.recall_corpus import make_memories as corpus
+from bench.recall_cost import report_cost
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.users import LOCAL_USER
@@ -45,41 +45,41 @@ NOW = 1_790_000_000.0
 Way = Callable[[str], Awaitable[list[str]]]
 
 
-class Bench(NamedTuple):
+class RecallBench(NamedTuple):
     store: SqliteMemories
     hybrid: HybridMemories
     path: Path
 
 
 @asynccontextmanager
-async def opened(folder: Path):
+async def open_bench(folder: Path):
     path = folder / "recall.db"
     writer = ThreadWriter(open_database(str(path)), open_reader(str(path)), str(path), print)
     store = SqliteMemories(writer)
     hybrid = HybridMemories(store, Embedders(), SystemClock())
     await hybrid.start()
     try:
-        yield Bench(store, hybrid, path)
+        yield RecallBench(store, hybrid, path)
     finally:
         await hybrid.close()
         await writer.close()
 
 
-def memory(number: int, text: str) -> Memory:
+def make_memory(number: int, text: str) -> Memory:
     return Memory(f"mem_{number:06}", AGENT, "long_term", text, NOW, "import")
 
 
 # ── Questions ──
 
 
-async def questions() -> None:
+async def report_questions() -> None:
     data: dict[str, Any] = yaml.safe_load(QUESTIONS.read_text())
     answers = [pair[0] for half in ("dev", "test") for kind in data[half].values() for pair in kind]
     others = [*data["distractors"], *corpus(FILLERS, seed=99)]
     print(f"{len(answers)} questions; each answer among {len(answers) - 1 + len(others)} other memories")
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(Path(folder)) as bench:
-            await bench.store.add([memory(n, text) for n, text in enumerate([*answers, *others])])
+        async with open_bench(Path(folder)) as bench:
+            await bench.store.add([make_memory(n, text) for n, text in enumerate([*answers, *others])])
             bench.hybrid.catch_up(OWN, "local")
             await bench.hybrid.indexer.rest()
             for half in ("dev", "test"):
@@ -90,7 +90,7 @@ async def questions() -> None:
                 print(f"nothing fits, and nothing is recalled: {kept_quiet} of {len(found)}")
 
 
-async def _compare(bench: Bench, kinds: dict[str, list[tuple[str, str]]]) -> None:
+async def _compare(bench: RecallBench, kinds: dict[str, list[tuple[str, str]]]) -> None:
     embedder = LocalEmbedder()
 
     async def by_text(text: str) -> list[str]:
@@ -141,16 +141,16 @@ async def _hits(find: Way, pairs: Sequence[tuple[str, str]]) -> tuple[int, int]:
 # ── Scale ──
 
 
-async def scale() -> None:
+async def report_scale() -> None:
     texts = list(corpus(MANY))
-    vectors = await _vectors(texts)
+    vectors = await _load_vectors(texts)
     with tempfile.TemporaryDirectory() as folder:
-        async with opened(Path(folder)) as bench:
+        async with open_bench(Path(folder)) as bench:
             await _fill(bench, texts, vectors)
             await _measure(bench, texts, vectors)
 
 
-async def _vectors(texts: Sequence[str]) -> "array[float]":
+async def _load_vectors(texts: Sequence[str]) -> "array[float]":
     """One after the other, all numbers of all texts."""
     kept = Path(tempfile.gettempdir()) / f"treadle-bench-recall-{MANY}.f32"
     found = array("f")
@@ -171,10 +171,10 @@ def _vector(vectors: "array[float]", number: int) -> Sequence[float]:
     return vectors[number * DIMENSIONS : (number + 1) * DIMENSIONS]
 
 
-async def _fill(bench: Bench, texts: Sequence[str], vectors: "array[float]") -> None:
+async def _fill(bench: RecallBench, texts: Sequence[str], vectors: "array[float]") -> None:
     began = time.perf_counter()
     for at in range(0, len(texts), 5000):
-        await bench.store.add([memory(n, f"{texts[n]} ({n})") for n in range(at, min(at + 5000, len(texts)))])
+        await bench.store.add([make_memory(n, f"{texts[n]} ({n})") for n in range(at, min(at + 5000, len(texts)))])
     added, bare = time.perf_counter(), _size(bench.path)
     while pending := await bench.store.read(lambda view: view.pending(OWN, NAME, DIMENSIONS, 5000)):
         pairs = [(item, _vector(vectors, int(item.memory.memory_id[4:]))) for item in pending]
@@ -192,7 +192,7 @@ def _nearest(vector: Vector, view: MemoryView) -> Sequence[MemoryHit]:
     return view.nearest(OWN, NAME, vector, 5)
 
 
-async def _measure(bench: Bench, texts: Sequence[str], vectors: "array[float]") -> None:
+async def _measure(bench: RecallBench, texts: Sequence[str], vectors: "array[float]") -> None:
     import numpy as np
 
     exact = np.frombuffer(vectors, dtype=np.float32).reshape(-1, DIMENSIONS)
@@ -228,8 +228,8 @@ async def _measure(bench: Bench, texts: Sequence[str], vectors: "array[float]") 
 if __name__ == "__main__":
     wanted = sys.argv[1:] or ["questions", "scale", "cost"]
     if "questions" in wanted:
-        asyncio.run(questions())
+        asyncio.run(report_questions())
     if "scale" in wanted:
-        asyncio.run(scale())
+        asyncio.run(report_scale())
     if "cost" in wanted:
-        asyncio.run(cost())
+        asyncio.run(report_cost())

@@ -49,7 +49,7 @@ WISHES = (
 )  # fmt: skip
 
 
-def memories(count: int, seed: int = 7) -> Iterator[str]:
+def make_memories(count: int, seed: int = 7) -> Iterator[str]:
     """So many texts, nearly all of them different."""
     chance = Random(seed)
     makers = (_preference, _event, _state, _failure, _plan, _version)

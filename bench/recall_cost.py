@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any
 
 import treadle
-from bench.recall_corpus import memories as corpus
+from bench.recall_corpus import make_memories as corpus
 from treadle.config.home import Home
 from treadle.domain.memories import Memory
 from treadle.stores.sqlite.connection import open_database
@@ -22,25 +22,25 @@ OFF: dict[str, Any] = {"recall": 0, "remember": False}
 BY_WORDS: dict[str, Any] = {"embedder": "none"}
 
 
-async def cost() -> None:
+async def report_cost() -> None:
     """Milliseconds of this process for each run, all threads; and the longest that the event loop stood still."""
     print(f"{RUNS} runs on a file; milliseconds of CPU for each, the least of {TURNS} times")
     for at_once in (1, RUNS):
         for count in (0, 1000):
-            off, off_gap = await _least(OFF, count, at_once)
-            words, gap = await _least(BY_WORDS, count, at_once)
+            off, off_gap = await _measure_least(OFF, count, at_once)
+            words, gap = await _measure_least(BY_WORDS, count, at_once)
             print(
                 f"{at_once:4} at once, {count:5} memories: off {off:5.2f}, by words {words:5.2f}, so memory costs "
                 f"{words - off:5.2f}; longest gap {off_gap:.1f} and {gap:.1f} ms"
             )
 
 
-async def _least(memory: dict[str, Any], count: int, at_once: int) -> tuple[float, float]:
-    turns = [await _turn(memory, count, at_once) for _ in range(TURNS)]
+async def _measure_least(memory: dict[str, Any], count: int, at_once: int) -> tuple[float, float]:
+    turns = [await _measure_turn(memory, count, at_once) for _ in range(TURNS)]
     return min(turn[0] for turn in turns), median(turn[1] for turn in turns)
 
 
-async def _turn(memory: dict[str, Any], count: int, at_once: int) -> tuple[float, float]:
+async def _measure_turn(memory: dict[str, Any], count: int, at_once: int) -> tuple[float, float]:
     said, hero = corpus(10 * RUNS, seed=5), treadle.Agent(name="hero", model="scripted/x", memory=memory)
     with tempfile.TemporaryDirectory() as folder:
         home, database = Home(Path(folder) / "home"), f"sqlite:///{folder}/t.db"
@@ -56,7 +56,7 @@ async def _turn(memory: dict[str, Any], count: int, at_once: int) -> tuple[float
             await _fill(f"{folder}/t.db", count)
         async with opened() as engine:
             await engine.run(hero, f"What do you know of this? {next(said)}")
-            return await _measured(engine, hero, [f"Is this so? {next(said)}" for _ in range(RUNS)], at_once)
+            return await _measure_runs(engine, hero, [f"Is this so? {next(said)}" for _ in range(RUNS)], at_once)
 
 
 async def _fill(path: str, count: int) -> None:
@@ -68,7 +68,7 @@ async def _fill(path: str, count: int) -> None:
     await writer.close()
 
 
-async def _measured(
+async def _measure_runs(
     engine: treadle.Engine, hero: treadle.Agent, messages: list[str], at_once: int
 ) -> tuple[float, float]:
     gaps: list[float] = []

@@ -16,10 +16,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bench import postgres
-from bench.pgserver import database, server_cpu
-from bench.postgres_throughput import tool, worked, workers
+from bench.pgserver import open_database, read_server_cpu
+from bench.postgres_throughput import run_workers, start_workers, tool
 from bench.scale_simulation import simulate
-from bench.service import ROOT, endpoint, make_home
+from bench.service import ROOT, make_home, serve_model
 from treadle.api.engine import Engine
 from treadle.backup.event_export import EventExportFile
 from treadle.bootstrap.backup import open_archiving_retention
@@ -55,24 +55,24 @@ async def ask(url: str, statement: str) -> float:
         await connection.close()
 
 
-async def advances(url: str, processes: int, runs: int, seconds: float) -> tuple[float, float, float]:
+async def measure_advances(url: str, processes: int, runs: int, seconds: float) -> tuple[float, float, float]:
     """Advances a second by so many processes with so many runs each; ms of the server's CPU and KB of its log for
     one."""
     command = [sys.executable, "-m", "bench.scale", "write", "--url", url, "--runs", str(runs)]
     command += ["--seconds", str(seconds)]
-    begun = [_begun(command) for _ in range(processes)]
-    cpu, log = await server_cpu(url), await ask(url, "SELECT pg_current_wal_lsn() - '0/0'")
+    begun = [_start_process(command) for _ in range(processes)]
+    cpu, log = await read_server_cpu(url), await ask(url, "SELECT pg_current_wal_lsn() - '0/0'")
     for process in begun:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
     rates = [json.loads(process.communicate()[0].splitlines()[-1]) for process in begun]
     done = sum(rates) * seconds
-    cpu, log = await server_cpu(url) - cpu, await ask(url, "SELECT pg_current_wal_lsn() - '0/0'") - log
+    cpu, log = await read_server_cpu(url) - cpu, await ask(url, "SELECT pg_current_wal_lsn() - '0/0'") - log
     return sum(rates), cpu * 1000 / done, log / 1024 / done
 
 
-def _begun(command: list[str]) -> "subprocess.Popen[str]":
+def _start_process(command: list[str]) -> "subprocess.Popen[str]":
     """A process that has its runs, and waits for a word."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     assert process.stdout is not None
@@ -80,21 +80,21 @@ def _begun(command: list[str]) -> "subprocess.Popen[str]":
     return process
 
 
-def told_to_begin() -> None:
+def wait_for_start() -> None:
     print("ready", flush=True)
     sys.stdin.readline()
 
 
-def _heard(*_: object) -> None:
+def _ignore(*_: object) -> None:
     """Nothing is done with it."""
 
 
 @asynccontextmanager
-async def listeners(url: str, number: int) -> AsyncGenerator[None, None]:
+async def start_listeners(url: str, number: int) -> AsyncGenerator[None, None]:
     """So many other processes that listen to all news, as each server and worker does."""
     opened = [await connect(url) for _ in range(number)]
     for each in opened:
-        await each.add_listener("treadle", _heard)
+        await each.add_listener("treadle", _ignore)
     try:
         yield
     finally:
@@ -102,35 +102,35 @@ async def listeners(url: str, number: int) -> AsyncGenerator[None, None]:
             await each.close()
 
 
-async def appended(url: str, seconds: float) -> None:
+async def report_appends(url: str, seconds: float) -> None:
     print("advances by processes and runs of each: in a second; ms of the server's CPU, KB of its log for one")
     for processes in PROCESSES:
         for runs in RUNS:
-            rate, cpu, log = await advances(url, processes, runs, seconds)
+            rate, cpu, log = await measure_advances(url, processes, runs, seconds)
             print(f"  {processes} x {runs:3}  {rate:7.0f}/s  {cpu:5.2f} ms  {log:4.1f} KB", flush=True)
     print("the same by 2 processes with 10 runs each, with others that listen")
     for number in LISTENERS:
-        async with listeners(url, number):
-            rate, cpu, _ = await advances(url, 2, 10, seconds)
+        async with start_listeners(url, number):
+            rate, cpu, _ = await measure_advances(url, 2, 10, seconds)
         print(f"  {number:3} listeners  {rate:7.0f}/s  {cpu:5.2f} ms", flush=True)
-    rate = await postgres.runs(url, postgres.AT_A_TIME, seconds)
+    rate = await postgres.measure_runs(url, postgres.CONCURRENT_RUNS, seconds)
     print(f"runs that are begun, claimed and ended, by one process: {rate:.0f}/s", flush=True)
 
 
-async def kept(url: str, copies: int) -> None:
+async def report_storage(url: str, copies: int) -> None:
     """What a run of 10 steps takes on the disk, and what it takes to delete many."""
-    with tempfile.TemporaryDirectory() as name, endpoint() as model_url:
+    with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
         home = Home(make_home(Path(name), model_url), url)
         async with Engine(home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)
-            with workers(Path(name), url, 1, 50) as pids:
+            with start_workers(Path(name), url, 1, 50) as pids:
                 before = await ask(url, SIZE)
-                await worked(engine, home, url, pids, 200)
+                await run_workers(engine, home, url, pids, 200)
                 run = (await ask(url, SIZE) - before) / 200 / 1024
         print(f"a run of 10 steps with 20 KB of results: {run:.0f} KB on disk")
         archived = open_archiving_retention(home, EventExportFile(Path(name, "past.jsonl.gz")))
-        for way, house in (("deleted", _deleting(home)), ("archived and deleted", archived)):
-            size = await _copied(url, copies, way)
+        for way, house in (("deleted", _delete_runs(home)), ("archived and deleted", archived)):
+            size = await _copy_runs(url, copies, way)
             began = time.perf_counter()
             async with house as keeper:
                 done = await keeper.prune(86400, None, "bench")
@@ -144,12 +144,12 @@ async def kept(url: str, copies: int) -> None:
 
 
 @asynccontextmanager
-async def _deleting(home: Home) -> AsyncGenerator[Housekeeping, None]:
+async def _delete_runs(home: Home) -> AsyncGenerator[Housekeeping, None]:
     async with owning(home, "Nothing was deleted.") as caller:
         yield caller.context.house
 
 
-async def _copied(url: str, copies: int, name: str) -> float:
+async def _copy_runs(url: str, copies: int, name: str) -> float:
     connection = await connect(url)
     try:
         await connection.execute("SET statement_timeout = 0")
@@ -161,21 +161,21 @@ async def _copied(url: str, copies: int, name: str) -> float:
 
 
 async def measure(options: argparse.Namespace) -> None:
-    with database(options.url) as url:
-        async with postgres.store(url):  # which makes the tables
+    with open_database(options.url) as url:
+        async with postgres.open_store(url):  # which makes the tables
             pass
-        await appended(url, options.seconds or 3.0)
-    with database(options.url) as url:  # without the runs that were left there
-        await kept(url, options.copies)
+        await report_appends(url, options.seconds or 3.0)
+    with open_database(options.url) as url:  # without the runs that were left there
+        await report_storage(url, options.copies)
 
 
-async def write(options: argparse.Namespace) -> None:
+async def run_writer(options: argparse.Namespace) -> None:
     """One of the processes that `advances` has begun."""
-    rate = await postgres.advances(options.url, options.runs, options.seconds, told_to_begin)
+    rate = await postgres.measure_advances(options.url, options.runs, options.seconds, wait_for_start)
     print(json.dumps(rate))
 
 
-async def play(options: argparse.Namespace) -> None:
+async def run_simulation(options: argparse.Namespace) -> None:
     simulate(options.service_ms / 1000, options.latency_ms / 1000, options.seconds or 20.0, options.runs)
 
 
@@ -191,7 +191,7 @@ def main() -> int:
     )
     parser.add_argument("--latency-ms", type=float, default=1.5, help="of an advance on its way")
     options = parser.parse_args()
-    asyncio.run({"measure": measure, "simulate": play, "write": write}[options.do](options))
+    asyncio.run({"measure": measure, "simulate": run_simulation, "write": run_writer}[options.do](options))
     return 0
 
 

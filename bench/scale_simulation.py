@@ -19,17 +19,17 @@ from msgspec import Struct
 SHARDS = range(1, 9)
 ADVANCES = 23
 """Of a run of 10 steps: two for each step, and what begins and ends it."""
-THINKING = 0.2
+THINKING_SECONDS = 0.2
 """Seconds that a model and its tool take, on average, between two of them."""
 SESSIONS, SKEW = 50_000, 0.5
 """The session in place n is asked as often as n to the power of minus this says."""
-ENOUGH = 0.1
+P99_LIMIT_SECONDS = 0.1
 """Seconds: as long as 99 of 100 advances take less, nobody notices."""
 DEATH, MOVE_SECONDS = (0.4, 0.5), 0.5
 """When a server is away, as a share of the time; and how long a session that is moved stands still."""
 
 
-class Server:
+class SimulatedServer:
     """One PostgreSQL server. What it does while it is away waits until it is back."""
 
     def __init__(self, service: float, away: tuple[float, float] | None = None) -> None:
@@ -48,7 +48,7 @@ class Server:
         return self._free
 
 
-class Played(Struct, frozen=True):
+class SimulationResult(Struct, frozen=True):
     """What came of a load."""
 
     finished: float
@@ -64,28 +64,28 @@ class Played(Struct, frozen=True):
         return found[int(len(found) * share)] if found else 0.0
 
 
-def home_of(session: int, servers: int) -> int:
+def choose_server(session: int, servers: int) -> int:
     """Rendezvous: each server draws a number for the session, and the highest has it. A server more takes its share
     from all others alike, and nothing else moves."""
     return max(range(servers), key=lambda server: blake2b(b"%d/%d" % (server, session), digest_size=8).digest())
 
 
 @lru_cache
-def homes_of(servers: int) -> Sequence[int]:
-    return [home_of(session, servers) for session in range(SESSIONS)]
+def make_server_map(servers: int) -> Sequence[int]:
+    return [choose_server(session, servers) for session in range(SESSIONS)]
 
 
-def asked(number: int, chance: random.Random) -> list[int]:
+def draw_sessions(number: int, chance: random.Random) -> list[int]:
     """So many sessions, each as often as it is asked."""
     weights = list(itertools.accumulate(place**-SKEW for place in range(1, SESSIONS + 1)))
     return chance.choices(range(SESSIONS), cum_weights=weights, k=number)
 
 
-def play(servers: Sequence[Server], latency: float, rate: float, seconds: float) -> Played:
+def run_load(servers: Sequence[SimulatedServer], latency: float, rate: float, seconds: float) -> SimulationResult:
     """Runs that arrive at this rate, for so long, until the last has ended."""
     chance = random.Random(1)
-    sessions = asked(int(rate * seconds), chance)
-    homes = homes_of(len(servers))
+    sessions = draw_sessions(int(rate * seconds), chance)
+    homes = make_server_map(len(servers))
     waiting: dict[int, list[float]] = {}
     queue = [(chance.uniform(0, seconds), -1, session) for session in sessions]
     heapq.heapify(queue)
@@ -104,13 +104,13 @@ def play(servers: Sequence[Server], latency: float, rate: float, seconds: float)
         if 0.1 * seconds < now < 0.9 * seconds:
             waits[home].append(finished - now)
         if done + 1 < ADVANCES:
-            heapq.heappush(queue, (finished + chance.expovariate(1 / THINKING), done + 1, session))
+            heapq.heappush(queue, (finished + chance.expovariate(1 / THINKING_SECONDS), done + 1, session))
             continue
         ended += finished <= seconds
         later = waiting.pop(session)
         for each in later:
             heapq.heappush(queue, (max(each, finished), -1, session))
-    return Played(ended / seconds, waits, [server.busy / seconds for server in servers])
+    return SimulationResult(ended / seconds, waits, [server.busy / seconds for server in servers])
 
 
 def simulate(service: float, latency: float, seconds: float, rate: int) -> None:
@@ -119,46 +119,48 @@ def simulate(service: float, latency: float, seconds: float, rate: int) -> None:
     print(f"{SESSIONS} sessions, the first asked {SESSIONS**SKEW:.0f} times as often as the last; {seconds:.0f} s")
     print("servers, the most runs that arrive in a second with p99 of an advance below 0.1 s; p50, p99; busiest")
     for number in SHARDS:
-        most, played = _most(number, service, latency, seconds)
+        most, played = _find_highest_load(number, service, latency, seconds)
         times = f"{played.p(0.5) * 1000:.1f} ms, {played.p(0.99) * 1000:.1f} ms"
         print(f"  {number}  {most:5.0f}/s  {times}  {max(played.busy):.0%} busy", flush=True)
-    _one_dies(service, latency, seconds, rate)
-    _one_comes(service, latency, seconds, rate)
+    _report_failure(service, latency, seconds, rate)
+    _report_growth(service, latency, seconds, rate)
 
 
-def _most(number: int, service: float, latency: float, seconds: float) -> tuple[float, Played]:
+def _find_highest_load(
+    number: int, service: float, latency: float, seconds: float
+) -> tuple[float, SimulationResult]:
     """The highest load of those tried, from half of what the servers can do together to all of it."""
     found = None
     for share in (0.5, 0.7, 0.8, 0.9, 0.95):
         rate = share * number / service / ADVANCES
-        played = play([Server(service) for _ in range(number)], latency, rate, seconds)
-        if found is None or played.p(0.99) < ENOUGH:
+        played = run_load([SimulatedServer(service) for _ in range(number)], latency, rate, seconds)
+        if found is None or played.p(0.99) < P99_LIMIT_SECONDS:
             found = rate, played
     assert found is not None
     return found
 
 
-def _one_dies(service: float, latency: float, seconds: float, rate: int) -> None:
+def _report_failure(service: float, latency: float, seconds: float, rate: int) -> None:
     for number in (2, 4, 8):
         away = (DEATH[0] * seconds, DEATH[1] * seconds)
-        servers = [Server(service, away if server == 0 else None) for server in range(number)]
-        played = play(servers, latency, number * rate, seconds)
+        servers = [SimulatedServer(service, away if server == 0 else None) for server in range(number)]
+        played = run_load(servers, latency, number * rate, seconds)
         others = list(range(1, number))
         print(f"one of {number} is away for {away[1] - away[0]:.0f} s at {number * rate} runs/s:")
         own, theirs = played.p(0.99, [0]), played.p(0.99, others) * 1000
         print(f"  p99 of an advance of its own sessions {own:.1f} s, of the others {theirs:.1f} ms")
 
 
-def _one_comes(service: float, latency: float, seconds: float, rate: int) -> None:
+def _report_growth(service: float, latency: float, seconds: float, rate: int) -> None:
     """How many sessions move when there is a server more: by rendezvous, and by the rest of a division."""
     for number in (1, 3, 7):
-        moved = sum(map(ne, homes_of(number), homes_of(number + 1))) / SESSIONS
+        moved = sum(map(ne, make_server_map(number), make_server_map(number + 1))) / SESSIONS
         divided = sum(each % number != each % (number + 1) for each in range(SESSIONS)) / SESSIONS
         hours = moved * SESSIONS * MOVE_SECONDS / 3600
         print(f"{number} become {number + 1}: {moved:.0%} of the sessions move (by division {divided:.0%});")
         print(f"  one after the other, at {MOVE_SECONDS} s each, in {hours:.1f} h")
-    shares = [count / SESSIONS * 8 for count in Counter(homes_of(8)).values()]
+    shares = [count / SESSIONS * 8 for count in Counter(make_server_map(8)).values()]
     print(f"sessions of the fullest of 8: {max(shares):.2f} of the mean; of the emptiest {min(shares):.2f}")
-    played = play([Server(service) for _ in range(8)], latency, 8 * rate, seconds)
+    played = run_load([SimulatedServer(service) for _ in range(8)], latency, 8 * rate, seconds)
     share = max(played.busy) / median(played.busy)
     print(f"at {8 * rate} runs/s the busiest of 8 is at work {share:.2f} of the median")

@@ -109,7 +109,7 @@ class Server:
 
 
 @contextmanager
-def endpoint() -> Generator[str, None, None]:
+def serve_model() -> Generator[str, None, None]:
     """The fake model, in a process of its own."""
     command = [sys.executable, "-m", "bench.endpoint"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -121,7 +121,7 @@ def endpoint() -> Generator[str, None, None]:
 
 
 @contextmanager
-def echo() -> Generator[int, None, None]:
+def serve_echo() -> Generator[int, None, None]:
     """A bare server; its port."""
     command = [sys.executable, "-c", ECHO]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
@@ -133,8 +133,8 @@ def echo() -> Generator[int, None, None]:
 
 
 @contextmanager
-def served(*command: str) -> Generator[Server, None, None]:
-    with tempfile.TemporaryDirectory() as folder, endpoint() as url:
+def open_server(*command: str) -> Generator[Server, None, None]:
+    with tempfile.TemporaryDirectory() as folder, serve_model() as url:
         server = Server(Path(folder), url)
         server.start(*command)
         try:
@@ -151,11 +151,11 @@ async def submit(client: Client, agent: str = "a", key: str | None = None) -> st
         return json.loads(await response.read())["run_id"]
 
 
-Heard = Callable[[bytes, int], None]
+StreamReader = Callable[[bytes, int], None]
 """What is done with a piece of a stream that was open since that moment."""
 
 
-async def follow(client: Client, run_id: str, heard: Heard = lambda _piece, _since: None) -> None:
+async def follow(client: Client, run_id: str, heard: StreamReader = lambda _piece, _since: None) -> None:
     """Read a run to its end, which must be a good one."""
     last = b""
     async with client.get(f"/v1/runs/{run_id}/events") as response:
@@ -167,7 +167,7 @@ async def follow(client: Client, run_id: str, heard: Heard = lambda _piece, _sin
         raise RuntimeError(f"{run_id} did not end well: {last[-500:]!r}")
 
 
-async def at_once(work: Callable[[], Awaitable[None]], times: int, concurrency: int) -> None:
+async def run_concurrently(work: Callable[[], Awaitable[None]], times: int, concurrency: int) -> None:
     waiting = iter(range(times))
 
     async def one_after_another() -> None:
@@ -182,16 +182,16 @@ async def at_once(work: Callable[[], Awaitable[None]], times: int, concurrency: 
 # ── The bars ───────────────────────────────────────────────────────────────────────────────────────
 
 
-async def streams(options: argparse.Namespace) -> bool:
+async def measure_streams(options: argparse.Namespace) -> bool:
     """So many runs that wait for an approval, and a stream open on each."""
-    with served() as server:
+    with open_server() as server:
         async with server.client() as client:
             ids: list[str] = []
 
             async def one() -> None:
                 ids.append(await submit(client, "asking"))
 
-            await at_once(one, options.count, 50)
+            await run_concurrently(one, options.count, 50)
             opened = [await client.get(f"/v1/runs/{run_id}/events") for run_id in ids]
             for response in opened:
                 seen = b""
@@ -210,34 +210,34 @@ async def streams(options: argparse.Namespace) -> bool:
     return megabytes < MOST_MEGABYTES and share < MOST_IDLE_CPU
 
 
-async def throughput(options: argparse.Namespace) -> bool:
+async def measure_throughput(options: argparse.Namespace) -> bool:
     """Runs submitted over HTTP and followed over SSE, against the floor in the same sitting."""
     floors, services = list[float](), list[float]()
     for _ in range(options.rounds):
-        with endpoint() as url:
+        with serve_model() as url:
             command = [sys.executable, "-m", "bench.contestants.floor", url, "--model", MODEL]
             command += ["--runs", str(options.runs), "--concurrency", str(options.concurrency)]
             done = await asyncio.to_thread(subprocess.run, command, cwd=ROOT, capture_output=True, check=True)
             floors.append(options.runs / json.loads(done.stdout.splitlines()[-1])["wall"])
-        with served() as server:
+        with open_server() as server:
             async with server.client() as client:
 
                 async def one() -> None:
                     await follow(client, await submit(client))
 
-                await at_once(one, options.concurrency, options.concurrency)  # to warm up
+                await run_concurrently(one, options.concurrency, options.concurrency)  # to warm up
                 begun = time.perf_counter()
-                await at_once(one, options.runs, options.concurrency)
+                await run_concurrently(one, options.runs, options.concurrency)
                 services.append(options.runs / (time.perf_counter() - begun))
     floor, service = statistics.median(floors), statistics.median(services)
     print(f"{service:.1f} runs/s over HTTP and SSE, the floor {floor:.1f}: {service / floor:.0%} of it")
     return service / floor >= LEAST_SHARE
 
 
-async def latency(options: argparse.Namespace) -> bool:
+async def measure_latency(options: argparse.Namespace) -> bool:
     """From the commit of an event to its reader, against an event that a bare server only sends; a run begins every
     `pace` milliseconds, which leaves the server room."""
-    with served(sys.executable, "-c", SERVER) as server:
+    with open_server(sys.executable, "-c", SERVER) as server:
         async with server.client() as client:
             heard: dict[bytes, tuple[int, int]] = {}
 
@@ -249,7 +249,7 @@ async def latency(options: argparse.Namespace) -> bool:
             async def one() -> None:
                 await follow(client, await submit(client), hear)
 
-            await at_once(one, 2 * options.concurrency, options.concurrency)  # to warm up
+            await run_concurrently(one, 2 * options.concurrency, options.concurrency)  # to warm up
             heard.clear()
             async with asyncio.TaskGroup() as group:
                 for _ in range(options.runs):
@@ -260,7 +260,7 @@ async def latency(options: argparse.Namespace) -> bool:
     met = [(at, *heard[key.encode()]) for key, at in commits.items() if key.encode() in heard]
     # What was committed before its reader came had to wait for it.
     ours = sorted((now - at) / 1e6 for at, since, now in met if at > since)
-    bare = await _echo(options.concurrency, len(ours))
+    bare = await _measure_echo(options.concurrency, len(ours))
     p99, theirs = ours[int(len(ours) * 0.99)], bare[int(len(bare) * 0.99)]
     print(
         f"p99 from commit to reader {p99:.2f} ms (median {statistics.median(ours):.2f}) over {len(ours)} events; "
@@ -269,10 +269,10 @@ async def latency(options: argparse.Namespace) -> bool:
     return p99 <= MOST_TIMES_ECHO * theirs
 
 
-async def _echo(readers: int, events: int) -> list[float]:
+async def _measure_echo(readers: int, events: int) -> list[float]:
     """What a server takes that does nothing but send, in the same way."""
     taken: list[float] = []
-    with echo() as port:
+    with serve_echo() as port:
 
         async def read(client: Client) -> None:
             async with client.get(f"http://127.0.0.1:{port}/?events={events // readers}") as response:
@@ -285,10 +285,10 @@ async def _echo(readers: int, events: int) -> list[float]:
     return sorted(taken)
 
 
-async def kill(options: argparse.Namespace) -> bool:
+async def measure_kills(options: argparse.Namespace) -> bool:
     """Kill the server so many times under load: whatever was acknowledged is there, once, and ends."""
     chance, acknowledged, done = random.Random(options.times), dict[str, str](), asyncio.Event()
-    with served() as server:
+    with open_server() as server:
 
         async def keep_asking(client: Client, name: int) -> None:
             number = 0
@@ -321,16 +321,16 @@ async def kill(options: argparse.Namespace) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.service", description=__doc__)
     commands = parser.add_subparsers(required=True)
-    for work, options in (
-        (streams, {"count": 1000}),
-        (throughput, {"runs": 400, "concurrency": 100, "rounds": 3}),
-        (latency, {"runs": 200, "pace": 50, "concurrency": 10}),
-        (kill, {"times": 20, "concurrency": 20}),
+    for name, work, options in (
+        ("streams", measure_streams, {"count": 1000}),
+        ("throughput", measure_throughput, {"runs": 400, "concurrency": 100, "rounds": 3}),
+        ("latency", measure_latency, {"runs": 200, "pace": 50, "concurrency": 10}),
+        ("kill", measure_kills, {"times": 20, "concurrency": 20}),
     ):
-        command = commands.add_parser(work.__name__, help=work.__doc__)
+        command = commands.add_parser(name, help=work.__doc__)
         command.set_defaults(work=work)
-        for name, value in options.items():
-            command.add_argument(f"--{name}", type=int, default=value)
+        for option, value in options.items():
+            command.add_argument(f"--{option}", type=int, default=value)
     chosen = parser.parse_args()
     met = asyncio.run(chosen.work(chosen))
     print("the bar is met" if met else "the bar is NOT met")

@@ -47,7 +47,7 @@ class Cost(NamedTuple):
     megabytes: float
 
 
-def cost_of(words: Sequence[str], environment: dict[str, str]) -> Cost:
+def measure_command(words: Sequence[str], environment: dict[str, str]) -> Cost:
     """Return the CPU time and the peak memory of a command."""
     process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     _, status, used = os.wait4(process.pid, 0)
@@ -65,9 +65,9 @@ def measure(rows: Sequence[Row], rounds: int, environment: dict[str, str]) -> li
     base: list[float] = []
     found: dict[Row, list[Cost]] = {row: [] for row in rows}
     for _ in range(rounds):
-        base.append(cost_of(BASE, environment).seconds)
+        base.append(measure_command(BASE, environment).seconds)
         for row in rows:
-            found[row].append(cost_of((TREADLE, *row.words), environment))
+            found[row].append(measure_command((TREADLE, *row.words), environment))
     unit = median(base)
     return [
         (row, median(cost.seconds for cost in costs) / unit, median(cost.megabytes for cost in costs))
@@ -76,7 +76,7 @@ def measure(rows: Sequence[Row], rounds: int, environment: dict[str, str]) -> li
 
 
 @contextmanager
-def fake_endpoint() -> Iterator[str]:
+def serve_model() -> Iterator[str]:
     process = subprocess.Popen([sys.executable, "-m", "bench.endpoint"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -87,7 +87,7 @@ def fake_endpoint() -> Iterator[str]:
 
 
 @contextmanager
-def server(environment: dict[str, str]) -> Iterator[None]:
+def run_server(environment: dict[str, str]) -> Iterator[None]:
     """Run `treadle serve` until the block ends."""
     words = (TREADLE, "serve", "--port", "0", "--json")
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
@@ -100,7 +100,7 @@ def server(environment: dict[str, str]) -> Iterator[None]:
         process.wait()
 
 
-async def fill(folder: str) -> None:
+async def add_memories(folder: str) -> None:
     """Add memories to the home, so that runs recall them."""
     process = await asyncio.create_subprocess_exec(
         TREADLE, "memory", "add", "The sky is blue.", env={**os.environ, "TREADLE_HOME": folder}
@@ -112,14 +112,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=10)
     rounds: int = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory() as folder, fake_endpoint() as url:
+    with tempfile.TemporaryDirectory() as folder, serve_model() as url:
         (Path(folder) / "config.yaml").write_text(CONFIG.format(url=url))
         environment = {"PATH": os.environ["PATH"], "HOME": folder, "TREADLE_HOME": folder}
         subprocess.run((TREADLE, "run", "Hello."), env=environment, check=True, capture_output=True)
         rows = [("", each) for each in measure((*HELP_ROWS, *LIST_ROWS, *RUN_ROWS), rounds, environment)]
-        asyncio.run(fill(folder))
+        asyncio.run(add_memories(folder))
         rows += [(" (with memories)", each) for each in measure(RUN_ROWS, rounds, environment)]
-        with server(environment):
+        with run_server(environment):
             rows += [(" (attached)", each) for each in measure((*LIST_ROWS, *RUN_ROWS), rounds, environment)]
     print(f"{'command':40} {'ratio':>6} {'bar':>5} {'MB':>5}")
     for note, (row, ratio, megabytes) in rows:

@@ -15,15 +15,15 @@ from treadle.domain.messages import Text, ToolUse
 ROUNDS = 400
 PRIOR = 0.3
 """How much the weight that a class has already counts."""
-LEAST = {"blank": 0.02, "control": 0.1}
+MIN_WEIGHTS = {"blank": 0.02, "control": 0.1}
 
 
-def features(text: str) -> list[int]:
+def count_features(text: str) -> list[int]:
     data = text.encode("utf-8", "surrogatepass")
     return [*(sum(map(data.count, kind.members)) for kind in CLASSES), *count_runs(data)]
 
 
-def fitted(rows: list[list[int]], tokens: list[int], prior: list[float], least: list[float]) -> list[float]:
+def fit_weights(rows: list[list[int]], tokens: list[int], prior: list[float], least: list[float]) -> list[float]:
     """One weight after the other is set to its best, again and again."""
     size = range(len(prior))
     scale = [1 / max(count, 20) ** 1.5 for count in tokens]
@@ -42,7 +42,7 @@ def fitted(rows: list[list[int]], tokens: list[int], prior: list[float], least: 
     return weights
 
 
-def texts() -> Iterable[str]:
+def collect_texts() -> Iterable[str]:
     """All that is said, called and returned in the sessions that are there for it."""
     for session in sessions():
         if session.half == FIT:
@@ -57,13 +57,15 @@ def texts() -> Iterable[str]:
                         yield part.arguments
 
 
-async def fit(count: Counter) -> dict[str, float]:
+async def fit_corpus(count: Counter) -> dict[str, float]:
     """Each weight by its name."""
     names = [*(kind.name for kind in CLASSES), "A_WORD", "A_RUN", "SIGNS", "BEFORE_A_NUMBER"]
     prior = [*(kind.tokens for kind in CLASSES), A_WORD, A_RUN, SIGNS, BEFORE_A_NUMBER]
     rows: list[list[int]] = []
     tokens: list[int] = []
-    for text in texts():
-        rows.append(features(text))
+    for text in collect_texts():
+        rows.append(count_features(text))
         tokens.append(await count.tokens(text))
-    return dict(zip(names, fitted(rows, tokens, prior, [LEAST.get(name, 0.0) for name in names]), strict=True))
+    return dict(
+        zip(names, fit_weights(rows, tokens, prior, [MIN_WEIGHTS.get(name, 0.0) for name in names]), strict=True)
+    )

@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.tokens.measure import Counter, Measured, counter, replay
 from tests.tokens.sessions import CHECK, FIT, sessions, texts
 
-from bench.token_fit import fit
+from bench.token_fit import fit_corpus
 from treadle.core.context.tokens import estimate_message, estimate_text
 from treadle.domain.messages import Message, Text, ToolResult, ToolUse, user
 from treadle.models.local.weights import find_index_url, pull_weights
@@ -46,47 +46,47 @@ async def measure(fits: bool, asks: int) -> int:
     weights = await pull_weights("smollm2", FOLDER, find_index_url(os.environ), lambda done, total: None)
     async with counter(weights) as count:
         if fits:
-            for name, weight in (await fit(count)).items():
+            for name, weight in (await fit_corpus(count)).items():
                 print(f"{name:16}{weight:8.3f}")
             return 0
         found = [request for session in sessions() for request in await replay(session, count)]
-        report(found)
+        print_report(found)
         if asks:
             await compare(found, count, asks)
-    good = is_met(found)
+    good = is_bar_met(found)
     print(f"\nerror: mean below {BAR_MEAN:.0%}, 95% below {BAR_MOST:.0%}: {'met' if good else 'MISSED'}")
-    fast()
+    report_speed()
     return 0 if good else 1
 
 
-def is_met(found: Iterable[Measured]) -> bool:
+def is_bar_met(found: Iterable[Measured]) -> bool:
     errors = sorted(request.error for request in found)
     return statistics.mean(errors) < BAR_MEAN and errors[int(len(errors) * 0.95)] < BAR_MOST
 
 
-def report(found: list[Measured]) -> None:
-    old = fours(found)
+def print_report(found: list[Measured]) -> None:
+    old = estimate_by_fours(found)
     count = len({id(request.session) for request in found})
     print(f"{count} sessions, {len(found)} requests\n")
     print(f"{'':34}{'requests':>9}{'mean':>8}{'95%':>8}{'worst':>8}   4 characters a token")
     for half, name in HALVES:
         mine = [(r, o) for r, o in zip(found, old, strict=True) if r.session.half == half]
-        line(f"{name}: all", mine)
-        line("  first requests", [(r, o) for r, o in mine if r.number == 0])
-        line("  later ones", [(r, o) for r, o in mine if r.number])
-    line("both halves: all", list(zip(found, old, strict=True)))
-    line("  first requests", [(r, o) for r, o in zip(found, old, strict=True) if r.number == 0])
-    line("  later ones", [(r, o) for r, o in zip(found, old, strict=True) if r.number])
+        print_line(f"{name}: all", mine)
+        print_line("  first requests", [(r, o) for r, o in mine if r.number == 0])
+        print_line("  later ones", [(r, o) for r, o in mine if r.number])
+    print_line("both halves: all", list(zip(found, old, strict=True)))
+    print_line("  first requests", [(r, o) for r, o in zip(found, old, strict=True) if r.number == 0])
+    print_line("  later ones", [(r, o) for r, o in zip(found, old, strict=True) if r.number])
     print()
     kinds: dict[str, list[tuple[Measured, int]]] = defaultdict(list)
     for request, other in zip(found, old, strict=True):
         kinds[request.session.kind].append((request, other))
     for kind, some in kinds.items():
-        line(kind, some)
-    added(found)
+        print_line(kind, some)
+    report_added(found)
 
 
-def line(name: str, some: list[tuple[Measured, int]]) -> None:
+def print_line(name: str, some: list[tuple[Measured, int]]) -> None:
     errors = sorted(request.error for request, _ in some)
     others = sorted(abs(old - request.counted) / request.counted for request, old in some)
     print(f"{name:34}{len(errors):9}{_spread(errors)}  {_spread(others)}")
@@ -97,7 +97,7 @@ def _spread(errors: list[float]) -> str:
     return f"{statistics.mean(errors):8.1%}{worst:8.1%}{errors[-1]:8.1%}"
 
 
-def added(found: list[Measured]) -> None:
+def report_added(found: list[Measured]) -> None:
     """The harder question: how far off is the guess at what came since the last reply, by
     itself?"""
     errors: list[float] = []
@@ -109,7 +109,7 @@ def added(found: list[Measured]) -> None:
     print(f"\n{'of what was added alone':34}{len(errors):9}{_spread(sorted(errors))}")
 
 
-def fours(found: list[Measured]) -> list[int]:
+def estimate_by_fours(found: list[Measured]) -> list[int]:
     """What the rule of four characters a token would have estimated, anchored and corrected in the
     same way."""
     estimates: list[int] = []
@@ -154,7 +154,7 @@ async def compare(found: list[Measured], count: Counter, asks: int) -> None:
         assert reported == counted
 
 
-def fast() -> None:
+def report_speed() -> None:
     """What an estimate costs."""
     prose = texts(CHECK)["english"]
     code, log = texts(CHECK)["systems"], "2025-03-04T05:06:07Z GET /a/b 200 0x7f3a 12ms\n"
@@ -170,12 +170,12 @@ def fast() -> None:
         ("64 KB of Chinese", lambda text=(chinese * 400)[:65536]: estimate_text(text), None),
         ("16 MB of prose", lambda text=prose * 10000: estimate_text(text), BAR_LONG_US),
     ):
-        spent = microseconds(work)
+        spent = measure_microseconds(work)
         missed = "" if bar is None or spent <= bar else f", above {bar:g}: is the machine busy?"
         print(f"{name:34}{spent:8.1f} us{missed}")
 
 
-def microseconds(work: Callable[[], int]) -> float:
+def measure_microseconds(work: Callable[[], int]) -> float:
     return min(timeit.repeat(work, number=1000, repeat=7)) * 1000
 
 

@@ -24,16 +24,16 @@ BAR_MS = 0.3
 
 
 @treadle.tool(effect="none", repeatable=True)
-async def nothing(number: int) -> str:
+async def no_op(number: int) -> str:
     """Do nothing."""
     return f"nothing {number}"
 
 
-class Looking(treadle.Hook):
+class PassingHook(treadle.Hook):
     """A hook that lets everything pass."""
 
 
-def script(calls: int) -> list[ScriptStep]:
+def make_script(calls: int) -> list[ScriptStep]:
     """Every call with other arguments, so that no guard has anything to say."""
     steps: list[ScriptStep] = []
     for step in range(STEPS):
@@ -42,7 +42,7 @@ def script(calls: int) -> list[ScriptStep]:
     return [*steps, say("done")]
 
 
-async def seconds(folder: Path, calls: int, everything: bool) -> float:
+async def measure_seconds(folder: Path, calls: int, everything: bool) -> float:
     """CPU seconds of one run."""
     rules = (
         [{"tool": "nothing", "do": "auto"}, {"tool": "bash", "match": "rm *", "do": "deny"}] if everything else []
@@ -50,14 +50,14 @@ async def seconds(folder: Path, calls: int, everything: bool) -> float:
     agent = treadle.Agent(
         name="bench",
         model="scripted/x",
-        tools=[nothing],
+        tools=[no_op],
         limits={"max_steps": None, "stuck_steps": 10**6},
         approvals={"default": "ask", "rules": rules} if everything else None,
     )
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
-    engine.add_model("scripted", ScriptedModel(*script(calls)))
+    engine.add_model("scripted", ScriptedModel(*make_script(calls)))
     if everything:
-        engine.add_hooks(Looking())
+        engine.add_hooks(PassingHook())
     async with engine:
         began = time.process_time()
         result = await engine.run(agent, "go")
@@ -66,7 +66,7 @@ async def seconds(folder: Path, calls: int, everything: bool) -> float:
     return spent
 
 
-def per_call(everything: bool) -> float:
+def measure_call(everything: bool) -> float:
     """Milliseconds of CPU for one call: the median of several rounds."""
     samples: list[float] = []
     for _ in range(ROUNDS):
@@ -76,14 +76,14 @@ def per_call(everything: bool) -> float:
                 with closing(VaultStore(folder, {})) as vault:
                     for number in range(20):
                         vault.put(f"SECRET_{number}", f"value-of-secret-{number}", (SecretGrant("bench"),))
-            one = asyncio.run(seconds(folder, 1, everything))
-            many = asyncio.run(seconds(folder, CALLS, everything))
+            one = asyncio.run(measure_seconds(folder, 1, everything))
+            many = asyncio.run(measure_seconds(folder, CALLS, everything))
             samples.append((many - one) / (STEPS * (CALLS - 1)) * 1000)
     return statistics.median(samples)
 
 
 def main() -> int:
-    plain, whole = per_call(everything=False), per_call(everything=True)
+    plain, whole = measure_call(everything=False), measure_call(everything=True)
     print(f"a no-op call:                                   {plain:.3f} ms of CPU")
     print(f"with a hook, rules and a vault of 20 secrets:   {whole:.3f} ms of CPU")
     print(f"the bar:                                        {BAR_MS} ms")

@@ -13,26 +13,26 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from bench.chaos import checks, model
-from bench.chaos.clients import Clients, clients
-from bench.chaos.cluster import Cluster, Restart, cluster, postgres
+from bench.chaos.clients import Clients, open_clients
+from bench.chaos.cluster import Cluster, Restart, open_cluster, open_postgres
 
 STOP_SECONDS = 15.0
-SAY_SECONDS = 5.0
-LOOK_SECONDS = 0.3
-PLACES_TAKEN = """
+REPORT_INTERVAL_SECONDS = 5.0
+CHECK_INTERVAL_SECONDS = 0.3
+SLOTS_TAKEN = """
 SELECT count(*) FROM runs JOIN agents USING (agent_id) WHERE name = 'few' AND worker IS NOT NULL AND outcome IS NULL
 """
-COME_UP_SECONDS = 2.0
+FEED_TIMEOUT_SECONDS = 2.0
 """For the feed to show the last events, when all runs have ended."""
-EVERY_KEY_AGAIN = 10
+REPEATED_KEY_INTERVAL = 10
 """Of so many runs one is asked for again with its key."""
 
 
-def say(what: str) -> None:
+def print_progress(what: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
 
 
-class Chaos:
+class ChaosRun:
     """One sitting: the load, and what befalls the processes meanwhile."""
 
     def __init__(self, options: argparse.Namespace, members: Cluster, asked: Clients, restart: Restart) -> None:
@@ -79,7 +79,7 @@ class Chaos:
         else:
             for task in beside[2:]:  # nobody is hurt any more
                 task.cancel()
-            await asyncio.sleep(COME_UP_SECONDS)
+            await asyncio.sleep(FEED_TIMEOUT_SECONDS)
             return True
         finally:
             for task in (*troubles, *beside):
@@ -91,8 +91,8 @@ class Chaos:
 
         async def one_after_another() -> None:
             for number in waiting:
-                wish = model.wish(number, self._options.steps, chance)
-                await self._clients.ask_and_follow(f"key-{number}", wish, number % EVERY_KEY_AGAIN == 0)
+                wish = model.make_requested_run(number, self._options.steps, chance)
+                await self._clients.ask_and_follow(f"key-{number}", wish, number % REPEATED_KEY_INTERVAL == 0)
                 self._ended += 1
                 for many, event in self._waiting:
                     if self._ended >= many:
@@ -107,11 +107,11 @@ class Chaos:
         come = asyncio.Event()
         self._waiting.append((share * self._options.runs, come))
         await come.wait()
-        say(f"{name}: now")
+        print_progress(f"{name}: now")
         began = time.monotonic()
         await work()
         self.troubles.append(name)
-        say(f"{name}: done, {time.monotonic() - began:.1f} s")
+        print_progress(f"{name}: done, {time.monotonic() - began:.1f} s")
 
     async def _kill_forever(self) -> None:
         while True:
@@ -125,31 +125,31 @@ class Chaos:
 
     async def _look_forever(self) -> None:
         while True:
-            [(taken,)] = await self._members.ask(PLACES_TAKEN)
+            [(taken,)] = await self._members.ask(SLOTS_TAKEN)
             self.most_places = max(self.most_places, taken)
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
 
     async def _say_forever(self) -> None:
         while True:
-            await asyncio.sleep(SAY_SECONDS)
+            await asyncio.sleep(REPORT_INTERVAL_SECONDS)
             acknowledged, kills = len(self._clients.acknowledged), len(self._members.kills)
-            say(f"{acknowledged} runs acknowledged, {self._ended} ended; {kills} processes killed")
+            print_progress(f"{acknowledged} runs acknowledged, {self._ended} ended; {kills} processes killed")
 
 
-async def sitting(options: argparse.Namespace, folder: Path, url: str, restart: Restart) -> checks.Verdict:
-    async with model.endpoint(options.pace / 1000) as model_url:
+async def run_chaos(options: argparse.Namespace, folder: Path, url: str, restart: Restart) -> checks.ChaosVerdict:
+    async with model.serve_model(options.pace / 1000) as model_url:
         environment = model.install(folder, model_url)
-        async with cluster(url, environment, folder) as members:
+        async with open_cluster(url, environment, folder) as members:
             await members.start(options.workers, options.servers, options.concurrency)
-            say(f"{options.workers} workers and {options.servers} servers are up, on {url}")
-            async with clients(members.doors, members.token) as asked:
-                chaos, began = Chaos(options, members, asked, restart), time.monotonic()
+            print_progress(f"{options.workers} workers and {options.servers} servers are up, on {url}")
+            async with open_clients(members.doors, members.token) as asked:
+                chaos, began = ChaosRun(options, members, asked, restart), time.monotonic()
                 in_time = await chaos.run()
                 seconds = time.monotonic() - began
                 verdict = checks.judge(await checks.gather(members, asked, folder))
     verdict.note("seconds", f"{seconds:.0f}")
     verdict.none("out of time", [] if in_time else [f"{options.patience:.0f} s were not enough"])
-    verdict.at_most("places taken of an agent with few", chaos.most_places, model.PLACES)
+    verdict.at_most("places taken of an agent with few", chaos.most_places, model.FEW_SLOTS)
     verdict.at_least("troubles beside kills", len(chaos.troubles), 3)
     verdict.note("processes killed", len(members.kills))
     verdict.note("processes told to stop", len(members.told_to_stop))
@@ -159,7 +159,7 @@ async def sitting(options: argparse.Namespace, folder: Path, url: str, restart: 
     verdict.none("errors that nobody has foreseen", members.unforeseen())
     verdict.note("processes that ended by themselves", sum(len(each.by_itself) for each in members.members))
     for said in [said for each in members.members for said in each.by_itself]:
-        say(said)
+        print_progress(said)
     return verdict
 
 
@@ -183,12 +183,12 @@ def main() -> int:
     options = parser.parse_args()
     folder, keep = Path(tempfile.mkdtemp(prefix="chaos")), True
     try:
-        with postgres() as (url, restart):
-            verdict = asyncio.run(sitting(options, folder, url, restart))
+        with open_postgres() as (url, restart):
+            verdict = asyncio.run(run_chaos(options, folder, url, restart))
         keep = options.keep or not verdict.met
     finally:
         if keep:
-            say(f"the logs are in {folder}")
+            print_progress(f"the logs are in {folder}")
         else:
             shutil.rmtree(folder, ignore_errors=True)
     for what, value, held in verdict.rows:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.chaos.clients import Clients, Seen
-from bench.chaos.cluster import Blow, Cluster
-from bench.chaos.model import EFFECTS, lines_in
+from bench.chaos.clients import Clients, ReceivedEvents
+from bench.chaos.cluster import Cluster, ProcessHit
+from bench.chaos.model import EFFECT_TOOLS, read_effects
 
-MOST_TAKEOVER_SECONDS = 15.0
+MAX_TAKEOVER_SECONDS = 15.0
 ALL_RUNS = """
 SELECT run_id, session_id, parent_run_id, status, outcome, worker, lease_until, wake_at, waiting_for
 FROM runs ORDER BY id
@@ -22,11 +22,11 @@ ALL_EVENTS = """
 SELECT r.run_id, e.sequence, e.timestamp, e.type, e.data FROM events AS e JOIN runs AS r ON r.id = e.run
 ORDER BY r.id, e.sequence
 """
-SHOWN = 5
+MAX_SHOWN = 5
 """Of each kind of fault."""
 
 
-class Happened(NamedTuple):
+class JournalEvent(NamedTuple):
     """One event of the journal."""
 
     run_id: str
@@ -37,16 +37,16 @@ class Happened(NamedTuple):
 
 
 @dataclass(slots=True)
-class Found:
+class Observations:
     """All that there is to look at."""
 
     runs: dict[str, Any]
-    events: dict[str, list[Happened]]
+    events: dict[str, list[JournalEvent]]
     lines: Counter[tuple[str, str]]
-    blows: Sequence[Blow]
+    blows: Sequence[ProcessHit]
     acknowledged: dict[str, str]
-    seen: dict[str, Seen]
-    of_feed: dict[str, Seen]
+    seen: dict[str, ReceivedEvents]
+    of_feed: dict[str, ReceivedEvents]
     changes: Sequence[tuple[float, bool]]
     """Whether there was anybody who could take over a run, from each of these moments on."""
 
@@ -58,12 +58,12 @@ class Found:
             known = (at, there)
         return seconds
 
-    def of_type(self, kind: str) -> Iterable[Happened]:
+    def of_type(self, kind: str) -> Iterable[JournalEvent]:
         return (event for events in self.events.values() for event in events if event.type == kind)
 
 
 @dataclass(slots=True)
-class Verdict:
+class ChaosVerdict:
     """The table of what was found; every fault is named."""
 
     rows: list[tuple[str, str, bool]] = field(default_factory=list[tuple[str, str, bool]])
@@ -80,7 +80,7 @@ class Verdict:
     def none(self, what: str, faults: Sequence[str]) -> None:
         """There must be none of these."""
         self.rows.append((what, str(len(faults)), not faults))
-        self.faults += [f"{what}: {fault}" for fault in faults[:SHOWN]]
+        self.faults += [f"{what}: {fault}" for fault in faults[:MAX_SHOWN]]
 
     def at_most(self, what: str, value: float, bar: float) -> None:
         self._compared(what, f"{value:.1f} (bar: {bar:.0f})", value <= bar)
@@ -93,28 +93,28 @@ class Verdict:
         self.faults += [] if held else [f"{what}: {value}"]
 
 
-async def gather(cluster: Cluster, clients: Clients, folder: Path) -> Found:
+async def gather(cluster: Cluster, clients: Clients, folder: Path) -> Observations:
     await cluster.looked()
     runs = {row["run_id"]: row for row in await cluster.ask(ALL_RUNS)}
-    events: defaultdict[str, list[Happened]] = defaultdict(list)
+    events: defaultdict[str, list[JournalEvent]] = defaultdict(list)
     for run_id, sequence, at, kind, data in await cluster.ask(ALL_EVENTS):
-        events[run_id].append(Happened(run_id, sequence, at, kind, json.loads(data)))
+        events[run_id].append(JournalEvent(run_id, sequence, at, kind, json.loads(data)))
     told = (clients.acknowledged, clients.seen, clients.of_feed)
-    return Found(runs, dict(events), Counter(lines_in(folder)), cluster.blows, *told, cluster.changes)
+    return Observations(runs, dict(events), Counter(read_effects(folder)), cluster.blows, *told, cluster.changes)
 
 
-def judge(found: Found) -> Verdict:
-    verdict = Verdict()
+def judge(found: Observations) -> ChaosVerdict:
+    verdict = ChaosVerdict()
     verdict.note("runs acknowledged", len(found.acknowledged))
     verdict.note("runs in the database, with children", len(found.runs))
-    _runs(found, verdict)
-    _effects(found, verdict)
-    _readers(found, verdict)
-    _takeovers(found, verdict)
+    _check_runs(found, verdict)
+    _check_effects(found, verdict)
+    _check_readers(found, verdict)
+    _check_takeovers(found, verdict)
     return verdict
 
 
-def _runs(found: Found, verdict: Verdict) -> None:
+def _check_runs(found: Observations, verdict: ChaosVerdict) -> None:
     lost = [f"{run_id} (key {key})" for key, run_id in found.acknowledged.items() if run_id not in found.runs]
     verdict.none("acknowledged and lost", lost)
     roots = [run_id for run_id, row in found.runs.items() if row["parent_run_id"] is None]
@@ -134,13 +134,13 @@ def _runs(found: Found, verdict: Verdict) -> None:
         if [event.sequence for event in events] != list(range(1, len(events) + 1))
     ]
     verdict.none("journals with a gap", gaps)
-    verdict.none("runs that did not wait for the one before in their session", _overlapping(found))
+    verdict.none("runs that did not wait for the one before in their session", _find_overlaps(found))
     decided = Counter(event.data["approval_id"] for event in found.of_type("approval_decided"))
     verdict.note("approvals decided", len(decided))
     verdict.none("approvals decided twice", [approval for approval, times in decided.items() if times > 1])
 
 
-def _overlapping(found: Found) -> list[str]:
+def _find_overlaps(found: Observations) -> list[str]:
     last: dict[str, float] = {}
     early = list[str]()
     for run_id, row in found.runs.items():
@@ -151,28 +151,30 @@ def _overlapping(found: Found) -> list[str]:
     return early
 
 
-def _effects(found: Found, verdict: Verdict) -> None:
+def _check_effects(found: Observations, verdict: ChaosVerdict) -> None:
     verdict.note("effects", found.lines.total())
     verdict.none("effects twice", [f"{run} {call}" for (run, call), times in found.lines.items() if times > 1])
     said = [
         event
         for event in found.of_type("tool_call_end")
-        if event.data["name"] in EFFECTS and not found.lines[event.run_id, event.data["call_id"]]
+        if event.data["name"] in EFFECT_TOOLS and not found.lines[event.run_id, event.data["call_id"]]
     ]
     verdict.none("results without their effect", [f"{event.run_id} {event.data['call_id']}" for event in said])
     errors = list(found.of_type("tool_call_error"))
     unknown = [event for event in errors if event.data["kind"] == "interrupted"]
     verdict.note("outcome unknown", len(unknown))
-    verdict.none("outcome unknown without a blow", [_named(each) for each in unknown if not _struck(each, found)])
-    known = [_named(event) for event in errors if event.data["kind"] != "interrupted"]
+    verdict.none(
+        "outcome unknown without a blow", [_describe_event(each) for each in unknown if not _was_hit(each, found)]
+    )
+    known = [_describe_event(event) for event in errors if event.data["kind"] != "interrupted"]
     verdict.none("calls that failed otherwise", known)
 
 
-def _named(event: Happened) -> str:
+def _describe_event(event: JournalEvent) -> str:
     return f"{event.run_id} {event.data['call_id']} ({event.data['kind']}): {event.data['content'][:80]}"
 
 
-def _struck(error: Happened, found: Found) -> bool:
+def _was_hit(error: JournalEvent, found: Observations) -> bool:
     """Whether the run was in the hands of a process that was killed or stopped after the call had begun."""
     began = [
         event.at
@@ -184,7 +186,7 @@ def _struck(error: Happened, found: Found) -> bool:
     )
 
 
-def _readers(found: Found, verdict: Verdict) -> None:
+def _check_readers(found: Observations, verdict: ChaosVerdict) -> None:
     verdict.note("connections of readers", sum(seen.connections for seen in found.seen.values()))
     late = [seen.late for seen in found.seen.values() if seen.outcome is not None] or [0.0]
     verdict.note("readers: seconds to see the end, median", f"{statistics.median(late):.2f}")
@@ -199,12 +201,14 @@ def _readers(found: Found, verdict: Verdict) -> None:
     verdict.none("readers that have not all", short)
     verdict.none("the feed: gaps and events twice", [f for seen in found.of_feed.values() for f in seen.faults])
     missing = [
-        run_id for run_id, events in found.events.items() if found.of_feed.get(run_id, Seen()).last != len(events)
+        run_id
+        for run_id, events in found.events.items()
+        if found.of_feed.get(run_id, ReceivedEvents()).last != len(events)
     ]
     verdict.none("the feed: runs of which it has not all", missing)
 
 
-def _takeovers(found: Found, verdict: Verdict) -> None:
+def _check_takeovers(found: Observations, verdict: ChaosVerdict) -> None:
     """From each blow to the moment when somebody else had the run."""
     taken = {(event.run_id, event.data["epoch"]): event.at for event in found.of_type("run_recovered")}
     held = {(run_id, epoch): blow.at for blow in found.blows for run_id, epoch in blow.held.items()}
@@ -225,4 +229,4 @@ def _takeovers(found: Found, verdict: Verdict) -> None:
     if seconds:
         verdict.note("takeover, median seconds", f"{statistics.median(seconds):.1f}")
         verdict.note("takeover, longest seconds", f"{max(seconds):.1f}")
-        verdict.at_most("of these, with worker and database there", max(free), MOST_TAKEOVER_SECONDS)
+        verdict.at_most("of these, with worker and database there", max(free), MAX_TAKEOVER_SECONDS)

@@ -13,20 +13,20 @@ from typing import Any
 
 import aiohttp
 
-from bench.chaos.model import Wish
+from bench.chaos.model import RequestedRun
 
-BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
+CONNECTION_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 """Before something is tried again that has not worked."""
-SILENCE_SECONDS = 40.0
+STREAM_TIMEOUT_SECONDS = 40.0
 """A stream that has not even sent a heartbeat for so long is given up."""
-ANSWER_SECONDS = 30.0
-LOOK_SECONDS = 0.3
+RESPONSE_TIMEOUT_SECONDS = 30.0
+APPROVAL_INTERVAL_SECONDS = 0.3
 """Between two looks at what waits for an approval."""
 
 
 @dataclass(slots=True)
-class Seen:
+class ReceivedEvents:
     """What a reader of one run was shown."""
 
     last: int = 0
@@ -57,13 +57,13 @@ class Clients:
         """The run of each key."""
         self.doubled: list[str] = []
         """Keys under which two runs were acknowledged."""
-        self.seen: dict[str, Seen] = {}
-        self.of_feed: dict[str, Seen] = {}
+        self.seen: dict[str, ReceivedEvents] = {}
+        self.of_feed: dict[str, ReceivedEvents] = {}
         """What the reader of all runs was shown of each."""
         self.refusals: Counter[str] = Counter()
         """Answers that are none of those that a client has to expect."""
 
-    async def ask_and_follow(self, key: str, wish: Wish, again: bool) -> None:
+    async def ask_and_follow(self, key: str, wish: RequestedRun, again: bool) -> None:
         """Ask for runs until that is acknowledged, and read them to their ends; `again`: then ask once more."""
         body = {"message": wish.message}
         first = await self._submit(key, wish.agent, body)
@@ -83,17 +83,17 @@ class Clients:
                 await self._ask(
                     "POST", f"/v1/approvals/{waiting['approval_id']}", (200, 404, 409), {"decision": "approve"}
                 )
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(APPROVAL_INTERVAL_SECONDS)
 
     async def read_all_forever(self) -> None:
         """Follow all runs at once, from the first event on."""
-        cursor, pauses, doors = "0", _pauses(), self._in_turn()
+        cursor, pauses, doors = "0", _backoff_seconds(), self._in_turn()
         while True:
             try:
                 async for identity, event in self._events(next(doors) + "/v1/events", cursor):
-                    cursor, pauses = identity, _pauses()
-                    self.of_feed.setdefault(event["run_id"], Seen()).show(event)
-            except BROKEN:
+                    cursor, pauses = identity, _backoff_seconds()
+                    self.of_feed.setdefault(event["run_id"], ReceivedEvents()).show(event)
+            except CONNECTION_ERRORS:
                 pass
             await asyncio.sleep(next(pauses))
 
@@ -103,14 +103,14 @@ class Clients:
         return told
 
     async def _follow(self, run_id: str) -> None:
-        seen, pauses, doors = self.seen.setdefault(run_id, Seen()), _pauses(), self._in_turn()
+        seen, pauses, doors = self.seen.setdefault(run_id, ReceivedEvents()), _backoff_seconds(), self._in_turn()
         while seen.outcome is None:
             seen.connections += 1
             try:
                 async for _, event in self._events(f"{next(doors)}/v1/runs/{run_id}/events", str(seen.last)):
-                    pauses = _pauses()
+                    pauses = _backoff_seconds()
                     seen.show(event)
-            except BROKEN:
+            except CONNECTION_ERRORS:
                 pass
             if seen.outcome is None:
                 await asyncio.sleep(next(pauses))
@@ -122,7 +122,7 @@ class Clients:
 
     async def _events(self, url: str, after: str) -> AsyncGenerator[tuple[str, Any], None]:
         """The durable events of a stream, with their ids, until it breaks."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=SILENCE_SECONDS)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=STREAM_TIMEOUT_SECONDS)
         async with self._http.get(url, headers={"Last-Event-ID": after}, timeout=timeout) as response:
             if response.status != 200:
                 self._refused("GET", url, response.status)
@@ -143,7 +143,11 @@ class Clients:
         self, method: str, path: str, accepted: Sequence[int], body: Any = None, key: str | None = None
     ) -> Any:
         """Ask one server after the other, until one answers."""
-        headers, pauses, doors = {} if key is None else {"Idempotency-Key": key}, _pauses(), self._in_turn()
+        headers, pauses, doors = (
+            {} if key is None else {"Idempotency-Key": key},
+            _backoff_seconds(),
+            self._in_turn(),
+        )
         while True:
             url = next(doors) + path
             try:
@@ -151,7 +155,7 @@ class Clients:
                     if response.status in accepted:
                         return json.loads(await response.read())
                     self._refused(method, url, response.status)
-            except BROKEN:
+            except CONNECTION_ERRORS:
                 pass
             await asyncio.sleep(next(pauses))
 
@@ -161,14 +165,17 @@ class Clients:
             self.refusals[f"{status} to {method} {url}"] += 1
 
 
-def _pauses() -> Iterator[float]:
+def _backoff_seconds() -> Iterator[float]:
     """Longer and longer, up to a point."""
     return (min(FIRST_PAUSE * 2**times, LONGEST_PAUSE) for times in itertools.count())
 
 
 @asynccontextmanager
-async def clients(doors: Sequence[str], token: str) -> AsyncGenerator[Clients, None]:
-    connector, timeout = aiohttp.TCPConnector(limit=0), aiohttp.ClientTimeout(total=ANSWER_SECONDS, sock_connect=5)
+async def open_clients(doors: Sequence[str], token: str) -> AsyncGenerator[Clients, None]:
+    connector, timeout = (
+        aiohttp.TCPConnector(limit=0),
+        aiohttp.ClientTimeout(total=RESPONSE_TIMEOUT_SECONDS, sock_connect=5),
+    )
     headers = {"Authorization": f"Bearer {token}"}
     async with aiohttp.ClientSession(
         headers=headers, connector=connector, timeout=timeout, read_bufsize=2**22

@@ -22,11 +22,11 @@ from treadle.stores.postgres.connection import DRIVER_ERRORS, connect
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 START_SECONDS = 60.0
-PAUSE_BEFORE_A_RESTART = 0.1
-HELD = "SELECT run_id, epoch FROM runs WHERE worker LIKE $1"
-TRIES_AGAIN = "Flush failed, requeuing"
+RESTART_PAUSE_SECONDS = 0.1
+HELD_RUNS = "SELECT run_id, epoch FROM runs WHERE worker LIKE $1"
+RETRY_MESSAGES = "Flush failed, requeuing"
 """What PgQueuer says, with where it came from, of jobs that it notes again when the database is back."""
-LOOKS_AFTER = (0.1, 1.0)
+INSPECT_AFTER_SECONDS = (0.1, 1.0)
 """When it is looked what a process held that was killed: what it had sent then may be committed a moment later."""
 
 Restart = Callable[[str], Awaitable[None]]
@@ -34,7 +34,7 @@ Restart = Callable[[str], Awaitable[None]]
 
 
 @dataclass(slots=True)
-class Blow:
+class ProcessHit:
     """A worker was killed or stopped then, with these runs in its hands, by their epochs."""
 
     at: float
@@ -130,7 +130,7 @@ class Member:
             self._up.clear()
             self._changed()
             self._take_note(self.process.pid, code)
-            await asyncio.sleep(PAUSE_BEFORE_A_RESTART)
+            await asyncio.sleep(RESTART_PAUSE_SECONDS)
 
     def _take_note(self, pid: int, code: int) -> None:
         if pid in self._killed:
@@ -149,7 +149,7 @@ class Cluster:
         self.url = url
         self.workers: list[Member] = []
         self.servers: list[Member] = []
-        self.blows: list[Blow] = []
+        self.blows: list[ProcessHit] = []
         self.kills: list[tuple[float, str]] = []
         self.told_to_stop: list[tuple[float, str]] = []
         self.database_away = False
@@ -251,39 +251,43 @@ class Cluster:
 
     def unforeseen(self) -> list[str]:
         """What the processes have logged of errors that nobody has foreseen."""
-        return [f"{member.name}: {error}" for member in self.members for error in unforeseen(_lines(member.log))]
+        return [
+            f"{member.name}: {error}"
+            for member in self.members
+            for error in find_unexpected_errors(_read_lines(member.log))
+        ]
 
     def _member(self, name: str, command: str, *arguments: str) -> Member:
         words = [*self._treadle, command, "--log-format", "json", *arguments]
         return Member(name, words, self._environment, self._folder, self.changed)
 
     def _strike(self, name: str, pid: int) -> None:
-        blow = Blow(time.time(), name)
+        blow = ProcessHit(time.time(), name)
         self.blows.append(blow)
         task = asyncio.create_task(self._look(blow, pid))
         self._looking.add(task)
         task.add_done_callback(self._looking.discard)
 
-    async def _look(self, blow: Blow, pid: int) -> None:
+    async def _look(self, blow: ProcessHit, pid: int) -> None:
         """What it held; the name of a worker has its process in it."""
-        for pause in LOOKS_AFTER:
+        for pause in INSPECT_AFTER_SECONDS:
             await asyncio.sleep(pause)
-            for run_id, epoch in await self.ask(HELD, f"%:{pid}:%"):
+            for run_id, epoch in await self.ask(HELD_RUNS, f"%:{pid}:%"):
                 blow.held[run_id] = epoch
 
 
-def _lines(log: Path) -> list[str]:
+def _read_lines(log: Path) -> list[str]:
     return log.read_text(errors="replace").splitlines() if log.exists() else []
 
 
-def unforeseen(lines: Sequence[str]) -> list[str]:
+def find_unexpected_errors(lines: Sequence[str]) -> list[str]:
     """The errors that were logged with where they came from, and those that have ended a process."""
     found = list[str]()
     for line in lines:
         logged: dict[str, str] = {}
         with suppress(ValueError):  # words, or a line in which its process was killed
             logged = json.loads(line) if line.startswith("{") else {}
-        if "error" in logged and not logged["message"].startswith(TRIES_AGAIN):
+        if "error" in logged and not logged["message"].startswith(RETRY_MESSAGES):
             found.append(f"{logged['message']}: {logged['error'].splitlines()[-1]}")
         elif not logged and ("failed that should not" in line or "Traceback" in line):
             found.append(line)
@@ -291,11 +295,11 @@ def unforeseen(lines: Sequence[str]) -> list[str]:
 
 
 def _last_line(log: Path) -> str:
-    return next(reversed(_lines(log)), "it has said nothing")
+    return next(reversed(_read_lines(log)), "it has said nothing")
 
 
 @asynccontextmanager
-async def cluster(
+async def open_cluster(
     url: str, environment: Mapping[str, str], folder: Path, treadle: tuple[str, ...] = (TREADLE,)
 ) -> AsyncGenerator[Cluster, None]:
     """None of its processes is left in the end."""
@@ -310,7 +314,7 @@ async def cluster(
 
 
 @contextmanager
-def postgres() -> Generator[tuple[str, Restart], None, None]:
+def open_postgres() -> Generator[tuple[str, Restart], None, None]:
     """A server of its own that waits for the disk; its URL, and how it is restarted."""
     folder = Path(tempfile.mkdtemp(prefix="chaos"))
     server = start(folder / "data", settings="")

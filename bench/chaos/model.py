@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from aiohttp import web
 
-LINES = "CHAOS_LINES"
+EFFECTS_VARIABLE = "CHAOS_LINES"
 """Names the file that effects are appended to."""
-EFFECTS = ("effect", "pay")
+EFFECT_TOOLS = ("effect", "pay")
 PLUGIN = f"""
 import asyncio, os
 import treadle
@@ -25,7 +25,7 @@ import treadle
 
 def _append(context):
     line = f"{{context.run_id}} {{context.call_id}}\\n".encode()
-    file = os.open(os.environ["{LINES}"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    file = os.open(os.environ["{EFFECTS_VARIABLE}"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(file, line)
         os.fsync(file)
@@ -59,7 +59,7 @@ async def look(n: int) -> str:
     await asyncio.sleep(0.02)
     return f"sight {{n}}"
 """
-PLACES = 3
+FEW_SLOTS = 3
 """Of the agent `few`: so many of its runs are worked on at a time."""
 AGENT = """
 name: worker
@@ -70,16 +70,16 @@ limits: {max_steps: 100}
 memory: {recall: 0, remember: false}
 approvals: {default: auto, via: api, rules: [{tool: pay, do: ask}]}
 """
-PART = "do: effect look effect"
+SUBTASK = "do: effect look effect"
 """What a child is asked, and whoever waits for another run of its session."""
-_ASKED = re.compile(r"do: ([a-z ]+)")
+_TASK = re.compile(r"do: ([a-z ]+)")
 
 
 def install(folder: Path, model_url: str) -> dict[str, str]:
     """A home with the agent, and a package with the tools; the variables that a process needs to find them."""
     home, metadata = folder / "home", folder / "package" / "chaos_tools-1.0.dist-info"
     metadata.mkdir(parents=True)
-    few = f"{AGENT.replace('worker', 'few')}concurrency: {PLACES}\n"
+    few = f"{AGENT.replace('worker', 'few')}concurrency: {FEW_SLOTS}\n"
     for name, text in (("worker", AGENT), ("few", few)):
         (home / "agents" / name).mkdir(parents=True)
         (home / "agents" / name / "config.yaml").write_text(text)
@@ -89,10 +89,14 @@ def install(folder: Path, model_url: str) -> dict[str, str]:
     named = "".join(f"{name} = chaos_plugin:{name}\n" for name in ("effect", "pay", "look"))
     (metadata / "entry_points.txt").write_text(f"[treadle.tools]\n{named}")
     (folder / "package" / "chaos_plugin.py").write_text(PLUGIN)
-    return {"TREADLE_HOME": str(home), "PYTHONPATH": str(folder / "package"), LINES: str(folder / "lines.txt")}
+    return {
+        "TREADLE_HOME": str(home),
+        "PYTHONPATH": str(folder / "package"),
+        EFFECTS_VARIABLE: str(folder / "lines.txt"),
+    }
 
 
-class Wish(NamedTuple):
+class RequestedRun(NamedTuple):
     """What somebody asks for: a run of an agent, and perhaps another in its session that must wait for it."""
 
     agent: str
@@ -100,7 +104,7 @@ class Wish(NamedTuple):
     then: str | None = None
 
 
-def wish(number: int, steps: int, chance: Random) -> Wish:
+def make_requested_run(number: int, steps: int, chance: Random) -> RequestedRun:
     """The wish of that number: now and then with an approval, with work for a child, or of an agent that has few
     places."""
     words: list[str] = chance.choices(("effect", "look", "both"), (4, 4, 2), k=steps)
@@ -109,10 +113,12 @@ def wish(number: int, steps: int, chance: Random) -> Wish:
             words[chance.randrange(steps)] = word
     waits = "pay" in words or "spawn" in words  # then what is sent to its session is for itself
     agent = "few" if number % 8 == 3 else "worker"
-    return Wish(agent, f"run {number}, do: {' '.join(words)}", PART if number % 5 == 1 and not waits else None)
+    return RequestedRun(
+        agent, f"run {number}, do: {' '.join(words)}", SUBTASK if number % 5 == 1 and not waits else None
+    )
 
 
-def lines_in(folder: Path) -> list[tuple[str, str]]:
+def read_effects(folder: Path) -> list[tuple[str, str]]:
     """The effects that there were: of which run, and of which call."""
     file = folder / "lines.txt"
     found = file.read_text().splitlines() if file.exists() else []
@@ -123,11 +129,11 @@ def lines_in(folder: Path) -> list[tuple[str, str]]:
 
 
 @asynccontextmanager
-async def endpoint(pace: float) -> AsyncGenerator[str, None]:
+async def serve_model(pace: float) -> AsyncGenerator[str, None]:
     """The model's URL; an answer takes so many seconds."""
 
     async def complete(request: web.Request) -> web.StreamResponse:
-        pieces = answer(await request.json())
+        pieces = make_answer(await request.json())
         await asyncio.sleep(pace)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         with suppress(ConnectionError):  # whoever has asked was killed meanwhile
@@ -147,11 +153,11 @@ async def endpoint(pace: float) -> AsyncGenerator[str, None]:
         await runner.cleanup()
 
 
-def answer(asked: Any) -> list[bytes]:
+def make_answer(asked: Any) -> list[bytes]:
     """What the model says to this conversation: the next step, or that there is none."""
     messages = asked["messages"]
     wanted = (
-        (at, _ASKED.search(str(each["content"]))) for at, each in enumerate(messages) if each["role"] == "user"
+        (at, _TASK.search(str(each["content"]))) for at, each in enumerate(messages) if each["role"] == "user"
     )
     begins, words = [(at, found[1].split()) for at, found in wanted if found][-1]
     turn = sum("tool_calls" in each for each in messages[begins:])
@@ -175,7 +181,7 @@ def _calls(word: str, number: int) -> list[dict[str, Any]]:
 
 
 def _arguments(name: str, number: int) -> dict[str, Any]:
-    return {"message": PART} if name == "agent_spawn" else {"n": number}
+    return {"message": SUBTASK} if name == "agent_spawn" else {"n": number}
 
 
 def _stream(deltas: list[dict[str, Any]], finish: str) -> list[bytes]:

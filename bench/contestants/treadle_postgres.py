@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 import treadle
 from bench.contest import AgentFor, compete
 from bench.contestants.treadle import agents
-from bench.pgserver import database
+from bench.pgserver import open_database
 
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncGenerator[AgentFor, None]:
-    with database() as kept:
+    with open_database() as kept:
         async with treadle.Engine(database=kept) as engine:
             yield agents(engine, url, "chat_completions")
 

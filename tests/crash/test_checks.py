@@ -6,22 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from bench.chaos.checks import Found, Happened, judge
-from bench.chaos.clients import Seen
-from bench.chaos.cluster import Blow, unforeseen
+from bench.chaos.checks import JournalEvent, Observations, judge
+from bench.chaos.clients import ReceivedEvents
+from bench.chaos.cluster import ProcessHit, find_unexpected_errors
 
 from treadle.engine.null_ports import NoVault
 from treadle.telemetry.logs import JsonLogFormatter, RunLog
 
 RUN, CALL = "run_1", "call_1"
-Change = Callable[[Found], Any]
+Change = Callable[[Observations], Any]
 
 
 def row(outcome: str | None = "completed", parent: str | None = None) -> dict[str, str | None]:
     return {"session_id": "ses_2" if parent else "ses_1", "parent_run_id": parent, "outcome": outcome}
 
 
-def journal() -> list[Happened]:
+def journal() -> list[JournalEvent]:
     """A run that lost its worker in the middle of a call, and then did another."""
     call = {"call_id": CALL, "name": "effect"}
     second = {"call_id": "call_2", "name": "effect"}
@@ -33,18 +33,18 @@ def journal() -> list[Happened]:
         (14.3, "approval_decided", {"approval_id": "apr_1"}),
         (15.0, "run_end", {}),
     )
-    return [Happened(RUN, number, *event) for number, event in enumerate(events, 1)]
+    return [JournalEvent(RUN, number, *event) for number, event in enumerate(events, 1)]
 
 
-def good() -> Found:
-    return Found(
+def good() -> Observations:
+    return Observations(
         runs={RUN: row(), "run_2": row(parent=RUN)},
         events={RUN: journal(), "run_2": []},
         lines=Counter([(RUN, "call_2")]),
-        blows=[Blow(2.0, "worker-0", {RUN: 1})],
+        blows=[ProcessHit(2.0, "worker-0", {RUN: 1})],
         acknowledged={"key": RUN},
-        seen={RUN: Seen(last=6, outcome="completed")},
-        of_feed={RUN: Seen(last=6)},
+        seen={RUN: ReceivedEvents(last=6, outcome="completed")},
+        of_feed={RUN: ReceivedEvents(last=6)},
         changes=[(0.0, True), (3.0, False), (3.5, True)],
     )
 
@@ -54,12 +54,12 @@ FAULTS: list[tuple[str, Change]] = [
     ("runs that nobody was told of", lambda found: found.runs.update(run_3=row()) or found.events.update(run_3=[])),
     ("not ended", lambda found: found.runs.update({RUN: row(None)})),
     ("ended otherwise than completed", lambda found: found.runs.update({RUN: row("failed")})),
-    ("quarantined", lambda found: found.events[RUN].append(Happened(RUN, 7, 15.0, "run_quarantined", {}))),
+    ("quarantined", lambda found: found.events[RUN].append(JournalEvent(RUN, 7, 15.0, "run_quarantined", {}))),
     ("journals with a gap", lambda found: found.events[RUN].pop(4)),
     (
         "runs that did not wait for the one before in their session",
         lambda found: (
-            found.events["run_2"].append(Happened("run_2", 1, 14.9, "run_start", {}))
+            found.events["run_2"].append(JournalEvent("run_2", 1, 14.9, "run_start", {}))
             or found.runs.update(run_2=row())
         ),
     ),
@@ -94,7 +94,7 @@ def test_each_fault_is_found(fault: str, change: Change) -> None:
 
 
 def test_a_reader_that_is_shown_an_event_twice_or_none_says_so() -> None:
-    seen = Seen()
+    seen = ReceivedEvents()
     for sequence in (1, 2, 2, 4):
         seen.show({"run_id": RUN, "sequence": sequence, "type": "token"})
     assert [fault.partition(": ")[2] for fault in seen.faults] == ["event 2 came after 2", "event 4 came after 2"]
@@ -116,8 +116,8 @@ def logged(error: Exception | None, message: str = "a request failed") -> str:
 def test_an_error_that_was_logged_with_its_traceback_is_found() -> None:
     planted = logged(ZeroDivisionError("planted"))
     tried_again = logged(ConnectionError("closed"), "Flush failed, requeuing 2 items")
-    assert unforeseen([logged(None), tried_again, planted, "stopping: what is under way"]) == [
+    assert find_unexpected_errors([logged(None), tried_again, planted, "stopping: what is under way"]) == [
         "a request failed: ZeroDivisionError: planted"
     ]
     fatal = "treadle: something failed that should not: KeyError: 'x'. Set TREADLE_DEBUG=1 to see where"
-    assert unforeseen([fatal, planted[:40], "{}", "5"]) == [fatal]
+    assert find_unexpected_errors([fatal, planted[:40], "{}", "5"]) == [fatal]

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from bench.chaos import checks, model
-from bench.chaos.clients import Clients, clients
-from bench.chaos.cluster import Cluster, cluster
+from bench.chaos.clients import Clients, open_clients
+from bench.chaos.cluster import Cluster, open_cluster
 
 from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import shared
@@ -31,7 +31,7 @@ STARVED = ("taken over without a blow", "outcome unknown without a blow")
 
 async def after(many: int, folder: Path) -> None:
     """Wait until there were so many effects."""
-    while len(model.lines_in(folder)) < many:  # noqa: ASYNC110 -- other processes write
+    while len(model.read_effects(folder)) < many:  # noqa: ASYNC110 -- other processes write
         await asyncio.sleep(0.01)
 
 
@@ -41,24 +41,24 @@ async def kill_some(members: Cluster, folder: Path) -> None:
         members.kill(member)
 
 
-async def shown_all(asked: Clients, found: checks.Found) -> None:
+async def shown_all(asked: Clients, found: checks.Observations) -> None:
     """Wait until the reader of all runs has seen as many events as there are."""
     many = sum(map(len, found.events.values()))
     while sum(seen.last for seen in asked.of_feed.values()) < many:  # noqa: ASYNC110 -- another process sends them
         await asyncio.sleep(0.01)
 
 
-async def sitting(url: str, folder: Path) -> checks.Verdict:
+async def sitting(url: str, folder: Path) -> checks.ChaosVerdict:
     chance, command = random.Random(8), (sys.executable, "-c", QUICK)
     async with (
-        model.endpoint(0.1) as model_url,
-        cluster(url, model.install(folder, model_url), folder, command) as members,
+        model.serve_model(0.1) as model_url,
+        open_cluster(url, model.install(folder, model_url), folder, command) as members,
     ):
         await members.start(WORKERS, 1, RUNS)
-        async with clients(members.doors, members.token) as asked, asyncio.timeout(HANG_SECONDS):
+        async with open_clients(members.doors, members.token) as asked, asyncio.timeout(HANG_SECONDS):
             beside = [asyncio.create_task(work) for work in (asked.approve_forever(), asked.read_all_forever())]
             following = [
-                asked.ask_and_follow(str(number), model.wish(number, STEPS, chance), number == 0)
+                asked.ask_and_follow(str(number), model.make_requested_run(number, STEPS, chance), number == 0)
                 for number in range(RUNS)
             ]
             await asyncio.gather(kill_some(members, folder), *following)
