@@ -1,1 +1,1 @@
-"""The same work on Treadle, on a bare loop ("the floor") and on its peers, side by side."""
+"""Runs the same work on Treadle, on a bare loop ("the floor") and on its peers."""

@@ -1,4 +1,4 @@
-"""`python -m bench`: set up every contestant, let them all do the same work in turn, print the table."""
+"""`python -m bench`: set up every contestant, let all of them do the same work in turn, and print the table."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ def main() -> int:
                         _record(results, scenario, contestant, _measure(address, python, scenario, contestant))
             results.rounds = number + 1
             page = report.markdown(results)
-            if options.markdown:  # after every round, so that a long one can be watched, and cut short
+            if options.markdown:  # after every round, so that a long benchmark can be watched and interrupted
                 options.markdown.write_text(f"# Benchmark results\n\nMade by `{_describe_command()}`.\n\n{page}")
     print(json.dumps(report.as_json(results), indent=1) if options.json else page)
     return 0
@@ -49,7 +49,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="fewer runs, one round: a few minutes")
     parser.add_argument("--json", action="store_true", help="print every sample as JSON instead of the table")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to this file")
-    parser.add_argument("--refresh", action="store_true", help="make the peers' environments again")
+    parser.add_argument("--refresh", action="store_true", help="recreate the peers' environments")
     return parser.parse_args()
 
 
@@ -65,7 +65,7 @@ def _describe_command() -> str:
 
 
 def _set_up(results: report.Results, *, refresh: bool) -> dict[str, str]:
-    """The interpreter of every contestant that can compete."""
+    """Return the interpreter of every contestant that can compete."""
     pythons: dict[str, str] = {}
     for contestant in results.contestants:
         _print_progress(f"setting up {contestant.name}")
@@ -80,7 +80,7 @@ def _set_up(results: report.Results, *, refresh: bool) -> dict[str, str]:
 
 @contextmanager
 def _serve_endpoint() -> Generator[str, None, None]:
-    """The fake model, in a process of its own for as long as the block lasts."""
+    """Run the fake model in a process of its own during the block."""
     command = [sys.executable, "-m", "bench.endpoint"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -91,13 +91,13 @@ def _serve_endpoint() -> Generator[str, None, None]:
 
 
 def _rotate(contestants: list[Contestant], by: int) -> list[Contestant]:
-    """Another order in every round, so that nobody always runs after the same neighbour."""
+    """Return another order in every round, so that no contestant always runs after the same one."""
     by %= len(contestants)
     return contestants[by:] + contestants[:by]
 
 
 def _measure(address: str, python: str, scenario: Scenario, contestant: Contestant) -> Sample | Failure:
-    """Run one contestant once, and hold it to the number of model calls that the work takes."""
+    """Run one contestant once, and check the number of model calls that the work takes."""
     runs = scenario.runs_of(contestant)
     command = [python, "-m", f"bench.contestants.{contestant.name}", f"{address}/v1", "--model", scenario.model]
     command += ["--runs", str(runs), "--concurrency", str(scenario.concurrency)]

@@ -1,7 +1,8 @@
-"""`python -m bench.command_start`: what the seccomp filter costs a command, as a ratio of the time without it.
+"""`python -m bench.command_start`: the cost of the seccomp filter for a command, as a ratio of the time without
+it.
 
-Each round runs the same two commands in the sandbox, in turn with and without the filter: one that does nothing, so
-that its start is all of it, and one that makes 200,000 system calls. The medians are compared."""
+Each round runs the same two commands in the sandbox, alternately with and without the filter: one that does
+nothing, so that only its start counts, and one that makes 200,000 system calls. The medians are compared."""
 
 import asyncio
 import statistics
@@ -26,7 +27,7 @@ WORK = {
 
 
 def commands_with(make_filter: Callable[[], bytes | None]) -> ShellCommands:
-    """Commands whose sandbox has this filter: it is made when the sandbox is first tried."""
+    """Return commands whose sandbox has this filter. It is created when the sandbox is first tried."""
     bubblewrap.build_sandbox_filter = make_filter
     commands = ShellCommands()
     found = asyncio.run(commands.confinement())

@@ -1,6 +1,5 @@
-"""What every contestant shares: the tool, the work to do, and how it is measured. Standard library only,
-because it runs in the environment of every peer.
-"""
+"""What all contestants share: the tool, the work, and the measurement. Standard library only, because it runs in
+the environment of every peer."""
 
 import argparse
 import asyncio
@@ -19,11 +18,11 @@ WARM_UP_STEPS = 2
 WARM_UP_TOKENS = 4
 
 RunOnce = Callable[[str], Awaitable[str]]
-"""Carry out one whole run on a message and return the final text."""
+"""Carries out one whole run on a message and returns the final text."""
 AgentFor = Callable[[str], RunOnce]
-"""The agent on a named model, ready to run."""
+"""Returns the agent on a named model, ready to run."""
 OpenContestant = Callable[[str], AbstractAsyncContextManager[AgentFor]]
-"""Open whatever the contestant keeps for all its runs, given the base URL of the endpoint."""
+"""Opens what the contestant keeps for all its runs, given the base URL of the endpoint."""
 
 
 async def lookup(key: str) -> str:
@@ -32,7 +31,7 @@ async def lookup(key: str) -> str:
 
 
 def compete(version: str, open_contestant: OpenContestant) -> None:
-    """Do the work that the command line names and print what it took, as one line of JSON."""
+    """Do the work that the command line names, and print its cost as one line of JSON."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("--model", required=True)
@@ -58,7 +57,7 @@ async def _measure(
 
 
 async def _perform(run_once: RunOnce, runs: int, concurrency: int, tokens: int) -> None:
-    """Carry out `runs` runs, so many at a time, and check every answer."""
+    """Carry out `runs` runs, `concurrency` at a time, and check every answer."""
     waiting = iter(range(runs))
 
     async def one_after_another() -> None:

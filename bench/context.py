@@ -1,10 +1,11 @@
-"""`python -m bench.context`: a long session that stays sharp, and starts as cheaply at its end as at its beginning.
+"""`python -m bench.context`: checks that a long session keeps its facts, and that a run starts as cheaply at its
+end as at its beginning.
 
-A scripted session of 1,000 steps, with 40 facts planted at known places: in what the user says, in what the model
-says and in what tools return. Some are pinned. The scripted writer of summaries may return only text from its
-request, and forgets some facts on purpose. At every request: whatever was planted and not forgotten is there, every
-call has its one result, and nothing outgrows the window, as the model itself counts it. `--embedded` also has the
-embedded model write the summaries of a shorter session, and says how many facts it kept."""
+A scripted session of 1,000 steps has 40 facts planted at known places: in user messages, in replies and in tool
+results. Some are pinned. The scripted summariser may return only text from its request, and forgets some facts on
+purpose. At every request, every planted fact that was not forgotten must be present, every call must have one
+result, and nothing may exceed the window, as the model itself counts it. `--embedded` also lets the embedded model
+write the summaries of a shorter session, and prints how many facts it kept."""
 
 import argparse
 import asyncio
@@ -50,7 +51,7 @@ def make_fact(number: int) -> str:
 
 
 def count_tokens(text: str) -> int:
-    """How this model counts tokens: not as we estimate them."""
+    """Return the tokens as this model counts them, which differs from our estimate."""
     return len(_TOKEN.findall(text))
 
 
@@ -70,7 +71,7 @@ def text_of(message: Message) -> str:
 
 
 class ScriptedSession:
-    """The model, the writer of its summaries, and what must hold at every request. Implements `Model`."""
+    """The model, its summariser, and the checks of every request. Implements `Model`."""
 
     def __init__(self, window: int = WINDOW, write: Callable[[str], str] | None = None) -> None:
         self._window = window
@@ -81,13 +82,13 @@ class ScriptedSession:
         self.violations: list[str] = []
         self.steps = 0
         self.costs: list[float] = []
-        """CPU milliseconds of the engine before each request: what the model and these checks take is not in it."""
+        """CPU milliseconds of the engine before each request, without the model and these checks."""
         self._cost = 0.0
         self._left_at: float | None = None
         self.largest = 0
         self._sizes: dict[Message, int] = {}
         self.present: set[str] = set()
-        """The facts in the latest request that was looked at."""
+        """The facts in the latest request that was checked."""
         self.spread = STEPS
         """Over how many steps the facts are planted."""
         self.places = ("tool", "assistant", "tool", "user")
@@ -121,7 +122,7 @@ class ScriptedSession:
 
     def _check(self, messages: list[Message]) -> None:
         if self.steps % 10:
-            return  # looking costs far more than the engine does
+            return  # checking costs far more than the engine
         if repair(messages) != tuple(messages):
             self.violations.append(f"the conversation is out of shape at step {self.steps}")
         self.present = set(_FACT.findall("\n".join(text_of(message) for message in messages)))
@@ -154,7 +155,7 @@ class ScriptedSession:
         return Completed((Text(said), use), "tool_use", usage)
 
     def due(self, where: str) -> int | None:
-        """The number of the fact that is to be planted there now."""
+        """Return the number of the fact to plant there now."""
         number = len(self.planted)
         wanted = number * max(FACTS, self.spread - 2 * STEPS_A_RUN) // FACTS
         due = number < FACTS and self.steps >= wanted
@@ -191,7 +192,7 @@ def make_survey_tool(session: ScriptedSession) -> Tool:
 async def long_session(
     folder: Path, session: ScriptedSession, window: int = WINDOW, steps: int = STEPS, writer: str | None = None
 ) -> list[ContextCompacted]:
-    """Run the session; return its compactions."""
+    """Run the session, and return its compactions."""
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
     engine.add_model("scripted", session)
     compactions: list[ContextCompacted] = []
@@ -216,12 +217,13 @@ async def long_session(
 
 
 def per_step(costs: list[float], around: int) -> float:
-    """CPU milliseconds of a step, with its share of summaries, over the hundred steps around this one."""
+    """Return the CPU milliseconds of a step, with its share of summaries, over the hundred steps around this
+    one."""
     return statistics.mean(costs[around - 50 : around + 50])
 
 
 class ShortModel:
-    """Answers at once, and notes when it was asked. Implements `Model`."""
+    """Answers at once, and records the time of each request. Implements `Model`."""
 
     def __init__(self) -> None:
         self.asked_at = 0.0
@@ -235,7 +237,7 @@ class ShortModel:
 
 
 async def many_runs(folder: Path, runs: int, window: int | None) -> list[float]:
-    """CPU milliseconds from the submission of each run of one session to its first request."""
+    """Return the CPU milliseconds from the submission of each run of one session to its first request."""
     model = ShortModel()
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
     engine.add_model("scripted", model)
@@ -283,7 +285,7 @@ def long_report() -> bool:
 
 
 def start_report(window: int | None, label: str, runs: int = 1000) -> bool:
-    """The median around the 10th run and at the end, over a few sessions."""
+    """Print the median around the 10th run and at the end, over a few sessions."""
     early, late = list[float](), list[float]()
     for _ in range(SESSIONS):
         with tempfile.TemporaryDirectory() as folder:
@@ -297,7 +299,7 @@ def start_report(window: int | None, label: str, runs: int = 1000) -> bool:
 
 
 def embedded_report() -> None:
-    """The same session, shorter, where the embedded model writes the summaries. It has no bar."""
+    """Print the same for a shorter session whose summaries the embedded model writes. It has no bar."""
     session = ScriptedSession(EMBEDDED_WINDOW, lambda prompt: "")
     session.spread, session.places = EMBEDDED_STEPS, ("tool", "assistant")
     with tempfile.TemporaryDirectory() as folder:
@@ -319,7 +321,7 @@ def embedded_report() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.context", description=__doc__)
-    parser.add_argument("--embedded", action="store_true", help="also have the embedded model write summaries")
+    parser.add_argument("--embedded", action="store_true", help="also let the embedded model write summaries")
     options = parser.parse_args()
     good = [long_report(), start_report(4000, "summed up now and then"), start_report(None, "never summed up")]
     if options.embedded:

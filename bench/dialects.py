@@ -1,4 +1,4 @@
-"""How the three wire formats stream an answer: the events of a turn that calls a tool, and of one that does not."""
+"""How the three wire formats stream an answer: the events of a turn with a tool call, and of one without."""
 
 import json
 import re
@@ -9,7 +9,7 @@ TOKEN = "tok "
 
 
 def fragments(number: int) -> tuple[str, ...]:
-    """The arguments of a call, as they come."""
+    """Return the arguments of a call in pieces."""
     return ('{"key', '": "k', f'{number}"}}')
 
 
@@ -23,7 +23,7 @@ class Dialect(ABC):
 
     @abstractmethod
     def tool_turn(self, number: int, talk: int) -> list[bytes]:
-        """A few words and one call."""
+        """Return a short text and one call."""
 
     @abstractmethod
     def final_turn(self, tokens: int) -> list[bytes]: ...

@@ -1,9 +1,8 @@
-"""A fast fake of a model's endpoint, in a process of its own; it speaks the three wire formats.
+"""A fast fake of a model endpoint, in a process of its own, for the three wire formats.
 
-The model's name decides what it does: `steps-20-tokens-16` asks for the tool `lookup` until 20 results are
-in the conversation and then answers with 16 tokens; `tokens-2000` answers at once. Answers are encoded once
-and sent whole, so what a contestant spends is its own work and not the wait for a socket.
-"""
+The model's name decides what it does: `steps-20-tokens-16` requests the tool `lookup` until 20 results are in the
+conversation and then answers with 16 tokens; `tokens-2000` answers at once. Answers are encoded once and sent
+whole, so that a contestant spends time on its own work and not on waiting for a socket."""
 
 import asyncio
 import json
@@ -23,19 +22,20 @@ _CHUNKED = re.compile(rb"\r\ntransfer-encoding:\s*chunked", re.IGNORECASE)
 
 
 class BadRequest(Exception):
-    """What the client sent is not what this endpoint serves; the text says why."""
+    """The client sent something that this endpoint does not serve; the text says why."""
 
 
 class Request(NamedTuple):
-    """One request, cut off the front of the connection's buffer."""
+    """One request, taken from the front of the connection's buffer."""
 
     head: bytes
     body: bytes
-    end: int  # where the next request begins
+    end: int  # where the next request starts
 
 
 def take_request(buffer: bytearray) -> Request | int:
-    """The first whole request in the buffer, or how long the buffer must be before another look pays."""
+    """Return the first whole request in the buffer, or how long the buffer must be before another attempt is
+    worthwhile."""
     head_end = buffer.find(b"\r\n\r\n")
     if head_end < 0:
         return len(buffer) + 1
@@ -68,7 +68,7 @@ def _take_chunked(buffer: bytearray, head: bytes, at: int) -> Request | int:
 
 
 def answer(dialect: Dialect, body: bytes) -> bytes:
-    """The whole response to a request."""
+    """Return the whole response to a request."""
     model = _MODEL.search(body)
     if model is None:
         raise BadRequest("the model must be named like steps-20-tokens-16 or tokens-2000")
@@ -83,7 +83,7 @@ def answer(dialect: Dialect, body: bytes) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _tool_turn(dialect: Dialect, number: int) -> bytes:
-    """Turn `number` of a run: a few words and one call, its arguments in three fragments."""
+    """Return turn `number` of a run: a short text and one call, its arguments in three fragments."""
     return _stream(dialect.tool_turn(number, TALK))
 
 
@@ -93,7 +93,7 @@ def _final_turn(dialect: Dialect, tokens: int) -> bytes:
 
 
 def _stream(events: list[bytes]) -> bytes:
-    """A response with one HTTP chunk per server-sent event, the way providers send them."""
+    """Return a response with one HTTP chunk per server-sent event, as providers send them."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in events) + b"0\r\n\r\n"
 
@@ -108,9 +108,9 @@ def _json_response(status: str, value: object) -> bytes:
 
 
 class Endpoint(asyncio.Protocol):
-    """One keep-alive connection; requests may be pipelined and are answered in order."""
+    """One keep-alive connection. Requests may be pipelined and are answered in order."""
 
-    calls = 0  # model calls answered on all connections; GET /calls tells
+    calls = 0  # model calls answered on all connections; GET /calls returns it
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -146,7 +146,7 @@ class Endpoint(asyncio.Protocol):
 
 
 async def serve() -> None:
-    """Serve on a free port of the loopback, print that port, and go on until killed."""
+    """Serve on a free loopback port, print that port, and run until killed."""
     server = await asyncio.get_running_loop().create_server(Endpoint, "127.0.0.1", 0, backlog=1024)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()

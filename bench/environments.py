@@ -1,4 +1,4 @@
-"""One virtual environment per peer, made once under bench/.envs with the newest releases."""
+"""One virtual environment per peer, created once under bench/.envs with the newest releases."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ ENVIRONMENTS = Path(__file__).parent / ".envs"
 
 
 def python_for(contestant: Contestant, *, refresh: bool) -> str | Failure:
-    """The interpreter to run a contestant with: the project's own, or that of the peer's environment."""
+    """Return the interpreter for a contestant: the project's own, or that of the peer's environment."""
     if not contestant.requirements:
         return sys.executable
     directory = ENVIRONMENTS / contestant.name
@@ -30,7 +30,7 @@ def python_for(contestant: Contestant, *, refresh: bool) -> str | Failure:
 
 
 def _reason(output: str) -> str:
-    """The line that says why: pip's last error, or simply the last line."""
+    """Return the line that says why: pip's last error, or the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()] or ["no reason given"]
     errors = [line.removeprefix("ERROR: ") for line in lines if line.startswith("ERROR: ")]
     return (errors or lines)[-1][:160]

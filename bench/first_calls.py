@@ -1,10 +1,10 @@
-"""`python -m bench.first_calls`: the first replies of the embedded model, before and after the prompts were cut.
+"""`python -m bench.first_calls`: the first replies of the embedded model, before and after the prompts were
+shortened.
 
-Each message of `first_calls.yaml` is sent with the prompts of before, which are recorded in
-`first_calls_before.json`, with those of the agent `default` as it is now, and with the tools of
-`@small`. A reply is right if it calls one of the tools that fit, or answers where no tool is
-needed; its arguments are not judged. The temperature is 0. The command fails if fewer replies are
-right than before."""
+Each message of `first_calls.yaml` is sent with the earlier prompts, which are recorded in
+`first_calls_before.json`, with those of the agent `default` as it is now, and with the tools of `@small`. A reply
+is right if it calls one of the suitable tools, or answers where no tool is needed; its arguments are not judged.
+The temperature is 0. The command fails if fewer replies are right than before."""
 
 import argparse
 import asyncio
@@ -43,7 +43,7 @@ _TOOL = re.compile(r'\s*\{\s*"tool"\s*:\s*"([^"]+)"')
 
 
 class FirstCall(Struct, frozen=True, forbid_unknown_fields=True):
-    """A message, and what a right reply to it begins with."""
+    """A message, and the right starts of a reply to it."""
 
     message: str
     right: tuple[str, ...]
@@ -75,13 +75,13 @@ def first_calls() -> tuple[FirstCall, ...]:
 
 
 def load_old_prompts() -> Prompts:
-    """Return the prompts of the agent `default` as they were: no persona, long descriptions, the aside behind."""
+    """Return the earlier prompts of the agent `default`: no persona, long descriptions, the aside at the end."""
     tools = msgspec.json.decode((HERE / "first_calls_before.json").read_bytes(), type=tuple[ToolSpec, ...])
     return Prompts("before", Preamble("", tools), aside=ASIDE)
 
 
 def build_current_prompts(name: str, home: Home, allowed: Sequence[str] | None = None) -> Prompts:
-    """Return the prompts of the agent `default` as they are, with these tools in place of its own."""
+    """Return the current prompts of the agent `default`, with these tools instead of its own."""
     agent: AgentSpec = home.agent(DEFAULT_AGENT, f"{PROVIDER}/{MODEL}")
     known = list_known_tools()
     tools = tuple([known[name] for name in sorted(allowed or agent.tools)])
@@ -90,7 +90,7 @@ def build_current_prompts(name: str, home: Home, allowed: Sequence[str] | None =
 
 
 def find_first_call(reply: str) -> str:
-    """Return the tool that a reply calls, or `answer`. The reply may be cut: it has begun."""
+    """Return the tool that a reply calls, or `answer`. The reply may be truncated."""
     found = _TOOL.match(reply)
     return found[1] if found else "answer"
 

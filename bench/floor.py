@@ -1,7 +1,7 @@
-"""The floor: the least that a durable agent loop can cost in Python, on aiohttp, msgspec and apsw.
+"""The floor: the lowest cost of a durable agent loop in Python, on aiohttp, msgspec and apsw.
 
-It keeps the same journal as Treadle (the same rows and commits); there are no guards, no fences, no subscribers,
-no resume, and nothing of Treadle is imported."""
+It keeps the same journal as Treadle (the same rows and commits). It has no guards, no fences, no subscribers and
+no resume, and it imports nothing of Treadle."""
 
 import asyncio
 import itertools
@@ -40,7 +40,7 @@ decode = msgspec.json.Decoder(Chunk).decode
 
 
 class Journal:
-    """Rows of all runs go to one thread, which commits whatever has gathered since its last commit."""
+    """Rows of all runs go to one thread, which commits everything that arrived since its last commit."""
 
     def __init__(self, path: str) -> None:
         self.run_numbers = itertools.count(1)
@@ -50,14 +50,14 @@ class Journal:
         self._queue: queue.SimpleQueue[tuple[list[Row], asyncio.Future[None]]] = queue.SimpleQueue()
         threading.Thread(target=self._write, daemon=True).start()
 
-    def append(self, rows: list[Row]) -> asyncio.Future[None]:  # done when they are on the disk
+    def append(self, rows: list[Row]) -> asyncio.Future[None]:  # resolved when they are on the disk
         durable = self._loop.create_future()
         self._queue.put((rows.copy(), durable))
         rows.clear()
         return durable
 
     def _write(self) -> None:
-        """Many rows per statement: each statement gives the interpreter lock away and must win it back."""
+        """Write many rows per statement: each statement releases the interpreter lock and must get it back."""
         while True:
             group = [self._queue.get()]
             while not self._queue.empty():
@@ -75,7 +75,7 @@ class Journal:
 
 
 class Floor:
-    """An agent with one tool; `head` is the request up to and with the system message."""
+    """An agent with one tool. `head` is the request up to and including the system message."""
 
     def __init__(self, http: aiohttp.ClientSession, journal: Journal, url: URL, head: bytes, tool: Tool):
         self._http, self._journal, self._url, self._head, self._tool = http, journal, url, head, tool
@@ -114,7 +114,7 @@ class Floor:
             step += 1
 
     async def _complete(self, messages: list[bytes]) -> tuple[str, list[Call], dict[str, int] | None]:
-        """One model call: the text, the merged tool calls and the usage."""
+        """Make one model call, and return the text, the merged tool calls and the usage."""
         text, calls, usage, rest, done = list[str](), dict[int, Call](), None, b"", False
         body = b",".join([self._head, *messages]) + b"]}"
         async with self._http.post(self._url, data=body, raise_for_status=True) as response:

@@ -1,7 +1,7 @@
 """`python -m bench.fork`: how long a fork and a replay of a long run take, without a model.
 
-A run of 200 steps, each with a call whose result has a few kilobytes, is written once by a scripted model. Then it
-is forked from its last step and replayed, over and over. A fork is timed to its end: the model answers at once."""
+A scripted model writes a run of 200 steps once, each with a call whose result has a few kilobytes. The run is then
+forked from its last step and replayed repeatedly. A fork is timed to its end: the model answers at once."""
 
 import argparse
 import asyncio
@@ -32,7 +32,7 @@ async def read_page(number: int) -> str:
 
 
 class PageReader:
-    """Reads page after page; a fork of it has read enough. Implements `Model`."""
+    """Reads page after page. A fork of it stops reading. Implements `Model`."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -48,7 +48,7 @@ class PageReader:
 async def measure(
     folder: Path, steps: int = STEPS, rounds: int = ROUNDS, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[list[float], list[float]]:
-    """Return the seconds that forks took, and replays, by this clock."""
+    """Return the seconds that forks and replays took, by this clock."""
     engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
     engine.add_model("scripted", PageReader(steps))
     agent = treadle.Agent(

@@ -1,5 +1,7 @@
-"""Runs that begin runs. `storm`: a model that does nothing but begin others, and where that ends. `ceiling`: eight
-children that spend at the same time, again and again, against the one ceiling of their tree."""
+"""Runs that start child runs.
+
+`storm`: a model that only starts child runs, and where that ends. `ceiling`: eight child runs that spend at the
+same time, repeatedly, against the one ceiling of their tree."""
 
 import argparse
 import asyncio
@@ -24,11 +26,11 @@ from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptStep, a
 
 ROOTS = 10
 TREE = 32
-"""Runs under a root at most: the limit that an agent has that sets none."""
+"""The most runs under a root: the default limit of an agent."""
 MEMORY_BAR = 100.0
 """Megabytes."""
 ENDINGS = {"stuck", "cancelled"}
-"""How the runs of a storm may end: the guard against being stuck ends some, and they end those under them."""
+"""How the runs of a storm may end. The guard against stuck runs ends some, and they end their child runs."""
 CHILDREN = 8
 CEILING = 1.0
 """Dollars."""
@@ -47,7 +49,7 @@ def open_engine(folder: Path, model: FunctionModel) -> treadle.Engine:
 
 
 async def run_storm(folder: Path, roots: int) -> Counter[str]:
-    """What comes of a few runs, and of all under them, that only ever begin four more."""
+    """Run a few roots whose runs only start four more each, and return the results."""
     numbers = count()
     model = FunctionModel(lambda _: ask(*(call("agent_spawn", message=f"go on {next(numbers)}") for _ in range(4))))
     async with open_engine(folder, model) as engine:
@@ -76,7 +78,8 @@ def storm_report(roots: int) -> bool:
 
 
 def make_spender() -> FunctionModel:
-    """Eight children that ask and ask; every ninth attempt breaks off, and is charged all the same."""
+    """Return a model for eight child runs that call repeatedly. Every ninth attempt breaks off, and is charged all
+    the same."""
     attempts, used = count(1), Usage(500, 40)
 
     async def answer(request: ModelRequest) -> ScriptStep:
@@ -99,7 +102,7 @@ async def look(at: str) -> str:
 
 
 async def run_spenders(folder: Path, rounds: int) -> None:
-    """Let many trees come to their ceiling."""
+    """Let many trees reach their ceiling."""
     (folder / "home").mkdir()
     (folder / "home" / "config.yaml").write_text(PRICES)
     async with open_engine(folder, make_spender()) as engine:
@@ -116,7 +119,7 @@ async def run_spenders(folder: Path, rounds: int) -> None:
 
 
 def read_commits(folder: Path) -> Iterator[tuple[str, object]]:
-    """What all runs went through, in the order of commits: the run, and the event."""
+    """Return the events of all runs in the order of commits: the run, and the event."""
     with closing(sqlite3.connect(folder / "t.db")) as database:
         rows = database.execute(
             "SELECT run_id, events.type, data FROM events JOIN runs ON runs.id = run "
@@ -127,7 +130,7 @@ def read_commits(folder: Path) -> Iterator[tuple[str, object]]:
 
 
 def find_most_used(folder: Path) -> tuple[dict[str, float], dict[str, float]]:
-    """What each tree has spent at the end; and the most that it had spent and reserved at any commit."""
+    """Return what each tree spent in the end, and the most that it had spent and reserved at any commit."""
     spent, most = defaultdict[str, float](float), dict[str, float]()
     reserved: dict[str, dict[str, float]] = {}
     held: dict[str, BudgetReserved] = {}
@@ -165,8 +168,8 @@ def ceiling_report(rounds: int) -> bool:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.hierarchy", description=__doc__)
     parser.add_argument("which", choices=("all", "storm", "ceiling"), nargs="?", default="all")
-    parser.add_argument("--roots", type=int, default=ROOTS, help="runs that a storm begins with")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help="trees that come to their ceiling")
+    parser.add_argument("--roots", type=int, default=ROOTS, help="runs that a storm starts with")
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="trees that reach their ceiling")
     options = parser.parse_args()
     good: list[bool] = []
     if options.which != "ceiling":

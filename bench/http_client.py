@@ -1,4 +1,4 @@
-"""What the use of aiohttp's internals saves: CPU time of model calls on the short path and on aiohttp's own.
+"""Measures what using aiohttp's internals saves: CPU time of model calls on the short path and on aiohttp's own.
 
     python -m bench.http_client [--calls 300] [--tokens 100]
 

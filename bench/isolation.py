@@ -27,11 +27,12 @@ from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 
 STEPS = 10
 DEADLY = "ses_deadly_"
-"""Sessions of runs that kill their process begin with this."""
+"""Sessions of runs that kill their process start with this."""
 FILL_SECONDS = 0.2
-"""How often a process submits new runs for those that have ended, so that as many are in progress at every kill."""
+"""How often a process submits new runs for those that have ended, so that the same number is in progress at every
+kill."""
 MAX_LIFE_SECONDS = 2.0
-"""A process is killed at a random moment within this time after it has opened its engine."""
+"""A process is killed at a random time within this limit after it has opened its engine."""
 
 
 @treadle.tool(effect="read", repeatable=True)
@@ -49,7 +50,7 @@ async def kill() -> str:
 
 
 async def make_answer(request: ModelRequest) -> ScriptStep:
-    """Look at something new at each step; a run that is told to die kills its process at its third step."""
+    """Return a new call at each step. A run that is told to die kills its process at its third step."""
     await asyncio.sleep(0.05)
     messages = request.conversation.messages
     turns = sum(message.role == "assistant" for message in messages)
@@ -75,7 +76,7 @@ AGENT = treadle.Agent(
 
 
 async def keep_running(engine: treadle.Engine, runs: int) -> None:
-    """Keep so many runs in progress, one of which kills its own process."""
+    """Keep this many runs in progress, one of which kills its own process."""
     while True:
         unfinished = await engine.service.unfinished()
         deadly = [record for record in unfinished if is_deadly(record)]
@@ -91,7 +92,7 @@ def is_deadly(record: RunRecord) -> bool:
 
 
 async def run_process(folder: Path, runs: int) -> None:
-    """Execute runs: for ever with new ones, or until all of them have ended."""
+    """Execute runs: forever with new ones, or until all of them have ended."""
     async with make_engine(folder) as engine:
         print("open", flush=True)
         if runs:
@@ -101,7 +102,8 @@ async def run_process(folder: Path, runs: int) -> None:
 
 
 async def count_outcomes(folder: Path) -> tuple[Counter[str], Counter[str]]:
-    """Count the outcomes of the runs that kill their process, and of the others; an empty one has not ended."""
+    """Count the outcomes of the runs that kill their process, and of the others. An empty outcome has not
+    ended."""
     deadly, others = Counter[str](), Counter[str]()
     async with open_service_readonly(f"sqlite:///{folder}/runs.db") as service:
         for record in await service.runs(limit=100_000):
@@ -110,7 +112,7 @@ async def count_outcomes(folder: Path) -> tuple[Counter[str], Counter[str]]:
 
 
 def run_and_kill(folder: Path, runs: int, seconds: float | None = None) -> bool:
-    """Start a process and kill it after so many seconds, or let it live; return whether it ended by itself."""
+    """Start a process and kill it after this many seconds, or let it live. Return whether it ended on its own."""
     command = [sys.executable, "-m", "bench.isolation", "--work", str(folder), "--runs", str(runs)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdout is not None

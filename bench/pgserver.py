@@ -1,4 +1,4 @@
-"""A PostgreSQL server for the length of a measurement, that waits for the disk as in production."""
+"""A PostgreSQL server for a measurement, which waits for the disk as in production."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from treadle.stores.postgres.connection import connect
 
 @contextmanager
 def open_database(url: str | None = None) -> Generator[str, None, None]:
-    """The URL of an empty database on a server of its own; or the one that is named, as it is."""
+    """Yield the URL of an empty database on a server of its own, or the given one."""
     if url is not None:
         yield url
         return
@@ -28,7 +28,7 @@ def open_database(url: str | None = None) -> Generator[str, None, None]:
 
 
 async def read_server_cpu(url: str) -> float:
-    """Seconds of CPU that a server on this machine has used so far, all its processes together."""
+    """Return the CPU seconds that a local server has used so far, all its processes together."""
     connection = await connect(url)
     try:
         return _sum_cpu(await connection.fetchval("SELECT pg_backend_pid()"))
@@ -43,6 +43,6 @@ def _sum_cpu(backend: int) -> float:
 
 
 def read_cpu_seconds(pid: int) -> float:
-    """What a process has used so far, with those of its children that have ended."""
+    """Return the CPU seconds of a process so far, including ended child processes."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")

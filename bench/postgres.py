@@ -1,9 +1,10 @@
-"""`python -m bench.postgres`: advances of runs on PostgreSQL, against bare inserts of the same rows; and
-`python -m bench.postgres throughput`: whole runs by workers, against the same.
+"""`python -m bench.postgres`: advances of runs on PostgreSQL, compared with bare inserts of the same rows; and
+`python -m bench.postgres throughput`: whole runs by workers, compared with the same.
 
-A real server of its own, that waits for the disk as in production. An advance adds two events, and knows its epoch,
-its deliveries, its projections and what was used; the bare insert adds the same two rows and knows nothing. The
-store is one process; the inserts have one connection, or two. Whole runs that do nothing show what jobs cost."""
+It uses a real server of its own, which waits for the disk as in production. An advance adds two events, and checks
+its epoch, its deliveries, its projections and its usage; the bare insert adds the same two rows and checks
+nothing. The store is one process; the inserts use one connection, or two. Whole runs that do nothing show the cost
+of jobs."""
 
 import argparse
 import asyncio
@@ -35,7 +36,7 @@ from treadle.testing.conformance.store import END, Recorder
 
 RUNS = (1, 10, 100)
 CONCURRENT_RUNS = 50
-"""Whole runs."""
+"""Whole runs at a time."""
 NO_JOBS = """
 CREATE OR REPLACE FUNCTION enqueue(woken TEXT[], heard TEXT[], now_ FLOAT8) RETURNS VOID LANGUAGE sql AS 'SELECT';
 CREATE OR REPLACE FUNCTION take_back(claims JSONB[]) RETURNS VOID LANGUAGE sql AS 'SELECT';
@@ -62,21 +63,21 @@ class WallClock:
 
 
 def make_events() -> tuple[Draft, Draft]:
-    """What one step of a run adds: what was found, and that the next step begins."""
+    """Return the events of one step of a run: its result, and the start of the next step."""
     made = (ToolCallEnd("call", "look", TEXT, duration_ms=5), StepStart(1))
     found, begun = (make_draft(EventId(f"evt_{uuid.uuid4().hex}"), time.time(), data) for data in made)
     return found, begun
 
 
 class NullPublisher(Recorder):
-    """Hears of everything and remembers nothing."""
+    """Receives everything and stores nothing."""
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         pass
 
 
 async def measure_rate(lives: Sequence[Callable[[], Awaitable[object]]], seconds: float) -> float:
-    """How often all of them together do this in a second."""
+    """Return how often all of them together do this per second."""
     until, done = time.perf_counter() + seconds, itertools.count()
 
     async def live(once: Callable[[], Awaitable[object]]) -> None:
@@ -90,7 +91,7 @@ async def measure_rate(lives: Sequence[Callable[[], Awaitable[object]]], seconds
 
 
 async def measure_bare_inserts(url: str, connections: int, seconds: float) -> float:
-    """Bare inserts: each its own transaction, in one round trip."""
+    """Measure bare inserts, each its own transaction in one round trip."""
     opened = [await connect(url) for _ in range(connections)]
     await opened[0].execute(BARE)
 
@@ -127,7 +128,7 @@ async def open_store(url: str) -> AsyncGenerator[PostgresJournal, None]:
 
 
 async def measure_advances(url: str, runs: int, seconds: float, ready: Callable[[], None] = lambda: None) -> float:
-    """Advances of so many runs at the same time, in one process; `ready` is called before the first."""
+    """Measure concurrent advances of this many runs in one process. `ready` is called before the first."""
     async with open_store(url) as journal:
 
         async def owned() -> Callable[[], Awaitable[object]]:
@@ -150,7 +151,7 @@ async def measure_advances(url: str, runs: int, seconds: float, ready: Callable[
 
 @asynccontextmanager
 async def enable_jobs(url: str, *, written: bool) -> AsyncGenerator[None, None]:
-    """Whether commits write jobs for the queue."""
+    """Set whether commits write jobs for the queue."""
     connection = await connect(url)
     body = load_functions() if written else NO_JOBS
     try:
@@ -162,7 +163,8 @@ async def enable_jobs(url: str, *, written: bool) -> AsyncGenerator[None, None]:
 
 
 async def measure_runs(url: str, at_a_time: int, seconds: float, dispatched: bool = False) -> float:
-    """Whole runs that do nothing: submitted, claimed and ended; by whoever submits them, or by a dispatcher."""
+    """Measure whole runs that do nothing: submitted, claimed and ended, by the submitting process or by a
+    dispatcher."""
     async with open_store(url) as journal:
         ended: dict[RunId, asyncio.Event] = {}
 
@@ -191,7 +193,7 @@ async def measure_runs(url: str, at_a_time: int, seconds: float, dispatched: boo
 
 
 def make_run() -> tuple[Origin, list[Draft]]:
-    """A new run, with its first events."""
+    """Return a new run with its first events."""
     name = uuid.uuid4().hex
     origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("agt_bench"))
     opening = (RunQueued(AgentSpec("bench", "none")), UserMessage(user("hello")))
@@ -220,10 +222,12 @@ def _options() -> argparse.Namespace:
     parser.add_argument("of", nargs="?", choices=("advances", "throughput"), default="advances")
     parser.add_argument("--url", help="an empty database to use, instead of a server of its own")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each part of a round, for advances")
-    parser.add_argument("--workers", type=int, default=2, help="for throughput, and so are the others")
-    parser.add_argument("--concurrency", type=int, default=50, help="runs that a worker works on at once")
-    parser.add_argument("--runs", type=int, default=400, help="in each round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds of each part of a round, for advances")
+    parser.add_argument(
+        "--workers", type=int, default=2, help="worker processes, for throughput (as are the next options)"
+    )
+    parser.add_argument("--concurrency", type=int, default=50, help="runs that a worker executes at once")
+    parser.add_argument("--runs", type=int, default=400, help="runs in each round")
     return parser.parse_args()
 
 

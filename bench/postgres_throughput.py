@@ -1,10 +1,11 @@
-"""Whole runs of 10 steps on PostgreSQL, by `treadle worker`, against a plain program that inserts their rows.
+"""Whole runs of 10 steps on PostgreSQL, by `treadle worker`, compared with a plain program that inserts their
+rows.
 
-The runs are submitted in bulk by a process that does no work itself; the clock stops when the last has ended. The
-plain program has one connection: it inserts the very events of these runs, with a row for each run, and does
-nothing else. It calls no model and no tool, reads nothing, and locks nothing. It is as careful as Treadle is: what
-is about to happen (a model is asked, a tool is run) is committed before it does. What it would come to with one
-commit for each step, which loses what was done in the last one, is shown beside that."""
+A process that does no work itself submits the runs in bulk; the clock stops when the last has ended. The plain
+program has one connection. It inserts the same events, with a row for each run, and does nothing else: it calls no
+model and no tool, reads nothing, and locks nothing. It is as careful as Treadle: what is about to happen (a model
+call, a tool call) is committed first. For comparison, the result with one commit per step, which loses the work of
+the last step, is shown too."""
 
 import argparse
 import asyncio
@@ -36,7 +37,7 @@ SplitRows = Callable[[Sequence[Any]], Commits]
 
 MIN_SHARE = 0.5
 CONCURRENT_SUBMISSIONS = 100
-"""Submissions under way at the same time."""
+"""Submissions in progress at the same time."""
 BARE = """
 CREATE TABLE IF NOT EXISTS bare_runs (id BIGINT PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, status TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS bare_events (
@@ -55,19 +56,19 @@ UNFINISHED = "SELECT count(*) FROM runs WHERE id > $1 AND outcome IS NULL"
 
 
 class WorkerCosts(Struct, frozen=True):
-    """What so many runs took."""
+    """The cost of a number of runs."""
 
     seconds: float
     workers: float
-    """Seconds of CPU, all of them together."""
+    """CPU seconds of all workers together."""
     server: float
-    """The same, of PostgreSQL."""
+    """The same of PostgreSQL."""
     submitting: float
 
 
 @contextmanager
 def start_workers(folder: Path, url: str, number: int, concurrency: int) -> Generator[list[int], None, None]:
-    """`treadle worker`, so many times; the numbers of their processes."""
+    """Start `treadle worker` this many times, and yield the process ids."""
     treadle = str(Path(sys.executable).with_name("treadle"))
     command = [treadle, "worker", "--json", "--concurrency", str(concurrency)]
     known = {"TREADLE_HOME": str(folder / "home"), "PYTHONPATH": f"{folder}:{ROOT}", "TREADLE_DATABASE_URL": url}
@@ -79,7 +80,7 @@ def start_workers(folder: Path, url: str, number: int, concurrency: int) -> Gene
     try:
         for process in begun:
             assert process.stdout is not None
-            json.loads(process.stdout.readline())  # it is at work
+            json.loads(process.stdout.readline())  # it is working
         yield [process.pid for process in begun]
     finally:
         for process in begun:
@@ -88,7 +89,7 @@ def start_workers(folder: Path, url: str, number: int, concurrency: int) -> Gene
 
 
 async def run_workers(engine: Engine, home: Home, url: str, pids: Sequence[int], runs: int) -> WorkerCosts:
-    """Submit so many runs, and wait until the last has ended, well."""
+    """Submit this many runs, and wait until the last has completed."""
     agent = home.agent("a")
     asked = iter(range(runs))
 
@@ -101,7 +102,7 @@ async def run_workers(engine: Engine, home: Home, url: str, pids: Sequence[int],
     used, served, own = sum(map(read_cpu_seconds, pids)), await read_server_cpu(url), time.process_time()
     began = time.perf_counter()
     await asyncio.gather(*(ask() for _ in range(CONCURRENT_SUBMISSIONS)))
-    while await connection.fetchval(UNFINISHED, last):  # noqa: ASYNC110 -- it is the database that is asked
+    while await connection.fetchval(UNFINISHED, last):  # noqa: ASYNC110 -- it polls the database
         await asyncio.sleep(0.02)
     seconds = time.perf_counter() - began
     done = WorkerCosts(
@@ -118,7 +119,8 @@ async def run_workers(engine: Engine, home: Home, url: str, pids: Sequence[int],
 
 
 async def insert_rows(url: str, after: int, divided: SplitRows) -> tuple[float, int, int]:
-    """How long a plain program takes for the rows of the runs after that number; how many and large they are."""
+    """Return how long a plain program takes for the rows of the runs after that number, and how many and large
+    they are."""
     connection = await connect(url)
     try:
         await connection.execute(BARE)
@@ -131,7 +133,7 @@ async def insert_rows(url: str, after: int, divided: SplitRows) -> tuple[float, 
                 async with connection.transaction():
                     await connection.execute(BEGIN_RUN, step[0][0], f"run_{step[0][2]}")
                     await connection.execute(statements[len(step)], *fields)
-            else:  # one round trip, which is its own transaction
+            else:  # one round trip, which is one transaction
                 await connection.execute(statements[len(step)], *fields)
         seconds = time.perf_counter() - began
         return seconds, sum(map(len, steps)), sum(len(row[-1]) for step in steps for row in step)
@@ -140,12 +142,12 @@ async def insert_rows(url: str, after: int, divided: SplitRows) -> tuple[float, 
 
 
 def split_before_effects(rows: Sequence[Any]) -> Commits:
-    """The rows as they are committed by a program that has on record what it is about to do."""
+    """Split the rows as a program commits them that records what it is about to do."""
     commits: Commits = []
     begins = True
     for row in map(tuple, rows):
         _, sequence, _, _, kind, _, _ = row
-        begins = begins and kind != "tool_call_start"  # those of one turn are begun together
+        begins = begins and kind != "tool_call_start"  # the calls of one turn start together
         if sequence == 1 or begins:
             commits.append([])
         commits[-1].append(row)
@@ -154,7 +156,8 @@ def split_before_effects(rows: Sequence[Any]) -> Commits:
 
 
 def split_by_steps(rows: Sequence[Any]) -> Commits:
-    """The rows as they are committed by a program that does not: what came before its first step goes with that."""
+    """Split the rows as a program commits them that does not. What precedes the first step is committed with
+    it."""
     steps: Commits = []
     for row in map(tuple, rows):
         _, sequence, _, _, kind, _, _ = row
@@ -169,14 +172,14 @@ def _step_positions(rows: int) -> str:
 
 
 async def measure_rounds(url: str, options: argparse.Namespace) -> tuple[list[float], list[float], list[float]]:
-    """Runs in a second, of Treadle, of the plain program and of the careless one, in each round."""
+    """Return the runs per second of Treadle, of the plain program and of the careless one, in each round."""
     ours, plain, careless = list[float](), list[float](), list[float]()
     with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
         home = Home(make_home(Path(name), model_url))
         async with Engine(url, home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)
             with start_workers(Path(name), url, options.workers, options.concurrency) as pids:
-                await run_workers(engine, home, url, pids, options.workers * options.concurrency)  # to warm up
+                await run_workers(engine, home, url, pids, options.workers * options.concurrency)  # warm-up
                 for number in range(options.rounds):
                     last = await _last_position(url)
                     done = await run_workers(engine, home, url, pids, options.runs)

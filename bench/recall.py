@@ -1,8 +1,8 @@
-"""How well and how fast memories are found: `python -m bench.recall [questions|scale|cost]`.
+"""Measures how well and how fast memories are found: `python -m bench.recall [questions|scale|cost]`.
 
 Questions: those of recall_questions.yaml, each with the one memory that answers it among all the others. Scale: a
-hundred thousand memories, their vectors made by the real embedder and kept in the folder for temporary files, so
-that the minutes this takes are spent once. Cost: what memory adds to a run."""
+hundred thousand memories, whose vectors come from the real embedder and are cached in the folder for temporary
+files, so that the minutes this takes are spent once. Cost: what memory adds to a run."""
 
 import asyncio
 import os
@@ -151,7 +151,7 @@ async def report_scale() -> None:
 
 
 async def _load_vectors(texts: Sequence[str]) -> "array[float]":
-    """One after the other, all numbers of all texts."""
+    """Return the numbers of all vectors, one text after the other."""
     kept = Path(tempfile.gettempdir()) / f"treadle-bench-recall-{MANY}.f32"
     found = array("f")
     if kept.exists() and kept.stat().st_size == MANY * DIMENSIONS * 4:
@@ -203,7 +203,7 @@ async def _measure(bench: RecallBench, texts: Sequence[str], vectors: "array[flo
     for message in messages:
         (vector,) = await embedder.embed([message])
         likeness = exact @ np.array(vector, dtype=np.float32)
-        fifth = np.partition(likeness, -5)[-5] - 1e-6  # a text that is there twice is as near both times
+        fifth = np.partition(likeness, -5)[-5] - 1e-6  # a duplicate text is equally near both times
         hits = await bench.store.read(partial(_nearest, vector))
         found = [int(hit.memory.memory_id[4:]) for hit in hits]
         agreed += sum(bool(likeness[number] >= fifth) for number in found)

@@ -1,4 +1,4 @@
-"""A hundred thousand memories such as agents keep, made up the same way each time."""
+"""A reproducible corpus of a hundred thousand memories as agents store them."""
 
 from collections.abc import Iterator
 from random import Random
@@ -50,7 +50,7 @@ WISHES = (
 
 
 def make_memories(count: int, seed: int = 7) -> Iterator[str]:
-    """So many texts, nearly all of them different."""
+    """Return this many texts, nearly all of them different."""
     chance = Random(seed)
     makers = (_preference, _event, _state, _failure, _plan, _version)
     for _ in range(count):

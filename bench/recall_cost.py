@@ -1,4 +1,4 @@
-"""What memory adds to a run: with and without it, one run after the other and a hundred at once."""
+"""Measures what memory adds to a run: with and without it, one run after the other and a hundred at once."""
 
 import asyncio
 import tempfile
@@ -23,7 +23,7 @@ BY_WORDS: dict[str, Any] = {"embedder": "none"}
 
 
 async def report_cost() -> None:
-    """Milliseconds of this process for each run, all threads; and the longest that the event loop stood still."""
+    """Print the CPU milliseconds of this process per run, all threads, and the longest stall of the event loop."""
     print(f"{RUNS} runs on a file; milliseconds of CPU for each, the least of {TURNS} times")
     for at_once in (1, RUNS):
         for count in (0, 1000):

@@ -1,4 +1,4 @@
-"""From samples to medians, ratios, the bars that must hold, and the page that shows them."""
+"""Turns samples into medians, ratios, bars, and the page that shows them."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ COST_COLUMNS = ("alone, ms/call", "100 concurrent, ms/call", "100 steps, ms/call
 
 @dataclass
 class Results:
-    """All samples of a session, by contestant and scenario, and what kept contestants from competing."""
+    """All samples of a session by contestant and scenario, and why contestants could not compete."""
 
     rounds: int
     contestants: Sequence[Contestant]
@@ -45,7 +45,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Bar:
-    """A promise of the project, with what was measured; no ratio means that something was not measured."""
+    """A promise of the project, with the measured value. No ratio: something was not measured."""
 
     promise: str
     measured: float | None
@@ -60,7 +60,7 @@ class Bar:
 
 
 def bars(results: Results) -> list[Bar]:
-    """Every promise, in the order in which the project makes them."""
+    """Return every promise, in the order in which the project makes them."""
     found: list[Bar] = []
     for scenario, where in (("alone", "alone"), ("crowd", "100 concurrent runs"), ("long", "100 steps")):
         ratio = _ratio(results.ms_per_call("treadle", scenario), results.ms_per_call("floor", scenario))
@@ -86,7 +86,7 @@ def _ratio(cost: float | None, other: float | None) -> float | None:
 
 
 def markdown(results: Results) -> str:
-    """The whole page below its title."""
+    """Return the whole page below its title."""
     parts = [
         f"Median of {results.rounds} interleaved round{'s' if results.rounds > 1 else ''}; Python "
         f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores. "
@@ -160,16 +160,16 @@ def _number(value: float | None) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table, padded so that it reads as well in a terminal."""
+    """Return a Markdown table, padded to read well in a terminal."""
     cells = [columns, *([cell.replace("|", "/") for cell in row] for row in rows)]
-    # What does not fit a column (a reason, in a row of empty cells) must not widen it.
+    # A text that does not fit a column (a reason, in a row of empty cells) must not widen it.
     widths = [max(len(row[at]) for row in cells if at == 0 or len(row[at]) < 50) for at in range(len(columns))]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |" for row in cells]
     return "\n".join([lines[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *lines[1:]])
 
 
 def as_json(results: Results) -> Mapping[str, Any]:
-    """Everything measured, every round of it."""
+    """Return everything that was measured, with every round."""
     return {
         "rounds": results.rounds,
         "python": platform.python_version(),

@@ -1,8 +1,8 @@
 """`python -m bench.scale`: what limits one PostgreSQL server under Treadle; and `python -m bench.scale simulate`:
-what several would come to, with sessions spread over them.
+what several servers would achieve, with sessions spread over them.
 
-A process writes over one connection, so connections are processes here, each with its runs. What the server spends
-on an advance says how many it could do with other cores; what the disk takes is in the rates alone."""
+A process writes over one connection, so connections are processes here, each with its runs. The server's CPU time
+per advance says how many it could do with other cores; the cost of the disk is in the rates alone."""
 
 import argparse
 import asyncio
@@ -56,8 +56,8 @@ async def ask(url: str, statement: str) -> float:
 
 
 async def measure_advances(url: str, processes: int, runs: int, seconds: float) -> tuple[float, float, float]:
-    """Advances a second by so many processes with so many runs each; ms of the server's CPU and KB of its log for
-    one."""
+    """Return the advances per second of this many processes with this many runs each, and the ms of server CPU and
+    KB of log per advance."""
     command = [sys.executable, "-m", "bench.scale", "write", "--url", url, "--runs", str(runs)]
     command += ["--seconds", str(seconds)]
     begun = [_start_process(command) for _ in range(processes)]
@@ -73,7 +73,7 @@ async def measure_advances(url: str, processes: int, runs: int, seconds: float) 
 
 
 def _start_process(command: list[str]) -> "subprocess.Popen[str]":
-    """A process that has its runs, and waits for a word."""
+    """Start a process that has its runs and waits for the start signal."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
     assert process.stdout is not None
     process.stdout.readline()
@@ -86,12 +86,12 @@ def wait_for_start() -> None:
 
 
 def _ignore(*_: object) -> None:
-    """Nothing is done with it."""
+    """Ignore a notification."""
 
 
 @asynccontextmanager
 async def start_listeners(url: str, number: int) -> AsyncGenerator[None, None]:
-    """So many other processes that listen to all news, as each server and worker does."""
+    """Start this many other processes that listen to all notifications, as each server and worker does."""
     opened = [await connect(url) for _ in range(number)]
     for each in opened:
         await each.add_listener("treadle", _ignore)
@@ -118,7 +118,7 @@ async def report_appends(url: str, seconds: float) -> None:
 
 
 async def report_storage(url: str, copies: int) -> None:
-    """What a run of 10 steps takes on the disk, and what it takes to delete many."""
+    """Print the disk space of a run of 10 steps, and the cost of deleting many."""
     with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
         home = Home(make_home(Path(name), model_url), url)
         async with Engine(home=home, share=WorkerShare(0)) as engine:
@@ -162,15 +162,15 @@ async def _copy_runs(url: str, copies: int, name: str) -> float:
 
 async def measure(options: argparse.Namespace) -> None:
     with open_database(options.url) as url:
-        async with postgres.open_store(url):  # which makes the tables
+        async with postgres.open_store(url):  # this creates the tables
             pass
         await report_appends(url, options.seconds or 3.0)
-    with open_database(options.url) as url:  # without the runs that were left there
+    with open_database(options.url) as url:  # without the runs that were left
         await report_storage(url, options.copies)
 
 
 async def run_writer(options: argparse.Namespace) -> None:
-    """One of the processes that `advances` has begun."""
+    """Run one of the processes that `measure_advances` starts."""
     rate = await postgres.measure_advances(options.url, options.runs, options.seconds, wait_for_start)
     print(json.dumps(rate))
 
@@ -183,13 +183,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.scale", description=__doc__)
     parser.add_argument("do", nargs="?", choices=("measure", "simulate", "write"), default="measure")
     parser.add_argument("--url", help="an empty database to use, instead of a server of its own")
-    parser.add_argument("--seconds", type=float, help="of each measurement (3), or of the simulated load (20)")
-    parser.add_argument("--copies", type=int, default=10_000, help="runs to delete")
-    parser.add_argument("--runs", type=int, default=40, help="for simulate: arriving in a second, for each server")
     parser.add_argument(
-        "--service-ms", type=float, default=0.25, help="of a server for an advance, when it is loaded"
+        "--seconds", type=float, help="seconds of each measurement (3), or of the simulated load (20)"
     )
-    parser.add_argument("--latency-ms", type=float, default=1.5, help="of an advance on its way")
+    parser.add_argument("--copies", type=int, default=10_000, help="runs to delete")
+    parser.add_argument(
+        "--runs", type=int, default=40, help="for simulate: runs that arrive per second for each server"
+    )
+    parser.add_argument("--service-ms", type=float, default=0.25, help="time of a loaded server for an advance")
+    parser.add_argument("--latency-ms", type=float, default=1.5, help="network latency of an advance")
     options = parser.parse_args()
     asyncio.run({"measure": measure, "simulate": run_simulation, "write": run_writer}[options.do](options))
     return 0

@@ -1,8 +1,8 @@
-"""Sessions spread over several PostgreSQL servers, as a model: each server does one advance after the other.
+"""A model of sessions spread over several PostgreSQL servers: each server does one advance after the other.
 
-Runs arrive by chance, in sessions of which some are asked much more often than others; a session has one run at a
-time. A run is a number of advances with a model's answer between two of them. Each advance waits for its server's
-turn; what it takes is drawn anew each time. `bench.scale` measures what goes into it."""
+Runs arrive at random, in sessions of which some are used much more often than others; a session has one run at a
+time. A run is a number of advances with a model reply between two of them. Each advance waits for its server; its
+duration is drawn each time. `bench.scale` measures the inputs."""
 
 import heapq
 import itertools
@@ -18,19 +18,19 @@ from msgspec import Struct
 
 SHARDS = range(1, 9)
 ADVANCES = 23
-"""Of a run of 10 steps: two for each step, and what begins and ends it."""
+"""Of a run of 10 steps: two for each step, and those that start and end it."""
 THINKING_SECONDS = 0.2
-"""Seconds that a model and its tool take, on average, between two of them."""
+"""The average time of a model and its tool between two advances."""
 SESSIONS, SKEW = 50_000, 0.5
 """The session in place n is asked as often as n to the power of minus this says."""
 P99_LIMIT_SECONDS = 0.1
-"""Seconds: as long as 99 of 100 advances take less, nobody notices."""
+"""While 99 of 100 advances take less, users do not notice."""
 DEATH, MOVE_SECONDS = (0.4, 0.5), 0.5
 """When a server is away, as a share of the time; and how long a session that is moved stands still."""
 
 
 class SimulatedServer:
-    """One PostgreSQL server. What it does while it is away waits until it is back."""
+    """One PostgreSQL server. Work that arrives while it is down waits until it is back."""
 
     def __init__(self, service: float, away: tuple[float, float] | None = None) -> None:
         self._service = service
@@ -39,7 +39,7 @@ class SimulatedServer:
         self.busy = 0.0
 
     def advance(self, now: float, chance: random.Random) -> float:
-        """When an advance is done that is asked for now."""
+        """Return when an advance requested now is done."""
         begun, taken = max(now, self._free), chance.expovariate(1 / self._service)
         if self._away is not None and self._away[0] <= begun < self._away[1]:
             begun = self._away[1]
@@ -49,14 +49,14 @@ class SimulatedServer:
 
 
 class SimulationResult(Struct, frozen=True):
-    """What came of a load."""
+    """The result of a load."""
 
     finished: float
-    """Runs that ended in a second."""
+    """Runs that ended per second."""
     waits: Sequence[Sequence[float]]
-    """How long each advance took, by server; those of the first and the last tenth of the time left out."""
+    """How long each advance took, by server, without the first and the last tenth of the time."""
     busy: Sequence[float]
-    """The share of the time that each server was at work."""
+    """The share of the time that each server was busy."""
 
     def p(self, share: float, servers: Sequence[int] | None = None) -> float:
         chosen = self.waits if servers is None else [self.waits[server] for server in servers]
@@ -65,8 +65,8 @@ class SimulationResult(Struct, frozen=True):
 
 
 def choose_server(session: int, servers: int) -> int:
-    """Rendezvous: each server draws a number for the session, and the highest has it. A server more takes its share
-    from all others alike, and nothing else moves."""
+    """Choose a server by rendezvous hashing: each server draws a number for the session, and the highest wins. An
+    added server takes its share from all others equally, and nothing else moves."""
     return max(range(servers), key=lambda server: blake2b(b"%d/%d" % (server, session), digest_size=8).digest())
 
 
@@ -76,13 +76,13 @@ def make_server_map(servers: int) -> Sequence[int]:
 
 
 def draw_sessions(number: int, chance: random.Random) -> list[int]:
-    """So many sessions, each as often as it is asked."""
+    """Draw this many sessions, weighted by their popularity."""
     weights = list(itertools.accumulate(place**-SKEW for place in range(1, SESSIONS + 1)))
     return chance.choices(range(SESSIONS), cum_weights=weights, k=number)
 
 
 def run_load(servers: Sequence[SimulatedServer], latency: float, rate: float, seconds: float) -> SimulationResult:
-    """Runs that arrive at this rate, for so long, until the last has ended."""
+    """Simulate runs that arrive at this rate for this long, until the last has ended."""
     chance = random.Random(1)
     sessions = draw_sessions(int(rate * seconds), chance)
     homes = make_server_map(len(servers))
@@ -94,7 +94,7 @@ def run_load(servers: Sequence[SimulatedServer], latency: float, rate: float, se
     while queue:
         now, done, session = heapq.heappop(queue)
         if done < 0:
-            if session in waiting:  # its turn comes when the one before has ended
+            if session in waiting:  # it starts when the previous run has ended
                 waiting[session].append(now)
                 continue
             waiting[session] = []
@@ -114,7 +114,7 @@ def run_load(servers: Sequence[SimulatedServer], latency: float, rate: float, se
 
 
 def simulate(service: float, latency: float, seconds: float, rate: int) -> None:
-    """Print what one to eight servers come to."""
+    """Print what one to eight servers achieve."""
     print(f"a server does an advance in {service * 1000:.2f} ms, and {latency * 1000:.1f} ms are spent on the way")
     print(f"{SESSIONS} sessions, the first asked {SESSIONS**SKEW:.0f} times as often as the last; {seconds:.0f} s")
     print("servers, the most runs that arrive in a second with p99 of an advance below 0.1 s; p50, p99; busiest")
@@ -129,7 +129,7 @@ def simulate(service: float, latency: float, seconds: float, rate: int) -> None:
 def _find_highest_load(
     number: int, service: float, latency: float, seconds: float
 ) -> tuple[float, SimulationResult]:
-    """The highest load of those tried, from half of what the servers can do together to all of it."""
+    """Return the highest load of those tried, from half of the servers' capacity to all of it."""
     found = None
     for share in (0.5, 0.7, 0.8, 0.9, 0.95):
         rate = share * number / service / ADVANCES
@@ -152,7 +152,7 @@ def _report_failure(service: float, latency: float, seconds: float, rate: int) -
 
 
 def _report_growth(service: float, latency: float, seconds: float, rate: int) -> None:
-    """How many sessions move when there is a server more: by rendezvous, and by the rest of a division."""
+    """Print how many sessions move when a server is added: by rendezvous hashing, and by modulo."""
     for number in (1, 3, 7):
         moved = sum(map(ne, make_server_map(number), make_server_map(number + 1))) / SESSIONS
         divided = sum(each % number != each % (number + 1) for each in range(SESSIONS)) / SESSIONS

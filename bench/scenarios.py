@@ -1,4 +1,4 @@
-"""Who competes, at what, and what one measurement is."""
+"""The contestants, the scenarios, and the samples."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from bench.endpoint import TALK
 
 @dataclass(frozen=True)
 class Contestant:
-    """A module of bench.contestants; a peer is one that needs an environment of its own."""
+    """A module of bench.contestants. A peer needs an environment of its own."""
 
     name: str
     title: str
@@ -16,7 +16,7 @@ class Contestant:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One kind of work. Peers that are much slower do fewer runs of it, at the same concurrency."""
+    """One kind of work. Much slower peers do fewer runs of it, at the same concurrency."""
 
     name: str
     title: str
@@ -28,7 +28,7 @@ class Scenario:
 
     @property
     def model(self) -> str:
-        """The name that tells the endpoint what to do."""
+        """Return the model name that tells the endpoint what to do."""
         return f"steps-{self.steps}-tokens-{self.tokens}" if self.steps else f"tokens-{self.tokens}"
 
     def runs_of(self, contestant: Contestant) -> int:
@@ -62,7 +62,7 @@ FORMATS = (
     Contestant("treadle_anthropic", "Treadle, anthropic_messages"),
     Contestant("treadle_responses", "Treadle, responses"),
 )
-"""Treadle on the other wire formats; the others speak chat_completions."""
+"""Treadle with the other wire formats. The peers use chat_completions."""
 CONTESTANTS = (
     TREADLE,
     FLOOR,
@@ -82,7 +82,7 @@ CONTESTANTS = (
 
 @dataclass(frozen=True)
 class Sample:
-    """What one contestant took for one scenario in one round, after its warm-up."""
+    """The cost of one scenario for one contestant in one round, after the warm-up."""
 
     runs: int
     calls: int

@@ -1,5 +1,5 @@
-"""The service under load: `python -m bench.service streams|throughput|latency|kill`. Each says what it measured and
-whether the bar is met, and ends with 1 where it is not."""
+"""The service under load: `python -m bench.service streams|throughput|latency|kill`. Each prints its result and
+whether the bar is met, and exits with 1 if it is not."""
 
 import argparse
 import asyncio
@@ -39,7 +39,7 @@ Client = aiohttp.ClientSession
 
 
 def make_home(folder: Path, model_url: str) -> Path:
-    """A home with the agents of the bars, whose tool lies in the folder as an installed package does."""
+    """Create a home with the agents of the bars, whose tool is in the folder like an installed package."""
     home = folder / "home"
     plugin = folder / "lookup-1.0.dist-info"
     plugin.mkdir(parents=True)
@@ -57,7 +57,7 @@ def make_home(folder: Path, model_url: str) -> Path:
 
 
 class Server:
-    """`treadle serve` over a home of its own, with the tool of the contest; it can be killed and started again."""
+    """`treadle serve` on a home of its own, with the tool of the contest. It can be killed and restarted."""
 
     def __init__(self, folder: Path, model_url: str) -> None:
         self._folder = folder
@@ -87,11 +87,11 @@ class Server:
         self.process.wait()
 
     def megabytes(self) -> float:
-        """What it holds in memory now."""
+        """Return its current memory."""
         return int(self._proc("status").split("VmRSS:")[1].split()[0]) / 1024
 
     def cpu_seconds(self) -> float:
-        """What it has used so far."""
+        """Return its CPU seconds so far."""
         user, system = self._proc("stat").rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
@@ -110,7 +110,7 @@ class Server:
 
 @contextmanager
 def serve_model() -> Generator[str, None, None]:
-    """The fake model, in a process of its own."""
+    """Run the fake model in a process of its own."""
     command = [sys.executable, "-m", "bench.endpoint"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -122,7 +122,7 @@ def serve_model() -> Generator[str, None, None]:
 
 @contextmanager
 def serve_echo() -> Generator[int, None, None]:
-    """A bare server; its port."""
+    """Run a bare server, and yield its port."""
     command = [sys.executable, "-c", ECHO]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -152,11 +152,11 @@ async def submit(client: Client, agent: str = "a", key: str | None = None) -> st
 
 
 StreamReader = Callable[[bytes, int], None]
-"""What is done with a piece of a stream that was open since that moment."""
+"""Handles a piece of a stream, given the time when the stream was opened."""
 
 
 async def follow(client: Client, run_id: str, heard: StreamReader = lambda _piece, _since: None) -> None:
-    """Read a run to its end, which must be a good one."""
+    """Read a run to its end, which must be successful."""
     last = b""
     async with client.get(f"/v1/runs/{run_id}/events") as response:
         since = time.monotonic_ns()
@@ -183,7 +183,7 @@ async def run_concurrently(work: Callable[[], Awaitable[None]], times: int, conc
 
 
 async def measure_streams(options: argparse.Namespace) -> bool:
-    """So many runs that wait for an approval, and a stream open on each."""
+    """Open a stream on each of many runs that wait for an approval."""
     with open_server() as server:
         async with server.client() as client:
             ids: list[str] = []
@@ -211,7 +211,7 @@ async def measure_streams(options: argparse.Namespace) -> bool:
 
 
 async def measure_throughput(options: argparse.Namespace) -> bool:
-    """Runs submitted over HTTP and followed over SSE, against the floor in the same sitting."""
+    """Submit runs over HTTP and follow them over SSE, compared with the floor measured at the same time."""
     floors, services = list[float](), list[float]()
     for _ in range(options.rounds):
         with serve_model() as url:
@@ -225,7 +225,7 @@ async def measure_throughput(options: argparse.Namespace) -> bool:
                 async def one() -> None:
                     await follow(client, await submit(client))
 
-                await run_concurrently(one, options.concurrency, options.concurrency)  # to warm up
+                await run_concurrently(one, options.concurrency, options.concurrency)  # warm-up
                 begun = time.perf_counter()
                 await run_concurrently(one, options.runs, options.concurrency)
                 services.append(options.runs / (time.perf_counter() - begun))
@@ -235,8 +235,8 @@ async def measure_throughput(options: argparse.Namespace) -> bool:
 
 
 async def measure_latency(options: argparse.Namespace) -> bool:
-    """From the commit of an event to its reader, against an event that a bare server only sends; a run begins every
-    `pace` milliseconds, which leaves the server room."""
+    """Measure from the commit of an event to its reader, compared with an event that a bare server only sends. A
+    run starts every `pace` milliseconds, which leaves the server idle time."""
     with open_server(sys.executable, "-c", SERVER) as server:
         async with server.client() as client:
             heard: dict[bytes, tuple[int, int]] = {}
@@ -249,7 +249,7 @@ async def measure_latency(options: argparse.Namespace) -> bool:
             async def one() -> None:
                 await follow(client, await submit(client), hear)
 
-            await run_concurrently(one, 2 * options.concurrency, options.concurrency)  # to warm up
+            await run_concurrently(one, 2 * options.concurrency, options.concurrency)  # warm-up
             heard.clear()
             async with asyncio.TaskGroup() as group:
                 for _ in range(options.runs):
@@ -258,7 +258,7 @@ async def measure_latency(options: argparse.Namespace) -> bool:
             async with client.get("/commits") as response:
                 commits: dict[str, int] = json.loads(await response.read())
     met = [(at, *heard[key.encode()]) for key, at in commits.items() if key.encode() in heard]
-    # What was committed before its reader came had to wait for it.
+    # Events committed before their reader connected had to wait for it.
     ours = sorted((now - at) / 1e6 for at, since, now in met if at > since)
     bare = await _measure_echo(options.concurrency, len(ours))
     p99, theirs = ours[int(len(ours) * 0.99)], bare[int(len(bare) * 0.99)]
@@ -270,7 +270,7 @@ async def measure_latency(options: argparse.Namespace) -> bool:
 
 
 async def _measure_echo(readers: int, events: int) -> list[float]:
-    """What a server takes that does nothing but send, in the same way."""
+    """Measure a server that does nothing but send, in the same way."""
     taken: list[float] = []
     with serve_echo() as port:
 
@@ -286,7 +286,7 @@ async def _measure_echo(readers: int, events: int) -> list[float]:
 
 
 async def measure_kills(options: argparse.Namespace) -> bool:
-    """Kill the server so many times under load: whatever was acknowledged is there, once, and ends."""
+    """Kill the server repeatedly under load: everything acknowledged must exist once, and end."""
     chance, acknowledged, done = random.Random(options.times), dict[str, str](), asyncio.Event()
     with open_server() as server:
 

@@ -1,4 +1,4 @@
-"""Programs that `bench.service` starts: a tool, a server whose commits can be asked for, and a bare one."""
+"""Programs that `bench.service` starts: a tool, a server that reports its commits, and a bare server."""
 
 PLUGIN = """
 import treadle
@@ -6,7 +6,7 @@ from bench.contest import lookup as bare
 
 lookup = treadle.tool(effect="read", repeatable=True)(bare)
 """
-"""The tool of the contest, as an installed package would bring it."""
+"""The tool of the contest, as an installed package."""
 
 SERVER = """
 import asyncio, json, os, sys, time
@@ -49,7 +49,7 @@ async def main():
 
 uvloop.run(main())
 """
-"""Our server, with one route more: when each event was committed."""
+"""Our server with one more route: when each event was committed."""
 
 ECHO = """
 import asyncio, socket, time
@@ -72,4 +72,4 @@ print(listener.getsockname()[1], flush=True)
 server = uvicorn.Server(uvicorn.Config(app, loop="uvloop", http="httptools", lifespan="off", log_level="error"))
 asyncio.run(server.serve([listener]))
 """
-"""A server that sends an event now and then, and nothing else."""
+"""A server that only sends an event now and then."""

@@ -1,8 +1,7 @@
-"""The weights of `core.tokens`, fitted to what the embedded model counts for the texts of half the
-corpus.
+"""Fits the weights of `core.tokens` to what the embedded model counts for the texts of half the corpus.
 
-Least squares on relative errors, no weight below its least. The prior of a script that the texts
-hardly have keeps it where other tokenizers of its size are."""
+Least squares on relative errors, with a lower limit for each weight. The prior keeps the weight of a script that
+the texts hardly contain at the value of similar tokenizers."""
 
 from collections.abc import Iterable
 
@@ -14,7 +13,7 @@ from treadle.domain.messages import Text, ToolUse
 
 ROUNDS = 400
 PRIOR = 0.3
-"""How much the weight that a class has already counts."""
+"""How much the current weight of a class counts."""
 MIN_WEIGHTS = {"blank": 0.02, "control": 0.1}
 
 
@@ -24,7 +23,7 @@ def count_features(text: str) -> list[int]:
 
 
 def fit_weights(rows: list[list[int]], tokens: list[int], prior: list[float], least: list[float]) -> list[float]:
-    """One weight after the other is set to its best, again and again."""
+    """Set one weight after the other to its best value, repeatedly."""
     size = range(len(prior))
     scale = [1 / max(count, 20) ** 1.5 for count in tokens]
     square = [
@@ -43,7 +42,7 @@ def fit_weights(rows: list[list[int]], tokens: list[int], prior: list[float], le
 
 
 def collect_texts() -> Iterable[str]:
-    """All that is said, called and returned in the sessions that are there for it."""
+    """Return everything said, called and returned in the sessions for this purpose."""
     for session in sessions():
         if session.half == FIT:
             for turn in session.turns:
@@ -58,7 +57,7 @@ def collect_texts() -> Iterable[str]:
 
 
 async def fit_corpus(count: Counter) -> dict[str, float]:
-    """Each weight by its name."""
+    """Return each weight by name."""
     names = [*(kind.name for kind in CLASSES), "A_WORD", "A_RUN", "SIGNS", "BEFORE_A_NUMBER"]
     prior = [*(kind.tokens for kind in CLASSES), A_WORD, A_RUN, SIGNS, BEFORE_A_NUMBER]
     rows: list[list[int]] = []

@@ -1,10 +1,8 @@
-"""`python -m bench.tokens`: how far the engine's estimate of a prompt is from what the embedded
-model counts.
+"""`python -m bench.tokens`: how far the engine's estimate of a prompt is from what the embedded model counts.
 
-Sessions with tools grow turn by turn through the engine's own fold; what is estimated before each
-request is held against what is counted for it. Then what an estimate costs. `--fit` fits the
-weights anew; `--ask 3` sends the requests of the three smallest sessions, to see that the server
-reports what was counted."""
+Sessions with tools grow turn by turn through the engine's own fold; the estimate before each request is compared
+with its count. Then the cost of an estimate is measured. `--fit` fits the weights again; `--ask 3` sends the
+requests of the three smallest sessions, to check that the server reports what was counted."""
 
 import argparse
 import asyncio
@@ -27,7 +25,7 @@ from treadle.ports.model import Preamble
 
 FOLDER = Path(__file__).parents[1] / ".demo" / "models"
 BAR_MEAN, BAR_MOST = 0.05, 0.10
-"""Of all requests: the mean error, and that which nineteen of twenty are below."""
+"""Of all requests: the mean error, and the 95th percentile."""
 BAR_SHORT_US, BAR_LONG_US = 5.0, 60.0
 """For a message of 200 characters, and for one of 64 KB."""
 HALVES = ((FIT, "fitted on"), (CHECK, "checked on"))
@@ -35,7 +33,7 @@ HALVES = ((FIT, "fitted on"), (CHECK, "checked on"))
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fit", action="store_true", help="print weights fitted anew")
+    parser.add_argument("--fit", action="store_true", help="print newly fitted weights")
     parser.add_argument("--ask", type=int, default=0, metavar="N", help="send the requests of N sessions")
     options = parser.parse_args()
     return asyncio.run(measure(options.fit, options.ask))
@@ -98,8 +96,7 @@ def _spread(errors: list[float]) -> str:
 
 
 def report_added(found: list[Measured]) -> None:
-    """The harder question: how far off is the guess at what came since the last reply, by
-    itself?"""
+    """Print how far off the estimate is for what was added since the last reply alone, which is harder."""
     errors: list[float] = []
     for before, request in pairwise(found):
         anchor = before.counted + before.replied
@@ -110,8 +107,7 @@ def report_added(found: list[Measured]) -> None:
 
 
 def estimate_by_fours(found: list[Measured]) -> list[int]:
-    """What the rule of four characters a token would have estimated, anchored and corrected in the
-    same way."""
+    """Return the estimate of the rule of four characters per token, anchored and corrected in the same way."""
     estimates: list[int] = []
     anchor, guessed, rate = 0, 0, 1.0
     for request in found:
@@ -143,7 +139,7 @@ def _before(preamble: Preamble) -> int:
 
 
 async def compare(found: list[Measured], count: Counter, asks: int) -> None:
-    """Whether the server reports what was counted."""
+    """Print whether the server reports what was counted."""
     last = {id(request.session): request for request in found}
     smallest = sorted(last.values(), key=lambda request: request.counted)[:asks]
     for end in smallest:
@@ -155,7 +151,7 @@ async def compare(found: list[Measured], count: Counter, asks: int) -> None:
 
 
 def report_speed() -> None:
-    """What an estimate costs."""
+    """Print the cost of an estimate."""
     prose = texts(CHECK)["english"]
     code, log = texts(CHECK)["systems"], "2025-03-04T05:06:07Z GET /a/b 200 0x7f3a 12ms\n"
     chinese = texts(CHECK)["chinese"]

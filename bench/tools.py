@@ -1,7 +1,8 @@
-"""`python -m bench.tools`: what a tool call costs on its way through the engine, in CPU time.
+"""`python -m bench.tools`: the CPU cost of a tool call in the engine.
 
-A no-op tool is called many times in one turn, and the turn without it is taken off. Then once more with all of it
-on: a hook, approval rules that let it pass, and a vault of twenty secrets whose redactor looks at every result."""
+A no-op tool is called many times in one turn, and the cost of the turn without it is subtracted. Then once more
+with everything on: a hook, approval rules that allow the call, and a vault of twenty secrets whose redactor checks
+every result."""
 
 import asyncio
 import statistics
@@ -34,7 +35,7 @@ class PassingHook(treadle.Hook):
 
 
 def make_script(calls: int) -> list[ScriptStep]:
-    """Every call with other arguments, so that no guard has anything to say."""
+    """Return calls that all have different arguments, so that no guard interferes."""
     steps: list[ScriptStep] = []
     for step in range(STEPS):
         uses: list[ToolUse] = [call("nothing", f"c{step}_{n}", number=step * CALLS + n) for n in range(calls)]
@@ -43,7 +44,7 @@ def make_script(calls: int) -> list[ScriptStep]:
 
 
 async def measure_seconds(folder: Path, calls: int, everything: bool) -> float:
-    """CPU seconds of one run."""
+    """Return the CPU seconds of one run."""
     rules = (
         [{"tool": "nothing", "do": "auto"}, {"tool": "bash", "match": "rm *", "do": "deny"}] if everything else []
     )
@@ -67,7 +68,7 @@ async def measure_seconds(folder: Path, calls: int, everything: bool) -> float:
 
 
 def measure_call(everything: bool) -> float:
-    """Milliseconds of CPU for one call: the median of several rounds."""
+    """Return the CPU milliseconds of one call: the median of several rounds."""
     samples: list[float] = []
     for _ in range(ROUNDS):
         with tempfile.TemporaryDirectory() as name:

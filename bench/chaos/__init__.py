@@ -1,4 +1,4 @@
-"""Many real processes on one PostgreSQL that are killed, stopped and restarted under load, and what must hold then.
+"""Kills, stops and restarts many real processes on one PostgreSQL under load, and checks the results.
 
-`model` is what runs do, `cluster` the processes and what befalls them, `clients` those who ask for runs and follow
-them, `checks` what is looked at in the end."""
+`model` defines what runs do, `cluster` the processes and the faults, `clients` the users that submit and follow
+runs, `checks` the final checks."""

@@ -1,6 +1,6 @@
-"""`python -m bench.chaos`: workers and servers on one PostgreSQL, killed with -9 every two seconds under load; one
-worker is stopped past its lease, and the database restarted twice, once by a crash. Says what was found and whether
-the bar is met, and ends with 1 where it is not."""
+"""`python -m bench.chaos`: workers and servers on one PostgreSQL, killed with -9 every two seconds under load. One
+worker is stopped past its lease, and the database is restarted twice, once by a crash. Prints the results and
+whether the bar is met, and exits with 1 if it is not."""
 
 import argparse
 import asyncio
@@ -23,9 +23,9 @@ SLOTS_TAKEN = """
 SELECT count(*) FROM runs JOIN agents USING (agent_id) WHERE name = 'few' AND worker IS NOT NULL AND outcome IS NULL
 """
 FEED_TIMEOUT_SECONDS = 2.0
-"""For the feed to show the last events, when all runs have ended."""
+"""How long the feed may take to show the last events after all runs have ended."""
 REPEATED_KEY_INTERVAL = 10
-"""Of so many runs one is asked for again with its key."""
+"""One of this many runs is submitted again with its key."""
 
 
 def print_progress(what: str) -> None:
@@ -33,7 +33,7 @@ def print_progress(what: str) -> None:
 
 
 class ChaosRun:
-    """One sitting: the load, and what befalls the processes meanwhile."""
+    """One chaos run: the load, and the faults of the processes meanwhile."""
 
     def __init__(self, options: argparse.Namespace, members: Cluster, asked: Clients, restart: Restart) -> None:
         self._options = options
@@ -43,14 +43,14 @@ class ChaosRun:
         self._chance = random.Random(options.seed)
         self._ended = 0
         self._waiting: list[tuple[float, asyncio.Event]] = []
-        """What is to happen when so many runs have ended."""
+        """Faults that are due when a number of runs have ended."""
         self.most_places = 0
-        """That were ever taken of the agent that has few."""
+        """The most slots ever taken of the agent that has few."""
         self.troubles: list[str] = []
-        """Those that were over before the runs were."""
+        """Faults that ended before the runs did."""
 
     async def run(self) -> bool:
-        """Whether all runs have ended in time, as their readers have seen."""
+        """Return whether all runs ended in time, as seen by their readers."""
         troubles = [
             asyncio.create_task(self._when(share, name, work))
             for share, name, work in (
@@ -77,7 +77,7 @@ class ChaosRun:
         except TimeoutError:
             return False
         else:
-            for task in beside[2:]:  # nobody is hurt any more
+            for task in beside[2:]:  # no more faults
                 task.cancel()
             await asyncio.sleep(FEED_TIMEOUT_SECONDS)
             return True
@@ -92,7 +92,7 @@ class ChaosRun:
         async def one_after_another() -> None:
             for number in waiting:
                 wish = model.make_requested_run(number, self._options.steps, chance)
-                await self._clients.ask_and_follow(f"key-{number}", wish, number % REPEATED_KEY_INTERVAL == 0)
+                await self._clients.submit_and_follow(f"key-{number}", wish, number % REPEATED_KEY_INTERVAL == 0)
                 self._ended += 1
                 for many, event in self._waiting:
                     if self._ended >= many:
@@ -103,7 +103,7 @@ class ChaosRun:
                 group.create_task(one_after_another())
 
     async def _when(self, share: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Do this when so many of the runs have ended."""
+        """Do this when a share of the runs has ended."""
         come = asyncio.Event()
         self._waiting.append((share * self._options.runs, come))
         await come.wait()
@@ -149,15 +149,15 @@ async def run_chaos(options: argparse.Namespace, folder: Path, url: str, restart
                 verdict = checks.judge(await checks.gather(members, asked, folder))
     verdict.note("seconds", f"{seconds:.0f}")
     verdict.none("out of time", [] if in_time else [f"{options.patience:.0f} s were not enough"])
-    verdict.at_most("places taken of an agent with few", chaos.most_places, model.FEW_SLOTS)
-    verdict.at_least("troubles beside kills", len(chaos.troubles), 3)
+    verdict.at_most("slots taken of an agent with few", chaos.most_places, model.FEW_SLOTS)
+    verdict.at_least("faults besides kills", len(chaos.troubles), 3)
     verdict.note("processes killed", len(members.kills))
     verdict.note("processes told to stop", len(members.told_to_stop))
     verdict.none("of these, ended badly", [said for each in members.members for said in each.badly])
     verdict.none("two runs under one key", asked.doubled)
-    verdict.none("answers nobody expects", [f"{what}: {times} times" for what, times in asked.refusals.items()])
-    verdict.none("errors that nobody has foreseen", members.unforeseen())
-    verdict.note("processes that ended by themselves", sum(len(each.by_itself) for each in members.members))
+    verdict.none("unexpected responses", [f"{what}: {times} times" for what, times in asked.refusals.items()])
+    verdict.none("unexpected errors", members.unforeseen())
+    verdict.note("processes that ended on their own", sum(len(each.by_itself) for each in members.members))
     for said in [said for each in members.members for said in each.by_itself]:
         print_progress(said)
     return verdict
@@ -165,21 +165,21 @@ async def run_chaos(options: argparse.Namespace, folder: Path, url: str, restart
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.chaos", description=__doc__)
-    for name, value, told in (
-        ("runs", 300, "runs to be asked for"),
+    for name, value, text in (
+        ("runs", 300, "runs to submit"),
         ("steps", 10, "steps of each"),
-        ("at-once", 60, "runs that are asked for and followed at a time"),
-        ("workers", 3, "processes that work"),
-        ("servers", 2, "processes that serve"),
-        ("concurrency", 40, "runs that a worker works on at once"),
+        ("at-once", 60, "runs that are submitted and followed at a time"),
+        ("workers", 3, "worker processes"),
+        ("servers", 2, "server processes"),
+        ("concurrency", 40, "runs that a worker executes at once"),
         ("kill-every", 2.0, "seconds between two kills"),
-        ("replace-every", 5.0, "seconds between two that are told to stop, as for an upgrade"),
+        ("replace-every", 5.0, "seconds between two stop requests, as for an upgrade"),
         ("pace", 200.0, "milliseconds that the model takes to answer"),
-        ("patience", 900.0, "seconds after which what has not ended is stuck"),
-        ("seed", 1, "of chance"),
+        ("patience", 900.0, "seconds after which a run that has not ended is stuck"),
+        ("seed", 1, "seed of the random generator"),
     ):
-        parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{told} ({value})")
-    parser.add_argument("--keep", action="store_true", help="leave the logs behind, though the bar is met")
+        parser.add_argument(f"--{name}", type=type(value), default=value, help=f"{text} ({value})")
+    parser.add_argument("--keep", action="store_true", help="keep the logs even if the bar is met")
     options = parser.parse_args()
     folder, keep = Path(tempfile.mkdtemp(prefix="chaos")), True
     try:

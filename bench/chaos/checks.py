@@ -1,4 +1,4 @@
-"""What is looked at in the end: the whole journal, the effects outside, and what clients were shown."""
+"""The final checks: the whole journal, the external effects, and what clients received."""
 
 import json
 import math
@@ -23,7 +23,7 @@ SELECT r.run_id, e.sequence, e.timestamp, e.type, e.data FROM events AS e JOIN r
 ORDER BY r.id, e.sequence
 """
 MAX_SHOWN = 5
-"""Of each kind of fault."""
+"""How many faults of each kind are shown."""
 
 
 class JournalEvent(NamedTuple):
@@ -38,7 +38,7 @@ class JournalEvent(NamedTuple):
 
 @dataclass(slots=True)
 class Observations:
-    """All that there is to look at."""
+    """Everything that is checked."""
 
     runs: dict[str, Any]
     events: dict[str, list[JournalEvent]]
@@ -48,10 +48,10 @@ class Observations:
     seen: dict[str, ReceivedEvents]
     of_feed: dict[str, ReceivedEvents]
     changes: Sequence[tuple[float, bool]]
-    """Whether there was anybody who could take over a run, from each of these moments on."""
+    """Whether any worker could take over a run, from each of these times on."""
 
-    def with_somebody_there(self, begin: float, end: float) -> float:
-        """The seconds between the two in which somebody could have taken over."""
+    def seconds_with_a_worker(self, begin: float, end: float) -> float:
+        """Return the seconds between the two in which a worker could have taken over."""
         seconds, known = 0.0, (begin, True)
         for at, there in [*sorted(change for change in self.changes if change[0] < end), (end, False)]:
             seconds += max(0.0, at - max(begin, known[0])) if known[1] else 0.0
@@ -64,7 +64,7 @@ class Observations:
 
 @dataclass(slots=True)
 class ChaosVerdict:
-    """The table of what was found; every fault is named."""
+    """The table of results. Every fault is listed."""
 
     rows: list[tuple[str, str, bool]] = field(default_factory=list[tuple[str, str, bool]])
     faults: list[str] = field(default_factory=list[str])
@@ -74,11 +74,11 @@ class ChaosVerdict:
         return all(row[2] for row in self.rows)
 
     def note(self, what: str, value: object) -> None:
-        """Something to know, that nothing depends on."""
+        """Add a value for information only."""
         self.rows.append((what, str(value), True))
 
     def none(self, what: str, faults: Sequence[str]) -> None:
-        """There must be none of these."""
+        """Add a check that there are no faults of this kind."""
         self.rows.append((what, str(len(faults)), not faults))
         self.faults += [f"{what}: {fault}" for fault in faults[:MAX_SHOWN]]
 
@@ -118,7 +118,7 @@ def _check_runs(found: Observations, verdict: ChaosVerdict) -> None:
     lost = [f"{run_id} (key {key})" for key, run_id in found.acknowledged.items() if run_id not in found.runs]
     verdict.none("acknowledged and lost", lost)
     roots = [run_id for run_id, row in found.runs.items() if row["parent_run_id"] is None]
-    verdict.none("runs that nobody was told of", sorted(set(roots) - set(found.acknowledged.values())))
+    verdict.none("runs that were never acknowledged", sorted(set(roots) - set(found.acknowledged.values())))
     unfinished = [str(dict(row)) for row in found.runs.values() if row["outcome"] is None]
     verdict.none("not ended", unfinished)
     others = [
@@ -134,7 +134,7 @@ def _check_runs(found: Observations, verdict: ChaosVerdict) -> None:
         if [event.sequence for event in events] != list(range(1, len(events) + 1))
     ]
     verdict.none("journals with a gap", gaps)
-    verdict.none("runs that did not wait for the one before in their session", _find_overlaps(found))
+    verdict.none("runs that did not wait for the previous one of their session", _find_overlaps(found))
     decided = Counter(event.data["approval_id"] for event in found.of_type("approval_decided"))
     verdict.note("approvals decided", len(decided))
     verdict.none("approvals decided twice", [approval for approval, times in decided.items() if times > 1])
@@ -175,7 +175,7 @@ def _describe_event(event: JournalEvent) -> str:
 
 
 def _was_hit(error: JournalEvent, found: Observations) -> bool:
-    """Whether the run was in the hands of a process that was killed or stopped after the call had begun."""
+    """Return whether the run was owned by a process that was killed or stopped after the call had started."""
     began = [
         event.at
         for event in found.events[error.run_id]
@@ -198,34 +198,34 @@ def _check_readers(found: Observations, verdict: ChaosVerdict) -> None:
         for run_id, seen in found.seen.items()
         if seen.last != len(found.events.get(run_id, ()))
     ]
-    verdict.none("readers that have not all", short)
+    verdict.none("readers with missing events", short)
     verdict.none("the feed: gaps and events twice", [f for seen in found.of_feed.values() for f in seen.faults])
     missing = [
         run_id
         for run_id, events in found.events.items()
         if found.of_feed.get(run_id, ReceivedEvents()).last != len(events)
     ]
-    verdict.none("the feed: runs of which it has not all", missing)
+    verdict.none("the feed: runs with missing events", missing)
 
 
 def _check_takeovers(found: Observations, verdict: ChaosVerdict) -> None:
-    """From each blow to the moment when somebody else had the run."""
+    """Check the time from each fault until another worker owned the run."""
     taken = {(event.run_id, event.data["epoch"]): event.at for event in found.of_type("run_recovered")}
     held = {(run_id, epoch): blow.at for blow in found.blows for run_id, epoch in blow.held.items()}
     seconds, free, never = list[float](), list[float](), list[str]()
     for blow in found.blows:
         for run_id, epoch in blow.held.items():
-            # Who took it over and was killed before it could say so had it then, in any case.
+            # A worker that took over and was killed before its first event owned the run at that time too.
             at = taken.get((run_id, epoch + 1), held.get((run_id, epoch + 1)))
             if at is None:
                 never.append(f"{run_id}, of {blow.name}, epoch {epoch}")
             else:
                 seconds.append(at - blow.at)
-                free.append(found.with_somebody_there(blow.at, at))
-    verdict.note("runs in the hands of whoever was struck", len(held))
+                free.append(found.seconds_with_a_worker(blow.at, at))
+    verdict.note("runs owned by killed or stopped processes", len(held))
     verdict.none("of these, never taken over", never)
     unexplained = [f"{run_id}, epoch {epoch}" for run_id, epoch in taken if (run_id, epoch - 1) not in held]
-    verdict.none("taken over without a blow", unexplained)
+    verdict.none("taken over without a fault", unexplained)
     if seconds:
         verdict.note("takeover, median seconds", f"{statistics.median(seconds):.1f}")
         verdict.note("takeover, longest seconds", f"{max(seconds):.1f}")

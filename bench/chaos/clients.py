@@ -1,4 +1,5 @@
-"""Those who ask for runs, follow them and answer what they ask, over HTTP. What breaks is tried at another door."""
+"""Clients that submit runs, follow them and decide approvals over HTTP. Failed requests are retried at another
+server."""
 
 import asyncio
 import itertools
@@ -19,22 +20,22 @@ CONNECTION_ERRORS = (aiohttp.ClientError, OSError, TimeoutError)
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0
 """Before something is tried again that has not worked."""
 STREAM_TIMEOUT_SECONDS = 40.0
-"""A stream that has not even sent a heartbeat for so long is given up."""
+"""A stream without even a heartbeat for this long is abandoned."""
 RESPONSE_TIMEOUT_SECONDS = 30.0
 APPROVAL_INTERVAL_SECONDS = 0.3
-"""Between two looks at what waits for an approval."""
+"""How often pending approvals are checked."""
 
 
 @dataclass(slots=True)
 class ReceivedEvents:
-    """What a reader of one run was shown."""
+    """The events that a reader of one run received."""
 
     last: int = 0
     faults: list[str] = field(default_factory=list[str])
     outcome: str | None = None
     connections: int = 0
     late: float = 0.0
-    """Seconds from the end of the run to the moment when the reader was shown it."""
+    """Seconds from the end of the run until the reader received it."""
 
     def show(self, event: Any) -> None:
         sequence = event["sequence"]
@@ -47,7 +48,7 @@ class ReceivedEvents:
 
 
 class Clients:
-    """All of them, with what they were told."""
+    """All clients, with the responses they received."""
 
     def __init__(self, doors: Sequence[str], http: aiohttp.ClientSession) -> None:
         self._doors = doors
@@ -59,12 +60,12 @@ class Clients:
         """Keys under which two runs were acknowledged."""
         self.seen: dict[str, ReceivedEvents] = {}
         self.of_feed: dict[str, ReceivedEvents] = {}
-        """What the reader of all runs was shown of each."""
+        """What the reader of all runs received of each."""
         self.refusals: Counter[str] = Counter()
-        """Answers that are none of those that a client has to expect."""
+        """Responses that a client does not have to expect."""
 
-    async def ask_and_follow(self, key: str, wish: RequestedRun, again: bool) -> None:
-        """Ask for runs until that is acknowledged, and read them to their ends; `again`: then ask once more."""
+    async def submit_and_follow(self, key: str, wish: RequestedRun, again: bool) -> None:
+        """Submit runs until they are acknowledged, and read them to their ends. `again`: then submit once more."""
         body = {"message": wish.message}
         first = await self._submit(key, wish.agent, body)
         runs = [first["run_id"]]
@@ -76,7 +77,7 @@ class Clients:
             self.doubled.append(key)
 
     async def approve_forever(self) -> None:
-        """Agree to whatever waits for it."""
+        """Approve everything that waits for it."""
         while True:
             reply = await self._ask("GET", "/v1/approvals", (200,))
             for waiting in reply["items"]:
@@ -86,7 +87,7 @@ class Clients:
             await asyncio.sleep(APPROVAL_INTERVAL_SECONDS)
 
     async def read_all_forever(self) -> None:
-        """Follow all runs at once, from the first event on."""
+        """Follow all runs at once from the first event on."""
         cursor, pauses, doors = "0", _backoff_seconds(), self._in_turn()
         while True:
             try:
@@ -116,12 +117,12 @@ class Clients:
                 await asyncio.sleep(next(pauses))
 
     def _in_turn(self) -> Iterator[str]:
-        """One server after the other, for a client that has begun at any of them."""
+        """Yield one server after the other, starting at any of them."""
         first = next(self._first)
         return itertools.cycle([*self._doors[first:], *self._doors[:first]])
 
     async def _events(self, url: str, after: str) -> AsyncGenerator[tuple[str, Any], None]:
-        """The durable events of a stream, with their ids, until it breaks."""
+        """Yield the durable events of a stream with their ids until it breaks."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=STREAM_TIMEOUT_SECONDS)
         async with self._http.get(url, headers={"Last-Event-ID": after}, timeout=timeout) as response:
             if response.status != 200:
@@ -142,7 +143,7 @@ class Clients:
     async def _ask(
         self, method: str, path: str, accepted: Sequence[int], body: Any = None, key: str | None = None
     ) -> Any:
-        """Ask one server after the other, until one answers."""
+        """Try one server after the other until one responds."""
         headers, pauses, doors = (
             {} if key is None else {"Idempotency-Key": key},
             _backoff_seconds(),
@@ -160,13 +161,14 @@ class Clients:
             await asyncio.sleep(next(pauses))
 
     def _refused(self, method: str, url: str, status: int) -> None:
-        """A server whose database is away says so with 503; nobody is to see anything else."""
+        """Record unexpected statuses. A server without its database responds with 503; no other error is
+        expected."""
         if status != 503:
             self.refusals[f"{status} to {method} {url}"] += 1
 
 
 def _backoff_seconds() -> Iterator[float]:
-    """Longer and longer, up to a point."""
+    """Yield growing pauses up to a limit."""
     return (min(FIRST_PAUSE * 2**times, LONGEST_PAUSE) for times in itertools.count())
 
 

@@ -1,4 +1,4 @@
-"""The processes on one database, each started again as soon as it has ended; and what is done to them."""
+"""The processes on one database, each restarted as soon as it has ended, and the faults that hit them."""
 
 import asyncio
 import json
@@ -25,9 +25,9 @@ START_SECONDS = 60.0
 RESTART_PAUSE_SECONDS = 0.1
 HELD_RUNS = "SELECT run_id, epoch FROM runs WHERE worker LIKE $1"
 RETRY_MESSAGES = "Flush failed, requeuing"
-"""What PgQueuer says, with where it came from, of jobs that it notes again when the database is back."""
+"""Log messages of PgQueuer, with a traceback, about jobs that it retries when the database is back."""
 INSPECT_AFTER_SECONDS = (0.1, 1.0)
-"""When it is looked what a process held that was killed: what it had sent then may be committed a moment later."""
+"""When the runs of a killed process are inspected: its last writes may be committed a moment later."""
 
 Restart = Callable[[str], Awaitable[None]]
 """Restarts the database: `fast`, as an administrator does, or `immediate`, as a crash does."""
@@ -35,7 +35,7 @@ Restart = Callable[[str], Awaitable[None]]
 
 @dataclass(slots=True)
 class ProcessHit:
-    """A worker was killed or stopped then, with these runs in its hands, by their epochs."""
+    """A worker was killed or stopped at this time while it owned these runs, by their epochs."""
 
     at: float
     name: str
@@ -43,7 +43,7 @@ class ProcessHit:
 
 
 class Member:
-    """One process. Whatever ends it, it is started again, as by systemd."""
+    """One process. Whatever ends it, it is restarted, as by systemd."""
 
     def __init__(
         self,
@@ -55,18 +55,18 @@ class Member:
     ) -> None:
         self.name = name
         self._changed = changed
-        """Is told when it comes up or goes down."""
+        """Called when the process starts or ends."""
         self.command = command
         self.process: asyncio.subprocess.Process | None = None
         self.told: dict[str, Any] = {}
-        """What it has said when it was ready for the first time."""
+        """Its output when it was first ready."""
         self.stopped = False
         self.by_itself: list[str] = []
-        """How it has ended when nobody had killed it."""
+        """How it ended without being killed."""
         self.log = folder / f"{name}.log"
         self._environment = environment
         self.badly: list[str] = []
-        """How it has ended when it was told to stop, where that is not how it should."""
+        """How it ended after a stop request, if not as it should."""
         self._killed: set[int] = set()
         self._told_to_stop: set[int] = set()
         self._up = asyncio.Event()
@@ -90,11 +90,11 @@ class Member:
         return self._up.is_set() and not self.stopped
 
     async def is_up(self) -> None:
-        """Wait until it has said that it is ready."""
+        """Wait until it has reported that it is ready."""
         await self._up.wait()
 
     def kill(self) -> int | None:
-        """Kill it, now; which process that was. None: there is none at this moment."""
+        """Kill it now, and return its process id, or None if it is not running."""
         process = self.process
         if process is None or process.returncode is not None:
             return None
@@ -104,7 +104,7 @@ class Member:
         return process.pid
 
     def tell_to_stop(self) -> bool:
-        """Tell it to stop, as for an upgrade; whether it was up."""
+        """Tell it to stop, as for an upgrade. Return whether it was running."""
         if self.process is None or not self._up.is_set():
             return False
         self._told_to_stop.add(self.process.pid)
@@ -154,8 +154,8 @@ class Cluster:
         self.told_to_stop: list[tuple[float, str]] = []
         self.database_away = False
         self.changes: list[tuple[float, bool]] = []
-        """Whether there was anybody who could take over a run, from each of these moments on."""
-        compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # who is started again need not compile again
+        """Whether any worker could take over a run, from each of these times on."""
+        compiled = {"PYTHONDONTWRITEBYTECODE": ""}  # a restarted process need not compile again
         self._environment = {**environment, **compiled, "TREADLE_DATABASE_URL": url}
         self._folder = folder
         self._treadle = treadle
@@ -171,11 +171,11 @@ class Cluster:
 
     @property
     def doors(self) -> list[str]:
-        """The URLs of the servers, which stay the same when they are started again."""
+        """Return the URLs of the servers, which do not change when they restart."""
         return [server.told["url"] for server in self.servers]
 
     async def start(self, workers: int, servers: int, concurrency: int) -> None:
-        for number in range(servers):  # one after the other: the first says the token
+        for number in range(servers):  # one after the other: the first prints the token
             server = self._member(f"server-{number}", "serve", "--no-workers", "--json", "--port", "0")
             self.servers.append(server)
             await server.start()
@@ -190,12 +190,12 @@ class Cluster:
         await self.looked()
 
     async def looked(self) -> None:
-        """Wait until it is known what all that were killed had in their hands."""
+        """Wait until the runs of all killed processes have been inspected."""
         if self._looking:
             await asyncio.wait(self._looking)
 
     def kill_one(self, chance: Random) -> None:
-        """Kill a process, whichever it is."""
+        """Kill a random process."""
         self.kill(chance.choice([member for member in self.members if not member.stopped]))
 
     def kill(self, member: Member) -> None:
@@ -206,13 +206,13 @@ class Cluster:
                 self._strike(member.name, pid)
 
     def tell_one_to_stop(self, chance: Random) -> None:
-        """Tell a process to stop, whichever it is: it lets go of its runs, and others go on at once."""
+        """Tell a random process to stop: it releases its runs, and others continue at once."""
         member = chance.choice([member for member in self.members if not member.stopped])
         if member.tell_to_stop():
             self.told_to_stop.append((time.time(), member.name))
 
     async def stop_one(self, chance: Random, seconds: float) -> None:
-        """Stop a worker for so long, and let it go on: it does not know what has happened meanwhile."""
+        """Stop a worker for this long, and let it continue: it does not know what happened meanwhile."""
         worker = chance.choice(self.workers)
         await worker.is_up()
         assert worker.process is not None
@@ -226,7 +226,7 @@ class Cluster:
         self.changed()
 
     def changed(self) -> None:
-        """Take note of who is there now."""
+        """Record which processes are running now."""
         there = not self.database_away and any(worker.works for worker in self.workers)
         self.changes.append((time.time(), there))
 
@@ -238,7 +238,7 @@ class Cluster:
         self.changed()
 
     async def ask(self, statement: str, *values: object) -> list[Any]:
-        """What the database says, as soon as it is there."""
+        """Return the result of a statement as soon as the database is available."""
         while True:
             try:
                 connection = await connect(self.url)
@@ -250,7 +250,7 @@ class Cluster:
                 await asyncio.sleep(0.1)
 
     def unforeseen(self) -> list[str]:
-        """What the processes have logged of errors that nobody has foreseen."""
+        """Return the unexpected errors that the processes have logged."""
         return [
             f"{member.name}: {error}"
             for member in self.members
@@ -269,7 +269,7 @@ class Cluster:
         task.add_done_callback(self._looking.discard)
 
     async def _look(self, blow: ProcessHit, pid: int) -> None:
-        """What it held; the name of a worker has its process in it."""
+        """Record the runs that it owned. The name of a worker contains its process id."""
         for pause in INSPECT_AFTER_SECONDS:
             await asyncio.sleep(pause)
             for run_id, epoch in await self.ask(HELD_RUNS, f"%:{pid}:%"):
@@ -281,11 +281,11 @@ def _read_lines(log: Path) -> list[str]:
 
 
 def find_unexpected_errors(lines: Sequence[str]) -> list[str]:
-    """The errors that were logged with where they came from, and those that have ended a process."""
+    """Return the errors that were logged with a traceback, and those that ended a process."""
     found = list[str]()
     for line in lines:
         logged: dict[str, str] = {}
-        with suppress(ValueError):  # words, or a line in which its process was killed
+        with suppress(ValueError):  # plain text, or a line cut off when its process was killed
             logged = json.loads(line) if line.startswith("{") else {}
         if "error" in logged and not logged["message"].startswith(RETRY_MESSAGES):
             found.append(f"{logged['message']}: {logged['error'].splitlines()[-1]}")
@@ -302,7 +302,7 @@ def _last_line(log: Path) -> str:
 async def open_cluster(
     url: str, environment: Mapping[str, str], folder: Path, treadle: tuple[str, ...] = (TREADLE,)
 ) -> AsyncGenerator[Cluster, None]:
-    """None of its processes is left in the end."""
+    """Open the cluster. None of its processes is left at the end of the block."""
     made = Cluster(url, environment, folder, treadle)
     try:
         yield made
@@ -315,14 +315,14 @@ async def open_cluster(
 
 @contextmanager
 def open_postgres() -> Generator[tuple[str, Restart], None, None]:
-    """A server of its own that waits for the disk; its URL, and how it is restarted."""
+    """Start a server of its own that waits for the disk. Yield its URL, and how to restart it."""
     folder = Path(tempfile.mkdtemp(prefix="chaos"))
     server = start(folder / "data", settings="")
     log = str(folder / "data" / "log")
 
     async def restart(how: str) -> None:
         await asyncio.to_thread(control, server, "-m", how, "-l", log, "restart")
-        server.ensure_postgres_running()  # it takes note of the new process, to be stopped in the end
+        server.ensure_postgres_running()  # record the new process, to stop it in the end
 
     try:
         yield server.get_uri(), restart

@@ -1,8 +1,8 @@
-"""What the runs do: a model that answers the same whenever it is asked the same, and the tools that it calls.
+"""What the runs do: a model that always answers the same request in the same way, and the tools that it calls.
 
-What is asked of a run stands in its message, a word for each step: `effect` and `pay` leave a line behind and must
-not be done twice, `pay` waits for an approval; `look` only reads; `both` is two calls at once; `spawn` leaves work
-to a child."""
+The message of a run has one word for each step: `effect` and `pay` leave a line behind and must not happen twice,
+`pay` waits for an approval; `look` only reads; `both` makes two calls at once; `spawn` delegates to a child
+run."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 
 EFFECTS_VARIABLE = "CHAOS_LINES"
-"""Names the file that effects are appended to."""
+"""The variable that names the file to which effects are appended."""
 EFFECT_TOOLS = ("effect", "pay")
 PLUGIN = f"""
 import asyncio, os
@@ -60,7 +60,7 @@ async def look(n: int) -> str:
     return f"sight {{n}}"
 """
 FEW_SLOTS = 3
-"""Of the agent `few`: so many of its runs are worked on at a time."""
+"""How many runs of the agent `few` execute at a time."""
 AGENT = """
 name: worker
 model: fake/m
@@ -71,12 +71,13 @@ memory: {recall: 0, remember: false}
 approvals: {default: auto, via: api, rules: [{tool: pay, do: ask}]}
 """
 SUBTASK = "do: effect look effect"
-"""What a child is asked, and whoever waits for another run of its session."""
+"""The message for a child run, and for a run that waits for another of its session."""
 _TASK = re.compile(r"do: ([a-z ]+)")
 
 
 def install(folder: Path, model_url: str) -> dict[str, str]:
-    """A home with the agent, and a package with the tools; the variables that a process needs to find them."""
+    """Create a home with the agent, and a package with the tools. Return the variables that a process needs to
+    find them."""
     home, metadata = folder / "home", folder / "package" / "chaos_tools-1.0.dist-info"
     metadata.mkdir(parents=True)
     few = f"{AGENT.replace('worker', 'few')}concurrency: {FEW_SLOTS}\n"
@@ -97,7 +98,7 @@ def install(folder: Path, model_url: str) -> dict[str, str]:
 
 
 class RequestedRun(NamedTuple):
-    """What somebody asks for: a run of an agent, and perhaps another in its session that must wait for it."""
+    """What a client requests: a run of an agent, and possibly another run in its session that must wait for it."""
 
     agent: str
     message: str
@@ -105,13 +106,13 @@ class RequestedRun(NamedTuple):
 
 
 def make_requested_run(number: int, steps: int, chance: Random) -> RequestedRun:
-    """The wish of that number: now and then with an approval, with work for a child, or of an agent that has few
-    places."""
+    """Return the request of this number: occasionally with an approval, a child run, or an agent with few
+    slots."""
     words: list[str] = chance.choices(("effect", "look", "both"), (4, 4, 2), k=steps)
     for word, every in (("pay", 6), ("spawn", 7)):
         if number % every == 0:
             words[chance.randrange(steps)] = word
-    waits = "pay" in words or "spawn" in words  # then what is sent to its session is for itself
+    waits = "pay" in words or "spawn" in words  # then a message to its session is for the run itself
     agent = "few" if number % 8 == 3 else "worker"
     return RequestedRun(
         agent, f"run {number}, do: {' '.join(words)}", SUBTASK if number % 5 == 1 and not waits else None
@@ -119,7 +120,7 @@ def make_requested_run(number: int, steps: int, chance: Random) -> RequestedRun:
 
 
 def read_effects(folder: Path) -> list[tuple[str, str]]:
-    """The effects that there were: of which run, and of which call."""
+    """Return the effects: the run and the call of each."""
     file = folder / "lines.txt"
     found = file.read_text().splitlines() if file.exists() else []
     return [(run_id, call_id) for run_id, call_id in map(str.split, found)]
@@ -130,13 +131,13 @@ def read_effects(folder: Path) -> list[tuple[str, str]]:
 
 @asynccontextmanager
 async def serve_model(pace: float) -> AsyncGenerator[str, None]:
-    """The model's URL; an answer takes so many seconds."""
+    """Serve the model, and yield its URL. An answer takes `pace` seconds."""
 
     async def complete(request: web.Request) -> web.StreamResponse:
         pieces = make_answer(await request.json())
         await asyncio.sleep(pace)
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        with suppress(ConnectionError):  # whoever has asked was killed meanwhile
+        with suppress(ConnectionError):  # the client was killed meanwhile
             await response.prepare(request)
             for piece in pieces:
                 await response.write(piece)
@@ -154,7 +155,7 @@ async def serve_model(pace: float) -> AsyncGenerator[str, None]:
 
 
 def make_answer(asked: Any) -> list[bytes]:
-    """What the model says to this conversation: the next step, or that there is none."""
+    """Return what the model says to this conversation: the next step, or the end."""
     messages = asked["messages"]
     wanted = (
         (at, _TASK.search(str(each["content"]))) for at, each in enumerate(messages) if each["role"] == "user"

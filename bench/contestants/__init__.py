@@ -1,1 +1,1 @@
-"""One file per contestant; each runs in a process, and each peer in an environment, of its own."""
+"""One file per contestant. Each runs in its own process, and each peer in its own environment."""

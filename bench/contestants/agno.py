@@ -1,4 +1,4 @@
-"""Agno, its stream of events consumed; nothing is stored and telemetry is off."""
+"""Agno, with its event stream consumed. Nothing is stored, and telemetry is off."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -26,7 +26,7 @@ async def opened(url: str) -> AsyncGenerator[AgentFor, None]:
 
 
 async def run(agent: Agent, message: str) -> str:
-    """The text of the last model turn; a run's content is that of all its turns together."""
+    """Return the text of the last model turn. A run's content is that of all its turns together."""
     text = ""
     async for event in agent.arun(message, stream=True, stream_events=True, yield_run_output=True):
         if isinstance(event, RunOutput):

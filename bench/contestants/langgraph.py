@@ -34,7 +34,7 @@ async def opened(url: str) -> AsyncGenerator[AgentFor, None]:
 
 
 async def run(agent: Any, message: str) -> str:
-    """The text of the last model turn: what was streamed since the last tool result."""
+    """Return the text of the last model turn: what was streamed since the last tool result."""
     text: list[str] = []
     config = {"configurable": {"thread_id": str(next(threads))}, "recursion_limit": 3 * MAX_STEPS}
     messages = {"messages": [{"role": "user", "content": message}]}

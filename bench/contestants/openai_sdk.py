@@ -1,4 +1,4 @@
-"""A loop written by hand on the official OpenAI SDK, streaming; nothing is stored."""
+"""A hand-written loop on the official OpenAI SDK, streaming. Nothing is stored."""
 
 import json
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""Treadle with all that the others could be compared by: journal with fsync, events, guards. Memory is off."""
+"""Treadle with the features that can be compared: journal with fsync, events, guards. Memory is off."""
 
 import tempfile
 from collections.abc import AsyncGenerator
@@ -9,9 +9,9 @@ from bench.contest import INSTRUCTIONS, MAX_STEPS, AgentFor, RunOnce, compete, l
 from treadle.domain.providers import ApiMode
 
 NOT_COMPARED = {"recall": 0, "remember": False}
-"""None of the others remembers anything: `python -m bench.recall cost` has what it costs."""
+"""None of the peers has a memory. `python -m bench.recall cost` measures its cost."""
 ENDLESS = 10_000_000
-"""Tokens: the endpoint counts none, and nobody sums anything up."""
+"""A window in tokens that is never filled: the endpoint counts no tokens, and nothing is summarised."""
 tool = treadle.tool(effect="read", repeatable=True)(lookup)
 
 
@@ -23,7 +23,7 @@ async def opened(url: str, api_mode: ApiMode = "chat_completions") -> AsyncGener
 
 
 def agents(engine: treadle.Engine, url: str, api_mode: ApiMode) -> AgentFor:
-    """The agents of the contest, on whatever the engine keeps its runs in."""
+    """Return the agents of the contest, on any store."""
     engine.add_provider("fake", base_url=url, api_mode=api_mode, api_key="x")
 
     def agent_for(model: str) -> RunOnce:
@@ -46,7 +46,7 @@ async def run(engine: treadle.Engine, agent: treadle.Agent, message: str) -> str
 
 
 async def listen(engine: treadle.Engine, agent: treadle.Agent, message: str) -> str:
-    """Every token as it comes, so that the price of a token includes handing it over."""
+    """Consume every token as it arrives, so that the cost of a token includes its delivery."""
     return "".join([event.data.text async for event in engine.stream(agent, message) if event.type == "token"])
 
 

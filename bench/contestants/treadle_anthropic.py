@@ -1,4 +1,4 @@
-"""Treadle on the wire format of Anthropic Messages."""
+"""Treadle with the Anthropic Messages wire format."""
 
 from functools import partial
 

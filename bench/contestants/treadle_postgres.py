@@ -1,4 +1,5 @@
-"""Treadle on a PostgreSQL server of its own. What the server spends is not in the table: it is another process."""
+"""Treadle on a PostgreSQL server of its own. The server's cost is not in the table, because it is another
+process."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

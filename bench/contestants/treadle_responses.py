@@ -1,4 +1,4 @@
-"""Treadle on the wire format of OpenAI Responses."""
+"""Treadle with the OpenAI Responses wire format."""
 
 from functools import partial
 

@@ -102,9 +102,9 @@ def test_a_reader_that_is_shown_an_event_twice_or_none_says_so() -> None:
 
 def test_time_without_anybody_who_could_take_over_does_not_count() -> None:
     found = good()
-    assert found.with_somebody_there(2.0, 14.0) == 11.5
-    assert found.with_somebody_there(3.1, 3.4) == 0.0
-    assert found.with_somebody_there(3.2, 4.5) == 1.0
+    assert found.seconds_with_a_worker(2.0, 14.0) == 11.5
+    assert found.seconds_with_a_worker(3.1, 3.4) == 0.0
+    assert found.seconds_with_a_worker(3.2, 4.5) == 1.0
 
 
 def logged(error: Exception | None, message: str = "a request failed") -> str:

@@ -58,7 +58,7 @@ async def sitting(url: str, folder: Path) -> checks.ChaosVerdict:
         async with open_clients(members.doors, members.token) as asked, asyncio.timeout(HANG_SECONDS):
             beside = [asyncio.create_task(work) for work in (asked.approve_forever(), asked.read_all_forever())]
             following = [
-                asked.ask_and_follow(str(number), model.make_requested_run(number, STEPS, chance), number == 0)
+                asked.submit_and_follow(str(number), model.make_requested_run(number, STEPS, chance), number == 0)
                 for number in range(RUNS)
             ]
             await asyncio.gather(kill_some(members, folder), *following)
