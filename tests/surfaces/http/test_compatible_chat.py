@@ -139,8 +139,8 @@ BREAKS = Answer([*WORDS[:3], PAUSE], ending="cut")
     [
         ("One two three.", "One two three."),
         ("One two ", "One two "),
-        ("Eins.", "One two \n\n[The model failed here, and another attempt answers anew.]\n\nEins."),
-        ("One", "One two \n\n[The model failed here, and another attempt answers anew.]\n\nOne"),
+        ("Eins.", "One two \n\n[The model failed here. Another attempt starts the answer again.]\n\nEins."),
+        ("One", "One two \n\n[The model failed here. Another attempt starts the answer again.]\n\nOne"),
     ],
 )
 def test_text_is_not_doubled_when_another_model_takes_over(tmp_path: Path, then: str, text: str) -> None:
@@ -460,7 +460,7 @@ def test_calls_that_the_client_offers_are_refused(tmp_path: Path) -> None:
 
     async def perform() -> None:
         async with talking(tmp_path, says("Fine.")) as talk:
-            with pytest.raises(openai.BadRequestError, match="tools of its own") as refused:
+            with pytest.raises(openai.BadRequestError, match="its own tools") as refused:
                 await talk.client.chat.completions.create(model="one", messages=GO, tools=[tool])
             assert refused.value.param == "tools"
             answer = await talk.client.chat.completions.create(model="one", messages=GO, tools=[])

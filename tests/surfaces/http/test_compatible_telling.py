@@ -39,7 +39,7 @@ attempts = st.lists(st.sampled_from(["a", "b", "N", "NO_", "REPLY", " "]), max_s
 def heard(telling: DeltaTracker, *said: EventData) -> list[AnswerPiece]:
     pieces: list[AnswerPiece] = []
     for sequence, data in enumerate(said, 1):
-        pieces += telling.hear(Event(f"evt_{sequence}", 0.0, ORIGIN, sequence, "x", data, b""))
+        pieces += telling.add_event(Event(f"evt_{sequence}", 0.0, ORIGIN, sequence, "x", data, b""))
     return pieces
 
 

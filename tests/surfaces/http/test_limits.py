@@ -137,7 +137,7 @@ def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
 
 def test_who_is_slow_with_the_head_is_hung_up_on(tmp_path: Path, quick: Quick) -> None:
     async def perform() -> None:
-        quick("HEADER_SECONDS", 0.3)
+        quick("HEAD_TIMEOUT_SECONDS", 0.3)
         async with offered(tmp_path) as server:
             assert problem(await exchange(server, b"GET /v1/agents HT")) == "TooSlow"
             assert await exchange(server, b"") == b""
@@ -153,8 +153,8 @@ def test_who_is_slow_with_the_head_is_hung_up_on(tmp_path: Path, quick: Quick) -
 
 def test_who_is_slow_with_the_body_is_told_so(tmp_path: Path, quick: Quick) -> None:
     async def perform() -> None:
-        quick("BODY_SECONDS", 0.3)
-        quick("LONGEST_BODY_SECONDS", 1.0)
+        quick("BODY_IDLE_SECONDS", 0.3)
+        quick("BODY_TIMEOUT_SECONDS", 1.0)
         async with offered(tmp_path) as server:
             said = ("Content-Type: application/json", "Content-Length: 1000")
             told = head(server, "POST /v1/agents/one/runs", *said)
@@ -199,7 +199,7 @@ def test_too_many_connections_are_told_to_come_again(tmp_path: Path, monkeypatch
     async def perform() -> None:
         async with offered(tmp_path) as server:
             held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
-            monkeypatch.setattr(serving.BoundedProtocol, "most", 20)
+            monkeypatch.setattr(serving.BoundedProtocol, "max_connections", 20)
             answer = await exchange(server)
             assert answer.startswith(b"HTTP/1.1 503 ")
             assert b"retry-after: " in answer

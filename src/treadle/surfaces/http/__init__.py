@@ -1,2 +1,2 @@
-"""The service over HTTP: routes, streams, and the gate before them. Started by `treadle serve`, and by whatever
-process owns a home when another attaches to it."""
+"""The HTTP API: routes, streams and authentication. Started by `treadle serve`, and by any process that owns a
+home when another process attaches to it."""

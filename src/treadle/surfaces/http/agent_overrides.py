@@ -1,4 +1,5 @@
-"""What one run may have otherwise than its agent: less of anything; more, for those who may change the agent."""
+"""Applies the overrides of one run to its agent. A caller may lower limits; raising them requires the scope
+`admin`."""
 
 from fnmatch import fnmatchcase
 
@@ -14,7 +15,8 @@ from treadle.operations.run_control import Overrides
 
 
 def apply_overrides(overrides: Overrides | None, agent: AgentSpec, principal: Principal) -> AgentSpec:
-    """The agent for one run. Raises UsageError for what makes no sense, and a refusal for more than is allowed."""
+    """Return the agent for one run. Raise UsageError for invalid overrides, and Refusal for more than is
+    allowed."""
     if overrides is None:
         return agent
     if overrides.model is not None and not principal.may("admin"):
@@ -36,24 +38,24 @@ def apply_overrides(overrides: Overrides | None, agent: AgentSpec, principal: Pr
         _refuse_more(agent, changed.limits)
     if overrides.tools is None:
         return changed
-    missing = [tool for tool in overrides.tools if not any(_allows(tool, known) for known in agent.tools)]
+    missing = [tool for tool in overrides.tools if not any(_allows(tool, entry) for entry in agent.tools)]
     if missing:
-        known = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
-        raise UsageError(f"{known}; a run may have fewer than its agent, never more.")
+        entry = f"Agent `{agent.name}` has no tool {', '.join(missing)}"
+        raise UsageError(f"{entry}; a run may have fewer than its agent, never more.")
     return msgspec.structs.replace(changed, tools=overrides.tools)
 
 
 def _allows(tool: str, entry: str) -> bool:
-    """Whether an entry of an allowlist allows a tool."""
+    """Return whether an entry of an allowlist allows a tool."""
     names = (COMMAND, COMMAND_ALIAS) if tool in (COMMAND, COMMAND_ALIAS) else (tool,)
     return any(fnmatchcase(name, entry) for name in names)
 
 
-def _refuse_more(agent: AgentSpec, wanted: Limits) -> None:
-    """Whoever may run an agent may not lift what holds for it."""
+def _refuse_more(agent: AgentSpec, limits: Limits) -> None:
+    """Raise Refusal if a run would exceed the limits of its agent."""
     for name in Limits.__struct_fields__:
-        allowed, asked = _limit_number(agent.limits, name), _limit_number(wanted, name)
-        if allowed is not None and (asked is None or asked > allowed):
+        allowed, requested = _limit_number(agent.limits, name), _limit_number(limits, name)
+        if allowed is not None and (requested is None or requested > allowed):
             raise Refusal(
                 403,
                 "AboveTheLimit",

@@ -1,4 +1,4 @@
-"""The description of the HTTP API. It needs neither a server nor Litestar."""
+"""The OpenAPI description of the HTTP API. It needs neither a server nor Litestar."""
 
 from functools import cache
 from typing import Any
@@ -11,5 +11,5 @@ from treadle.surfaces.http.openai.operations import OPERATIONS
 
 @cache
 def build_description() -> dict[str, Any]:
-    """Return the description of all operations as OpenAPI."""
+    """Return the OpenAPI description of all operations."""
     return describe((*all_operations(), *OPERATIONS), __version__)

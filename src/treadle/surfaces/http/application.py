@@ -1,4 +1,4 @@
-"""The application: all routes, and what handles a request before and after them."""
+"""The Litestar application: all routes, and what handles a request before and after them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from treadle.surfaces.http.operation_routes import make_operation_routes
 from treadle.surfaces.http.problems import handle_exception
 
 MAX_BODY_BYTES = 32 * 2**20
-"""The largest body of a request."""
+"""The largest request body."""
 DESCRIPTION_PATH = openapi.PATH
 HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
     route
@@ -31,7 +31,7 @@ def all_routes() -> list[HTTPRouteHandler]:
 
 
 class Application:
-    """The application behind authentication."""
+    """The application, without authentication."""
 
     def __init__(self, context: Context, clock: Clock, routes: Sequence[HTTPRouteHandler] | None = None) -> None:
         self.access = context.access

@@ -1,7 +1,8 @@
-"""The gate before every route: to which host, from which site, by whom.
+"""Authentication in front of every route: checks the host, the origin and the caller of a request.
 
-A page in the user's browser may send requests here, and its name may be made to point here: so a request must name
-a host that is ours, and come from no other site. A token is taken from the Authorization header alone."""
+A page in the user's browser may send requests here, and its name may resolve to this server. A request must
+therefore name one of the server's hosts and must not come from another site. Tokens are accepted only in the
+Authorization header."""
 
 import asyncio
 import re
@@ -23,16 +24,16 @@ from treadle.surfaces.http.problems import make_problem_response
 from treadle.surfaces.http.request_encoding import refuse_invalid_text
 
 PUBLIC_PATHS = ("/healthz", "/readyz")
-"""Paths that tell nothing and ask for nothing."""
+"""Paths that reveal nothing and need no token."""
 SIGNED_PATH = re.compile(r"/v1/hooks/[^/]+")
-"""What is posted here is signed by its sender, and needs no token; what else is asked here needs one."""
+"""A POST to this path is signed by its sender and needs no token. Other methods need one."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 STOPPING_RESPONSE_SECONDS = 1.0
-"""For so long whoever is given up may take to hear it."""
+"""How long a client may take to receive the response that the server is stopping."""
 
 
 class TokenAuthentication:
-    """An ASGI application before another."""
+    """ASGI middleware that authenticates requests by token."""
 
     def __init__(
         self,
@@ -50,17 +51,17 @@ class TokenAuthentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await respond_unless_stopped(self._let_in, scope, receive, send)
+            await respond_unless_stopped(self._handle, scope, receive, send)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await self._judge(scope)
+            await self._authenticate(scope)
         except Exception as error:
             await send_problem(error, scope, send)
         else:
             await self._app(scope, receive, send)
 
-    async def _judge(self, scope: Scope) -> None:
+    async def _authenticate(self, scope: Scope) -> None:
         refuse_invalid_text(scope)
         headers = _read_headers(scope, b"host", b"origin", b"authorization")
         host = headers[b"host"].lower()
@@ -96,7 +97,7 @@ class TokenAuthentication:
 
 
 class OwnerAuthentication:
-    """For a socket that only processes of the same user can reach."""
+    """ASGI middleware for a socket that only processes of the same user can reach."""
 
     def __init__(self, app: ASGIApp, streams: OpenStreams) -> None:
         self._app = app
@@ -105,9 +106,9 @@ class OwnerAuthentication:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             state_of(scope).update(principal=OWNER, secret="", streams=self._streams)
-            await respond_unless_stopped(self._let_in, scope, receive, send)
+            await respond_unless_stopped(self._handle, scope, receive, send)
 
-    async def _let_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             refuse_invalid_text(scope)
         except Refusal as refusal:
@@ -117,38 +118,38 @@ class OwnerAuthentication:
 
 
 async def respond_unless_stopped(app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Have a request answered. A server that stops waits for it for a while, and then gives it up: whoever asked is
-    told so, where nothing was said yet."""
+    """Handle a request. If the server stops and cancels it before a response has started, respond with 503."""
     try:
         await app(scope, receive, send)
-    except asyncio.CancelledError as given_up:
+    except asyncio.CancelledError as cancelled:
         task = asyncio.current_task()
         if task is None or not task.cancelling():
-            raise  # something else was, that nobody should have waited for
+            raise  # something inside was cancelled, not this request
         try:
             async with asyncio.timeout(STOPPING_RESPONSE_SECONDS):
                 await send_problem(
                     Refusal(503, "Stopping", "The server is stopping. Retry the request."), scope, send
                 )
-        except (RuntimeError, TimeoutError):  # an answer had begun
-            raise given_up from None
+        except (RuntimeError, TimeoutError):  # a response had already started
+            raise cancelled from None
 
 
 async def check_request_allowed(request: Request[Any, Any, Any]) -> None:
-    """Before anything of a request is read: whether whoever asks may ask that, and so. A guard of Litestar's would
-    be given a copy of its route each time."""
-    wanted: AccessScope | None = request.route_handler.opt.get("scope")
-    if wanted is None:
+    """Raise Refusal if the caller may not make this request. Runs before the body is read. A Litestar guard would
+    get a copy of its route each time."""
+    scope: AccessScope | None = request.route_handler.opt.get("scope")
+    if scope is None:
         return
     principal = principal_of(request)
-    if not principal.may(wanted):
-        raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `{wanted}`.")
+    if not principal.may(scope):
+        raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `{scope}`.")
     if request.scope["query_string"]:
         _refuse_unknown_parameters(request)
 
 
 def _refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
-    """A filter that nobody knows would show what it was meant to leave out."""
+    """Raise Refusal for an unknown query parameter. An ignored filter would return what it was meant to leave
+    out."""
     known: Collection[str] | None = request.route_handler.opt.get("query")
     if known is None:  # a hand-written route
         known = {
@@ -163,7 +164,7 @@ def _refuse_unknown_parameters(request: Request[Any, Any, Any]) -> None:
 
 
 def make_unauthorized() -> Refusal:
-    """What somebody is told who did not say who they are."""
+    """Return the refusal of a request without a valid token."""
     return Refusal(
         401,
         "Unauthorized",
@@ -179,26 +180,26 @@ def principal_of(connection: ASGIConnection[Any, Any, Any, Any]) -> Principal:
 
 
 def streams_of(connection: ASGIConnection[Any, Any, Any, Any]) -> OpenStreams:
-    """Those that are open behind the same door."""
+    """Return the open streams of the same listener."""
     return state_of(connection.scope)["streams"]
 
 
 def state_of(scope: Scope) -> dict[str, Any]:
-    """What is known of a request beside what was sent."""
+    """Return the state of a request: what the server knows about it beyond its content."""
     return cast("dict[str, Any]", scope).setdefault("state", {})
 
 
 async def send_problem(error: Exception, scope: Scope, send: Send) -> None:
-    """Answer with a problem."""
-    told = make_problem_response(error, scope["path"], 0.0)
-    headers = {"content-type": told.media_type, **told.headers, "content-length": str(len(told.body))}
+    """Send a problem as the response."""
+    response = make_problem_response(error, scope["path"], 0.0)
+    headers = {"content-type": response.media_type, **response.headers, "content-length": str(len(response.body))}
     encoded = [(name.lower().encode(), value.encode("latin-1")) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": told.status, "headers": encoded})
-    await send({"type": "http.response.body", "body": told.body, "more_body": False})
+    await send({"type": "http.response.start", "status": response.status, "headers": encoded})
+    await send({"type": "http.response.body", "body": response.body, "more_body": False})
 
 
 def _read_headers(scope: Scope, *names: bytes) -> dict[bytes, str]:
-    """These headers; one that was sent twice is taken for none that can be trusted."""
+    """Return these headers. Raise Refusal if one was sent twice."""
     found = dict.fromkeys(names, "")
     seen: set[bytes] = set()
     for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
@@ -216,7 +217,7 @@ def _read_bearer(value: str) -> str:
 
 
 def _host_name(host: str) -> str:
-    """The name in a Host header, without the port."""
+    """Return the name in a Host header, without the port."""
     name, colon, port = host.rpartition(":")
     if not colon or port.endswith("]"):
         return host

@@ -1,4 +1,4 @@
-"""What hand-written routes use: the context of a request."""
+"""Access to the context of a request, for hand-written routes."""
 
 from typing import Any
 

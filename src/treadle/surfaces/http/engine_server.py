@@ -1,4 +1,4 @@
-"""Offering an open engine over HTTP."""
+"""Serves an open engine over HTTP."""
 
 import socket
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -16,7 +16,7 @@ from treadle.surfaces.http.server import SameUserProtocol, serve_sockets
 
 
 def refuse_hand_over() -> None:
-    raise InvalidState("Another server has this home. Stop that one first, or use another home (TREADLE_HOME).")
+    raise InvalidState("Another server uses this home. Stop that server first, or use another home (TREADLE_HOME).")
 
 
 def make_application(
@@ -36,10 +36,10 @@ async def serve_over_tcp(
     origins: tuple[str, ...],
     streams_per_token: int | None = None,
 ) -> AsyncGenerator[OpenStreams, None]:
-    """Serve callers that have a token, over TCP. Yield the streams that are open there."""
+    """Serve callers that have a token, over TCP. Yield the open streams."""
     streams = OpenStreams(streams_per_token)
-    gate = TokenAuthentication(app.asgi, streams, app.access, (*LOOPBACK_HOSTS, *hosts), origins)
-    async with serve_sockets(gate, [listener]):
+    authenticated = TokenAuthentication(app.asgi, streams, app.access, (*LOOPBACK_HOSTS, *hosts), origins)
+    async with serve_sockets(authenticated, [listener]):
         try:
             yield streams
         finally:
@@ -50,7 +50,8 @@ async def serve_over_tcp(
 async def serve_over_unix_socket(
     app: Application, listener: socket.socket
 ) -> AsyncGenerator[Callable[[], int], None]:
-    """For processes of the same user, on a Unix socket: they need no token. How many are there can be asked."""
+    """Serve processes of the same user over a Unix socket, without a token. Yield a function that counts
+    connections."""
     streams = OpenStreams()
     async with serve_sockets(OwnerAuthentication(app.asgi, streams), [listener], SameUserProtocol) as connections:
         try:

@@ -15,13 +15,13 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 @get("/healthz", include_in_schema=False, sync_to_thread=False)
 def show_health() -> dict[str, str]:
-    """The process answers."""
+    """Return 200 if the process answers."""
     return {"status": "ok", "version": __version__}
 
 
 @get("/readyz", include_in_schema=False)
 async def show_readiness(request: ApiRequest) -> Response[dict[str, str]]:
-    """The database answers too, and soon."""
+    """Return 200 if the database answers in time."""
     try:
         async with asyncio.timeout(READY_TIMEOUT_SECONDS):
             await services_of(request).service.runs(limit=1)
@@ -32,9 +32,9 @@ async def show_readiness(request: ApiRequest) -> Response[dict[str, str]]:
 
 @get("/metrics", opt={"scope": "read"}, include_in_schema=False, media_type=METRICS_TYPE)
 async def show_metrics(request: ApiRequest) -> bytes:
-    """A token that is limited to agents sees the figures of those agents only."""
+    """Return the metrics. A token limited to agents gets the metrics of those agents only."""
     context = context_of(request)
-    if context.principal.only_owner is not None:  # the numbers are of all users together
+    if context.principal.only_owner is not None:  # the metrics cover all users
         raise Refusal(
             404,
             "NotFound",

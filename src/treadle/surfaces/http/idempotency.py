@@ -1,8 +1,8 @@
-"""Requests that must not be done twice: the same `Idempotency-Key` again gets the first answer again.
+"""Idempotency keys: repeating a request with the same `Idempotency-Key` returns the first response.
 
-A key belongs to a token and a route, and is kept for a day. A run or a message is kept under its key in the journal
-too: a server that dies between doing it and noting the answer still does it once. What failed has done nothing, and
-is tried again; but never with another body under the same key."""
+A key belongs to a token and a route, and is stored for a day. The journal also records a run or a message under
+its key: a server that dies between the work and storing the response still does the work once. A failed request
+has had no effect and can be retried, but never with another body under the same key."""
 
 import asyncio
 import hashlib
@@ -28,20 +28,20 @@ MAX_KEY_CHARACTERS = 255
 RETENTION_SECONDS = 24 * 3600
 SWEEP_INTERVAL_SECONDS = 3600
 MAX_BODY_BYTES = 32 * 2**20
-"""Of a body that comes with a key: it is read whole before anything is done."""
+"""Limit for a body with a key, which is read completely before the request is handled."""
 REPLAYED_HEADER = (b"idempotent-replayed", b"true")
 SECRET_ROUTES = ("/v1/tokens", "/v1/hooks", "/v1/webhooks")
-"""Routes whose answers have a secret in them, which is kept nowhere."""
+"""Routes whose responses contain a secret, which is not stored."""
 
 
 class IdempotencyMiddleware:
-    """An ASGI application before another, behind the gate."""
+    """ASGI middleware after authentication."""
 
     def __init__(self, app: ASGIApp, requests: IdempotencyStore, clock: Clock) -> None:
         self._app = app
         self._requests = requests
         self._clock = clock
-        self._under_way: WeakValueDictionary[IdempotentRequest, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[IdempotentRequest, asyncio.Lock] = WeakValueDictionary()
         self._swept_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,40 +50,40 @@ class IdempotencyMiddleware:
             await self._app(scope, receive, send)
             return
         try:
-            asked = _make_request_id(scope, key)
+            request_id = _make_request_id(scope, key)
             body = await _read_body(receive)
         except Refusal as refusal:
             await send_problem(refusal, scope, send)
             return
         if body is None:
             return
-        lock = self._under_way.setdefault(asked, asyncio.Lock())
+        lock = self._locks.setdefault(request_id, asyncio.Lock())
         async with lock:
-            await self._answer(asked, body, scope, receive, send)
+            await self._respond(request_id, body, scope, receive, send)
 
-    async def _answer(
-        self, asked: IdempotentRequest, body: bytes, scope: Scope, receive: Receive, send: Send
+    async def _respond(
+        self, request_id: IdempotentRequest, body: bytes, scope: Scope, receive: Receive, send: Send
     ) -> None:
         digest = hashlib.sha256(body).digest()
         try:
-            known = await self._requests.begin(asked, digest, self._clock.now())
+            stored = await self._requests.begin(request_id, digest, self._clock.now())
             await self._sweep()
-            if known.digest != digest:
+            if stored.digest != digest:
                 raise Refusal(422, "KeyReused", "This Idempotency-Key was used with another body. Send a new key.")
         except Exception as error:
             await send_problem(error, scope, send)
             return
-        if known.status is not None:
-            await _send_stored(known, send)
+        if stored.status is not None:
+            await _send_stored(stored, send)
             return
-        kept = _HeldResponse(send)
-        await self._app(scope, _replay_body(body, receive), kept)
-        if kept.status < 400 and not kept.streams:
+        held = _HeldResponse(send)
+        await self._app(scope, _replay_body(body, receive), held)
+        if held.status < 400 and not held.streams:
             try:
-                await self._requests.answer(asked, _make_stored_response(asked, digest, kept))
-            except StoreError as error:  # it is done, and whoever asked is told so
-                logger.warning("the answer to a request could not be kept: %s", error)
-        await kept.let_go()
+                await self._requests.answer(request_id, _make_stored_response(request_id, digest, held))
+            except StoreError as error:  # the request succeeded, so the client gets its response
+                logger.warning("the response to an idempotent request could not be stored: %s", error)
+        await held.release()
 
     async def _sweep(self) -> None:
         now = self._clock.now()
@@ -93,16 +93,18 @@ class IdempotencyMiddleware:
 
 
 def submission_key(scope: Scope) -> str | None:
-    """Return the key under which the journal records what a request begins; None: the request has no key."""
+    """Return the key under which the journal records the run that a request starts, or None if the request has no
+    key."""
     key = _read_key(scope)
     if key is None:
         return None
-    asked = _make_request_id(scope, key)
-    return f"http/{asked.token_id or 'owner'}/{asked.route}/{asked.key}"
+    request_id = _make_request_id(scope, key)
+    return f"http/{request_id.token_id or 'owner'}/{request_id.route}/{request_id.key}"
 
 
 def _read_key(scope: Scope) -> str | None:
-    """The key of a request; None: it has none, or nobody who asks (what is signed has an id of its own)."""
+    """Return the key of a request, or None if it has no key or no caller. Signed requests have an id of their
+    own."""
     if scope["type"] != "http" or scope["method"] != "POST" or "principal" not in state_of(scope):
         return None
     for name, value in cast("list[tuple[bytes, bytes]]", scope["headers"]):
@@ -121,7 +123,7 @@ def _make_request_id(scope: Scope, key: str) -> IdempotentRequest:
 
 
 async def _read_body(receive: Receive) -> bytes | None:
-    """All of it; None: whoever sent it has gone in the middle, and nothing is to be done."""
+    """Return the whole body, or None if the client disconnected while sending it."""
     body = bytearray()
     while True:
         message = cast("HTTPReceiveMessage", await receive())
@@ -139,21 +141,21 @@ async def _read_body(receive: Receive) -> bytes | None:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """Give a body that was read already to whoever asks for it, and then what comes."""
-    given = False
+    """Return a receive function that yields a body that was already read, and then further messages."""
+    is_sent = False
 
-    async def from_here() -> HTTPReceiveMessage:
-        nonlocal given
-        if given:
+    async def replay() -> HTTPReceiveMessage:
+        nonlocal is_sent
+        if is_sent:
             return cast("HTTPReceiveMessage", await receive())
-        given = True
+        is_sent = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return from_here  # pyright: ignore[reportReturnType] -- a request has no other messages
+    return replay  # pyright: ignore[reportReturnType] -- a request has no other messages
 
 
 class _HeldResponse:
-    """Holds an answer back until it is kept; one that streams is sent on as it comes."""
+    """Holds a response back until it is stored. A streaming response is sent on as it arrives."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -174,25 +176,26 @@ class _HeldResponse:
         else:
             self._held.append(message)
 
-    async def let_go(self) -> None:
+    async def release(self) -> None:
         for message in self._held:
             await self._send(message)
 
 
-def _make_stored_response(asked: IdempotentRequest, digest: bytes, kept: _HeldResponse) -> StoredResponse:
-    """What is told to whoever sends it again: the same; but a secret is shown once."""
-    if asked.route.rstrip("/") not in SECRET_ROUTES:
-        return StoredResponse(digest, kept.status, bytes(kept.body))
-    once = (
-        "What this Idempotency-Key asked for was made, and its secret was shown then. Make another with a new key."
+def _make_stored_response(request_id: IdempotentRequest, digest: bytes, held: _HeldResponse) -> StoredResponse:
+    """Return the response for a repeated request: the same, except that a secret is shown only once."""
+    if request_id.route.rstrip("/") not in SECRET_ROUTES:
+        return StoredResponse(digest, held.status, bytes(held.body))
+    detail = (
+        "A request with this Idempotency-Key already succeeded, and its secret was shown then. "
+        "Send a new key to create another."
     )
-    problem = make_problem(Refusal(409, "ShownOnce", once))
+    problem = make_problem(Refusal(409, "ShownOnce", detail))
     return StoredResponse(digest, problem.status, msgspec.json.encode(problem))
 
 
-async def _send_stored(known: StoredResponse, send: Send) -> None:
-    status = known.status or 200
+async def _send_stored(stored: StoredResponse, send: Send) -> None:
+    status = stored.status or 200
     kind = b"application/json" if status < 400 else MEDIA_TYPE.encode()
-    headers = [(b"content-type", kind), (b"content-length", str(len(known.body)).encode()), REPLAYED_HEADER]
+    headers = [(b"content-type", kind), (b"content-length", str(len(stored.body)).encode()), REPLAYED_HEADER]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": known.body, "more_body": False})
+    await send({"type": "http.response.body", "body": stored.body, "more_body": False})

@@ -1,4 +1,4 @@
-"""The streams that are open behind one door, with one clock for all of their heartbeats."""
+"""The open streams of one listener, with one heartbeat timer for all of them."""
 
 import asyncio
 from collections import Counter
@@ -11,42 +11,42 @@ HEARTBEAT_INTERVAL_SECONDS = 15.0
 
 
 class OpenStream(Protocol):
-    """A stream that is open."""
+    """An open event stream."""
 
     @property
     def comes_again(self) -> bool:
-        """Whether its reader does when it ends, and goes on where it was."""
+        """Return whether the reader reconnects when the stream ends, and continues where it stopped."""
         ...
 
     def cut(self) -> None: ...
 
     def beat(self) -> None:
-        """Send a comment, so that whoever is between knows that somebody is there."""
+        """Send a comment, so that proxies keep the connection open."""
         ...
 
 
 class OpenStreams:
-    def __init__(self, most_per_token: int | None = None) -> None:
-        """`most_per_token`: streams that one token may have open; None: as many as it likes."""
+    def __init__(self, max_per_token: int | None = None) -> None:
+        """`max_per_token`: the most streams that one token may have open; None: no limit."""
         self._open: set[OpenStream] = set()
-        self._most_per_token = most_per_token
+        self._max_per_token = max_per_token
         self._of_token: Counter[TokenId] = Counter()
         self._beating: asyncio.Task[None] | None = None
         self.closed = asyncio.Event()
-        """Set when the door is about to be closed."""
+        """Set when the listener is about to close."""
 
     def __len__(self) -> int:
         return len(self._open)
 
     def is_full_for(self, principal: Principal) -> bool:
-        """Whether a token has as many streams open as it may."""
-        token, most = principal.token_id, self._most_per_token
-        return token is not None and most is not None and self._of_token[token] >= most
+        """Return whether a token has as many streams open as it may."""
+        token, limit = principal.token_id, self._max_per_token
+        return token is not None and limit is not None and self._of_token[token] >= limit
 
     @property
     def full(self) -> str:
         return (
-            f"This token has {self._most_per_token} event streams open, and may have no more. Close one, follow "
+            f"This token has {self._max_per_token} event streams open, which is the limit. Close one, follow "
             "several runs with GET /v1/events, or raise server.streams_per_token in config.yaml."
         )
 
@@ -63,7 +63,7 @@ class OpenStreams:
 
     def add(self, stream: OpenStream) -> None:
         self._open.add(stream)
-        if self.closed.is_set():  # it was asked for before the door was
+        if self.closed.is_set():  # it was requested before the listener closed
             self._end(stream)
         elif self._beating is None:
             self._beating = asyncio.create_task(self._beat(), name="treadle-heartbeats")
@@ -72,8 +72,8 @@ class OpenStreams:
         self._open.discard(stream)
 
     async def close(self) -> None:
-        """End those whose readers come again, and go on where they were. The others have until the door is shut:
-        what breaks off then is seen to break off."""
+        """End the streams whose readers reconnect and continue. The others may go on until the listener closes:
+        their readers see that the stream broke off."""
         self.closed.set()
         if self._beating is not None:
             self._beating.cancel()

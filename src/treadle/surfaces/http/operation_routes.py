@@ -14,7 +14,7 @@ from treadle.operations.registry import all_operations
 from treadle.surfaces.http.dependencies import ApiRequest, context_of
 
 _TOO_LONG = re.compile("Expected `str` of length <= ([5-9][0-9]{3}|[0-9]{5,})")
-"""The limit of a long text, such as a message. A name or a reason that is too long is a wrong one."""
+"""Matches the limit of a long text, such as a message. A name or a reason that is too long is simply invalid."""
 _PLACE = re.compile(r"^(?P<message>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
 
 
@@ -27,9 +27,9 @@ def make_route(operation: Operation[Any, Any]) -> HTTPRouteHandler:
     """Return the route of an operation."""
 
     async def perform(request: ApiRequest) -> Response[bytes | None]:
-        wanted = await read_request(operation, request)
-        found = await operation.perform(context_of(request), wanted)
-        body = None if operation.status == 204 else msgspec.json.encode(found)
+        parameters = await read_request(operation, request)
+        result = await operation.perform(context_of(request), parameters)
+        body = None if operation.status == 204 else msgspec.json.encode(result)
         return Response(body, status_code=operation.status, media_type="application/json")
 
     return HTTPRouteHandler(
@@ -42,7 +42,7 @@ def make_route(operation: Operation[Any, Any]) -> HTTPRouteHandler:
 
 
 async def read_request(operation: Operation[Any, Any], request: ApiRequest) -> Any:
-    """Return what a request asks for. Raises a refusal for one that cannot be read."""
+    """Return the decoded parameters of a request. Raise Refusal if they are invalid."""
     query = {name: request.query_params.getall(name)[-1] for name in request.query_params}
     body = await request.body() if operation.body_fields else b""
     try:
@@ -58,7 +58,7 @@ async def read_request(operation: Operation[Any, Any], request: ApiRequest) -> A
 
 
 def make_invalid_body(error: msgspec.ValidationError) -> Refusal:
-    """Return the refusal of a body that is not what the operation takes: 413 for a text that is too long."""
+    """Return the refusal of an invalid body: 413 if a text is too long."""
     found = _PLACE.match(str(error))
     message, place = (str(error), "") if found is None else (found["message"], found["place"])
     if (limit := _TOO_LONG.search(message)) is not None:

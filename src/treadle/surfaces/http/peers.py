@@ -1,9 +1,10 @@
-"""Who connects to the Unix socket: never a process that a tool has started.
+"""Decides which processes may connect to the Unix socket: never one that a tool started.
 
-A command without a sandbox runs as the engine's own user, so the user id tells nothing. Two things do. First, its
-ancestors: all commands are below the keeper, a subreaper, so double forks and new sessions stay below it. Second,
-marks that no process can take off, and that every process inherits: commands run with `no_new_privs` and under a
-seccomp filter, and keep both when the keeper is killed. Where it cannot be told, the answer is no."""
+A command without a sandbox runs as the engine's own user, so the user id is not sufficient. Two facts are. First,
+its ancestors: all commands are descendants of the broker, a subreaper, so double forks and new sessions stay below
+it. Second, restrictions that no process can remove and that every child inherits: commands run with `no_new_privs`
+and under a seccomp filter, and keep both when the broker is killed. If neither can be determined, the connection
+is refused."""
 
 import os
 import select
@@ -13,16 +14,16 @@ import sys
 from contextlib import suppress
 
 BROKER_MODULE = b"treadle.sandbox.broker"
-"""Stands in the command line of the keeper and of its forks."""
+"""Part of the command line of the broker and of its forks."""
 _SO_PEERPIDFD = 77
 _MAX_ANCESTORS = 1000
 MAX_TRIES = 3
-"""How often the ancestors are read while processes among them end."""
+"""How many times the ancestors are read while processes among them end."""
 
 
 def read_peer_credentials(connection: socket.socket) -> tuple[int, int]:
-    """Return the process and the user at the other end; where the system does not say, 0 and this user: there the
-    rights of the socket's file, which is this user's alone, must do."""
+    """Return the process and the user at the other end. Where the system does not report them, return 0 and this
+    user: there the permissions of the socket file must be sufficient."""
     if not hasattr(socket, "SO_PEERCRED"):
         return 0, os.getuid()
     size = struct.calcsize("3i")
@@ -31,12 +32,12 @@ def read_peer_credentials(connection: socket.socket) -> tuple[int, int]:
 
 
 def find_refusal_reason(connection: socket.socket) -> str | None:
-    """Return why the process at the other end may not control the engine; None where it may."""
+    """Return why the process at the other end may not control the engine, or None if it may."""
     pid, _ = read_peer_credentials(connection)
-    if sys.platform != "linux" or pid in (0, os.getpid()):  # 0: outside of this container, so not started by a tool
+    if sys.platform != "linux" or pid in (0, os.getpid()):  # 0: outside this container, so not started by a tool
         return None
-    held = _open_process(connection, pid)
-    if held is None:
+    descriptor = _open_process(connection, pid)
+    if descriptor is None:
         return f"process {pid} has ended"
     try:
         for _ in range(MAX_TRIES):
@@ -44,16 +45,15 @@ def find_refusal_reason(connection: socket.socket) -> str | None:
                 reason = _judge_process(pid)
             except OSError:
                 continue
-            # The process was there all the time, so what was read is about it and not about a later one.
-            return f"process {pid} has ended" if select.select([held], [], [], 0)[0] else reason
+            # The process existed all the time, so the data is about it and not about a later one with its id.
+            return f"process {pid} has ended" if select.select([descriptor], [], [], 0)[0] else reason
     finally:
-        os.close(held)
-    return f"process {pid} or one above it cannot be seen in /proc"
+        os.close(descriptor)
+    return f"process {pid} or one above it cannot be read in /proc"
 
 
 def _open_process(connection: socket.socket, pid: int) -> int | None:
-    """Return a descriptor of the process itself, whose number may be given to another when it ends; None where it
-    has ended."""
+    """Return a descriptor of the process itself, whose id may be reused when it ends, or None if it has ended."""
     try:
         size = struct.calcsize("i")
         (descriptor,) = struct.unpack("i", connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, size))
@@ -65,21 +65,21 @@ def _open_process(connection: socket.socket, pid: int) -> int | None:
 
 
 def _judge_process(pid: int) -> str | None:
-    """Raises OSError where a process has ended meanwhile."""
-    own = set(_find_ancestors(os.getpid()))
-    for each in _find_ancestors(pid):
-        if each in own:  # from here on both have the same ancestors
+    """Return why a process is refused, or None. Raise OSError if a process ended meanwhile."""
+    own_ancestors = set(_find_ancestors(os.getpid()))
+    for ancestor in _find_ancestors(pid):
+        if ancestor in own_ancestors:  # from here on both have the same ancestors
             break
-        if BROKER_MODULE in _read_proc(each, "cmdline").split(b"\0"):
+        if BROKER_MODULE in _read_proc(ancestor, "cmdline").split(b"\0"):
             return f"process {pid} was started by a tool"
     theirs, ours = _read_restrictions(pid), _read_restrictions(os.getpid())
-    if any(mark > own_mark for mark, own_mark in zip(theirs, ours, strict=True)):
-        return f"process {pid} bears the marks of a process that a tool has started"
+    if any(restriction > own_restriction for restriction, own_restriction in zip(theirs, ours, strict=True)):
+        return f"process {pid} has the restrictions of a process that a tool started"
     return None
 
 
 def _find_ancestors(pid: int) -> list[int]:
-    """Return a process and those above it."""
+    """Return a process and its ancestors."""
     found: list[int] = []
     while pid > 0 and len(found) < _MAX_ANCESTORS:
         found.append(pid)
@@ -88,7 +88,7 @@ def _find_ancestors(pid: int) -> list[int]:
 
 
 def _read_restrictions(pid: int) -> tuple[int, int]:
-    """Return whether a process has given up gaining rights, and how many filters hold it."""
+    """Return whether a process has set `no_new_privs`, and its number of seccomp filters."""
     fields: dict[bytes, bytes] = {}
     for line in _read_proc(pid, "status").splitlines():
         name, _, value = line.partition(b":")
@@ -97,6 +97,7 @@ def _read_restrictions(pid: int) -> tuple[int, int]:
 
 
 def _read_proc(pid: int, name: str) -> bytes:
-    """Both files can be read by everybody, also those of a process whose memory is private."""
+    """Return a file of a process in /proc. Every user can read these files, even if the memory of the process is
+    private."""
     with open(f"/proc/{pid}/{name}", "rb") as file:
         return file.read()

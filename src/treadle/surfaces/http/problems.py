@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 MEDIA_TYPE = "application/problem+json"
 PREFIX = "urn:treadle:problem:"
 RETRY_AFTER_SECONDS = 3
-"""When to come again to a database that cannot take anything now."""
+"""When to retry after the database could not be reached."""
 
 
 class _InvalidField(Struct, frozen=True):
@@ -30,7 +30,7 @@ class _InvalidField(Struct, frozen=True):
 
 
 class ProblemResponse(Struct, frozen=True):
-    """An answer to a request that has failed."""
+    """The response to a failed request."""
 
     status: int
     media_type: str
@@ -39,7 +39,7 @@ class ProblemResponse(Struct, frozen=True):
 
 
 _TOO_LONG = re.compile("Expected `str` of length <= ([0-9]{4,})")
-"""A text of a length that counts; a name that is too long is a wrong name."""
+"""Matches the limit of a long text. A name that is too long is simply invalid."""
 STATUS_OF_ERROR: tuple[tuple[type[e.TreadleError], int], ...] = (
     (e.Unknown, 404),
     (e.InvalidState, 409),
@@ -49,7 +49,7 @@ STATUS_OF_ERROR: tuple[tuple[type[e.TreadleError], int], ...] = (
     (e.UsageError, 400),
     (e.StoreError, 503),
 )
-"""The first that fits."""
+"""The first matching entry applies."""
 
 
 def make_problem(error: Exception) -> Problem:
@@ -58,9 +58,9 @@ def make_problem(error: Exception) -> Problem:
         return _new_problem(error.status, error.kind, str(error))
     if isinstance(error, e.TreadleError):
         status = next((status for kind, status in STATUS_OF_ERROR if isinstance(error, kind)), 500)
-        told = _new_problem(status, type(error).__name__, str(error))
+        problem = _new_problem(status, type(error).__name__, str(error))
         resets_at = getattr(error, "resets_at", None)
-        return msgspec.structs.replace(told, resets_at=resets_at) if resets_at is not None else told
+        return msgspec.structs.replace(problem, resets_at=resets_at) if resets_at is not None else problem
     if isinstance(error, HTTPException):
         if (too_long := _describe_size_limit(error)) is not None:
             return _new_problem(413, e.SizeLimitExceeded.__name__, too_long)
@@ -73,12 +73,13 @@ def make_problem(error: Exception) -> Problem:
         return _new_problem(400, "TooDeep", "The body is nested too deeply.")
     if isinstance(error, UnicodeDecodeError) and _is_raised_by_litestar(error):
         return _new_problem(400, "InvalidText", "The body is not valid UTF-8. Encode it as UTF-8.")
-    logger.exception("a request failed that should not", exc_info=error)
+    logger.exception("unexpected error while handling a request", exc_info=error)
     return _new_problem(500, "Internal", "Unexpected error. See the log of the server.")
 
 
 def _is_raised_by_litestar(error: Exception) -> bool:
-    """Whether it was raised while the body of a request was decoded: our own code must not be excused."""
+    """Return whether Litestar raised the error while decoding a body. Errors in our own code must not be
+    hidden."""
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:
         frame = frame.tb_next
@@ -96,20 +97,20 @@ def make_headers(problem: Problem, now: float) -> dict[str, str]:
 
 
 def handle_exception(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
-    """For Litestar: the answer to a request that has failed."""
-    told = make_problem_response(error, request.url.path, request.app.state.now())
-    headers = dict(getattr(error, "headers", None) or {}) | told.headers
-    return Response(told.body, media_type=told.media_type, status_code=told.status, headers=headers)
+    """Return the response to a failed request, for Litestar."""
+    response = make_problem_response(error, request.url.path, request.app.state.now())
+    headers = dict(getattr(error, "headers", None) or {}) | response.headers
+    return Response(response.body, media_type=response.media_type, status_code=response.status, headers=headers)
 
 
 def make_problem_response(error: Exception, path: str, now: float) -> ProblemResponse:
-    """What is answered at a path: a problem, or an error as OpenAI tells it where that is spoken."""
+    """Return the response for a path: a problem, or an error in OpenAI's format."""
     problem = make_problem(error)
     headers = make_headers(problem, now)
     if not errors.is_openai_path(path):
         return ProblemResponse(problem.status, MEDIA_TYPE, msgspec.json.encode(problem), headers)
-    shaped = errors.make_error_response(problem.status, problem.type.removeprefix(PREFIX), problem.detail, error)
-    return ProblemResponse(shaped.status, errors.MEDIA_TYPE, shaped.body, headers | shaped.headers)
+    response = errors.make_error_response(problem.status, problem.type.removeprefix(PREFIX), problem.detail, error)
+    return ProblemResponse(response.status, errors.MEDIA_TYPE, response.body, headers | response.headers)
 
 
 def _new_problem(status: int, kind: str, detail: str) -> Problem:
@@ -117,18 +118,18 @@ def _new_problem(status: int, kind: str, detail: str) -> Problem:
 
 
 def _describe_invalid_fields(error: HTTPException) -> str:
-    """What Litestar says is wrong, with where."""
-    wrong = _invalid_fields(error)
-    return "; ".join(f"{each.key}: {each.message}" for each in wrong) if wrong else error.detail
+    """Return what Litestar says is wrong, and where."""
+    fields = _invalid_fields(error)
+    return "; ".join(f"{field.key}: {field.message}" for field in fields) if fields else error.detail
 
 
 def _describe_size_limit(error: HTTPException) -> str | None:
-    """Return what to say about a request that is too large; None if something else is wrong with it."""
+    """Return a message about a request that is too large, or None if something else is wrong."""
     if error.status_code == 413:
         return f"{error.detail.rstrip('.')}. Send less at once, or put the text into a file that a tool can read."
-    for wrong in _invalid_fields(error):
-        if wrong.source == "body" and (found := _TOO_LONG.search(wrong.message)) is not None:
-            return f"{wrong.key} is too long: it may have at most {found[1]} characters. Send it in parts."
+    for field in _invalid_fields(error):
+        if field.source == "body" and (found := _TOO_LONG.search(field.message)) is not None:
+            return f"{field.key} is too long: it may have at most {found[1]} characters. Send it in parts."
     return None
 
 

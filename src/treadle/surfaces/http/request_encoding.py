@@ -1,4 +1,4 @@
-"""Text in the head of a request: paths, queries and headers must be valid UTF-8, as bodies must."""
+"""Checks that paths, queries and headers are valid UTF-8."""
 
 from typing import cast
 from urllib.parse import unquote_to_bytes
@@ -9,7 +9,7 @@ from treadle.operations.refusal import Refusal
 
 
 def refuse_invalid_text(scope: Scope) -> None:
-    """Raise a refusal where a path, a query or a header is not UTF-8, or holds a NUL."""
+    """Raise Refusal if a path, a query or a header is not UTF-8 or contains a NUL."""
     raw_path, query = scope["raw_path"], scope["query_string"]
     if b"%" in raw_path or not raw_path.isascii():
         _check_text(unquote_to_bytes(raw_path), "path")
@@ -26,4 +26,4 @@ def _check_text(text: bytes, where: str) -> None:
     except UnicodeDecodeError:
         raise Refusal(400, "InvalidText", f"The {where} is not valid UTF-8. Encode it as UTF-8.") from None
     if b"\0" in text:
-        raise Refusal(400, "InvalidText", f"The {where} holds a NUL character. Leave it out.")
+        raise Refusal(400, "InvalidText", f"The {where} contains a NUL character. Leave it out.")

@@ -1,4 +1,4 @@
-"""Runs over HTTP that a caller can wait for. The other operations of runs have plain routes."""
+"""Routes of runs whose result a caller can wait for. The other operations on runs have plain routes."""
 
 import asyncio
 from typing import Annotated
@@ -59,8 +59,8 @@ async def show_run(run_id: FromPath[str], request: ApiRequest, wait: Wait = None
 
 
 async def _wait_for_end(seconds: float, run_id: RunId, request: ApiRequest) -> RunEnd | None:
-    """Wait for the end of a run. Return None if the time is over, the client has left or the server stops
-    before."""
+    """Wait for the end of a run. Return None if the time passes, the client disconnects or the server stops
+    first."""
     ending = asyncio.ensure_future(context_of(request).service.wait(run_id))
     leaving = asyncio.ensure_future(_wait_for_disconnect(request))
     closing = asyncio.ensure_future(streams_of(request).closed.wait())

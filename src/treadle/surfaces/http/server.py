@@ -1,4 +1,4 @@
-"""Listening: uvicorn with bounds on what a stranger can make it wait for or keep."""
+"""Runs uvicorn with limits on how long a client can make it wait and how much it must store."""
 
 import asyncio
 import logging
@@ -20,27 +20,27 @@ from treadle.surfaces.http.peers import find_refusal_reason, read_peer_credentia
 from treadle.surfaces.http.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, make_problem
 
 HEAD_TIMEOUT_SECONDS = 10.0
-"""Within which the head of a request must have come."""
+"""The head of a request must arrive within this time."""
 BODY_IDLE_SECONDS = 20.0
-"""For so long nothing of a body may come."""
+"""The longest pause while a body arrives."""
 BODY_TIMEOUT_SECONDS = 300.0
-"""Within which all of it must have come."""
+"""A whole body must arrive within this time."""
 MAX_HEAD_BYTES = 64 * 1024
 MAX_CONNECTIONS = 10_000
 SPARE_FILES = 256
-"""Files that the process may want to open beside its connections."""
+"""Files that the process may open besides its connections."""
 logger = logging.getLogger(__name__)
 
 KEEP_ALIVE_SECONDS = 75
 GRACE_SECONDS = 5
 LINGER_SECONDS = 2.0
-"""For so long a connection is held that was told a last word, so that the word arrives."""
+"""How long a connection stays open after its final response, so that the response arrives."""
 ABORT_KEY = "treadle.abort"
-"""In the scope of a request: how to end its connection at once, whatever has not been sent."""
+"""The key in the scope of a request for the function that aborts its connection."""
 
 
 def _make_response(status: int, kind: str, detail: str) -> bytes:
-    """A whole answer, for what goes wrong before there is a request."""
+    """Return a complete response, for errors before there is a request."""
     problem = make_problem(Refusal(status, kind, detail))
     body = msgspec.json.encode(problem)
     retry = f"retry-after: {RETRY_AFTER_SECONDS}\r\n" if status == 503 else ""
@@ -48,124 +48,127 @@ def _make_response(status: int, kind: str, detail: str) -> bytes:
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
 
 
-_HEAD_TOO_LONG = _make_response(431, "HeadTooLong", f"The head of a request has at most {MAX_HEAD_BYTES} bytes.")
-_TOO_SLOW = _make_response(408, "TooSlow", "The request did not come in time; send it again.")
-_TOO_MANY_CONNECTIONS = _make_response(
-    503, "TooManyConnections", "There are too many connections; come again in a moment."
+_HEAD_TOO_LONG = _make_response(
+    431, "HeadTooLong", f"The head of the request exceeds {MAX_HEAD_BYTES} bytes. Send fewer or shorter headers."
 )
-_NOT_A_REQUEST = _make_response(400, "NoRequest", "That is no HTTP request that can be read.")
+_TOO_SLOW = _make_response(408, "TooSlow", "The request did not arrive in time. Send it again.")
+_TOO_MANY_CONNECTIONS = _make_response(503, "TooManyConnections", "Too many connections. Retry in a moment.")
+_NOT_A_REQUEST = _make_response(400, "NoRequest", "The data is not a valid HTTP request.")
 
 
 _STARTED_BY_TOOL = _make_response(
     403,
     "StartedByTool",
-    "The process that owns this home refused the connection: it takes this command for one that a tool started. "
-    "Run it from a terminal of your own.",
+    "The process that owns this home refused the connection: a tool appears to have started this command. "
+    "Run it from your own terminal.",
 )
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection whose head must come soon and be short, and whose body must not be waited for."""
+    """A connection whose head must be short and arrive soon, and whose body must not stall."""
 
-    _late: TimerHandle | None = None
+    _head_timer: TimerHandle | None = None
     _head_bytes = 0
-    _slow: TimerHandle | None = None
-    _begun_at = 0.0
-    _heard_at = 0.0
-    _ended = False
-    most = MAX_CONNECTIONS
+    _body_timer: TimerHandle | None = None
+    _body_started_at = 0.0
+    _received_at = 0.0
+    _is_ended = False
+    max_connections = MAX_CONNECTIONS
 
-    def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn's own
+    def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as in uvicorn
         super().connection_made(transport)
-        if len(self.connections) > self.most:
-            self._end_with(_TOO_MANY_CONNECTIONS)
+        if len(self.connections) > self.max_connections:
+            self._end_with_response(_TOO_MANY_CONNECTIONS)
         else:
             self._expect_head()
 
     def data_received(self, data: bytes) -> None:
-        if self._ended:
+        if self._is_ended:
             return
-        if self._late is not None:
+        if self._head_timer is not None:
             self._head_bytes += len(data)
-        if self._slow is not None:
-            self._heard_at = self.loop.time()
+        if self._body_timer is not None:
+            self._received_at = self.loop.time()
         super().data_received(data)
-        if self._late is not None and self._head_bytes > MAX_HEAD_BYTES:
-            self._end_with(_HEAD_TOO_LONG)
+        if self._head_timer is not None and self._head_bytes > MAX_HEAD_BYTES:
+            self._end_with_response(_HEAD_TOO_LONG)
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._late is None:
-            self._expect_head(heard=1)
+        if self._head_timer is None:
+            self._expect_head(received=1)
 
     def on_headers_complete(self) -> None:
-        self._head_has_come()
+        self._stop_head_timer()
         super().on_headers_complete()
         cast("dict[str, Any]", self.scope)[ABORT_KEY] = self.transport.abort
-        self._begun_at = self._heard_at = self.loop.time()
-        self._slow = self.loop.call_later(BODY_IDLE_SECONDS, self._look_at_body)
+        self._body_started_at = self._received_at = self.loop.time()
+        self._body_timer = self.loop.call_later(BODY_IDLE_SECONDS, self._check_body)
 
     def on_message_complete(self) -> None:
-        self._body_has_come()
+        self._stop_body_timer()
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        self._end_with(_NOT_A_REQUEST)
+        self._end_with_response(_NOT_A_REQUEST)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_has_come()
-        self._body_has_come()
+        self._stop_head_timer()
+        self._stop_body_timer()
         super().connection_lost(exc)
 
-    def _expect_head(self, heard: int = 0) -> None:
-        self._head_bytes = heard
-        self._late = self.loop.call_later(HEAD_TIMEOUT_SECONDS, self._head_is_late)
+    def _expect_head(self, received: int = 0) -> None:
+        self._head_bytes = received
+        self._head_timer = self.loop.call_later(HEAD_TIMEOUT_SECONDS, self._handle_late_head)
 
-    def _head_has_come(self) -> None:
-        if self._late is not None:
-            self._late.cancel()
-            self._late = None
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _head_is_late(self) -> None:
-        self._late = None
+    def _handle_late_head(self) -> None:
+        self._head_timer = None
         if self._head_bytes:
-            self._end_with(_TOO_SLOW)
+            self._end_with_response(_TOO_SLOW)
         else:
             self.transport.close()
 
-    def _body_has_come(self) -> None:
-        if self._slow is not None:
-            self._slow.cancel()
-            self._slow = None
+    def _stop_body_timer(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
 
-    def _look_at_body(self) -> None:
+    def _check_body(self) -> None:
         now = self.loop.time()
-        quiet, whole = self._heard_at + BODY_IDLE_SECONDS, self._begun_at + BODY_TIMEOUT_SECONDS
-        if now >= min(quiet, whole):
-            self._slow = None
-            self._end_with(_TOO_SLOW)
+        idle_deadline, body_deadline = (
+            self._received_at + BODY_IDLE_SECONDS,
+            self._body_started_at + BODY_TIMEOUT_SECONDS,
+        )
+        if now >= min(idle_deadline, body_deadline):
+            self._body_timer = None
+            self._end_with_response(_TOO_SLOW)
         else:
-            self._slow = self.loop.call_at(min(quiet, whole), self._look_at_body)
+            self._body_timer = self.loop.call_at(min(idle_deadline, body_deadline), self._check_body)
 
-    def _end_with(self, answer: bytes) -> None:
-        """Say a last word, where an answer has not begun, and hang up."""
-        self._head_has_come()
-        self._body_has_come()
-        if self._ended or self.transport.is_closing():
+    def _end_with_response(self, response: bytes) -> None:
+        """Send a final response, if none has started, and close the connection."""
+        self._stop_head_timer()
+        self._stop_body_timer()
+        if self._is_ended or self.transport.is_closing():
             return
         idle = self.cycle is None or self.cycle.response_complete  # pyright: ignore[reportUnnecessaryComparison] -- there is none before the first request
         if not self.pipeline and (idle or not self.cycle.response_started):
-            self.transport.write(answer)
+            self.transport.write(response)
         self.transport.write_eof()
-        self._ended = True  # what comes still is dropped: hanging up at once would take the answer back
+        self._is_ended = True  # later data is dropped: closing at once could discard the response
         self.loop.call_later(LINGER_SECONDS, self.transport.close)
 
 
 class SameUserProtocol(BoundedProtocol):
-    """A connection over a Unix socket, from a process of the same user that no tool has started; any other is
+    """A connection over a Unix socket from a process of the same user that no tool started. Any other is
     refused."""
 
-    def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as uvicorn's own
+    def connection_made(self, transport: Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] -- as in uvicorn
         connection = transport.get_extra_info("socket")
         if read_peer_uid(connection) != os.getuid():
             transport.abort()
@@ -173,20 +176,20 @@ class SameUserProtocol(BoundedProtocol):
         super().connection_made(transport)
         if (reason := find_refusal_reason(connection)) is not None:
             logger.warning("refused a connection to the Unix socket: %s", reason)
-            self._end_with(_STARTED_BY_TOOL)
+            self._end_with_response(_STARTED_BY_TOOL)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self.transport is not None:  # pyright: ignore[reportUnnecessaryComparison] -- a peer that was dropped never had one
+        if self.transport is not None:  # pyright: ignore[reportUnnecessaryComparison] -- a refused peer never had one
             super().connection_lost(exc)
 
 
 def read_peer_uid(connection: socket.socket) -> int:
-    """The user of the process at the other end."""
+    """Return the user of the process at the other end."""
     return read_peer_credentials(connection)[1]
 
 
 class _SignalFreeServer(Server):
-    """A server that leaves signals to the command that has started it."""
+    """A server that leaves signals to the command that started it."""
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -197,10 +200,10 @@ class _SignalFreeServer(Server):
 async def serve_sockets(
     app: ASGIApp, sockets: Sequence[socket.socket], protocol: type[HttpToolsProtocol] = BoundedProtocol
 ) -> AsyncGenerator[Callable[[], int], None]:
-    """Serve on these sockets until the block is left; requests under way get a moment to end. How many connections
-    there are can be asked."""
+    """Serve on these sockets until the block ends. Requests in progress get a moment to finish. Yield a function
+    that counts connections."""
     config = Config(
-        app,  # pyright: ignore[reportArgumentType] -- the two libraries spell ASGI differently
+        app,  # pyright: ignore[reportArgumentType] -- the two libraries type ASGI differently
         http=protocol,
         ws="none",
         lifespan="off",
@@ -222,18 +225,20 @@ async def serve_sockets(
 
 
 def raise_file_limit() -> None:
-    """Let the process hold as many connections as are taken, as far as the system allows; and take no more than it
-    can hold."""
+    """Raise the limit on open files for all accepted connections as far as the system allows, and accept no more
+    than fit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
         soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    BoundedProtocol.most = MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, soft - SPARE_FILES)
+    BoundedProtocol.max_connections = (
+        MAX_CONNECTIONS if soft == resource.RLIM_INFINITY else max(16, soft - SPARE_FILES)
+    )
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens there. Raises OSError where that cannot be."""
+    """Return a listening socket. Raise OSError if the address cannot be used."""
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

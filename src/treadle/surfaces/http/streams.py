@@ -1,9 +1,9 @@
-"""Server-sent events. The id of an event is where a reader goes on after it; live events have none, so what a
-reader sends as `Last-Event-ID` is always the last durable one that it has.
+"""Server-sent events. The id of an event is the position after which a reader continues. Live events have none, so
+the `Last-Event-ID` that a reader sends is always its last durable event.
 
-What is there at once is sent in one piece. A reader that is too slow is cut off by the hub with a `stream_reset`:
-the run is not slowed. A stream ends with its run, with its token, or with the server; a reader that does not take
-that end is hung up on."""
+Events that are available together are sent together. The hub disconnects a reader that is too slow with a
+`stream_reset`; the run is not slowed down. A stream ends with its run, with its token, or with the server. A
+reader that does not receive that end in time is disconnected."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -30,11 +30,11 @@ from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import ABORT_KEY
 
 MAX_EVENTS_BEHIND = 10_000
-"""How many events a reader may be behind before it is cut off."""
+"""How many events a reader may be behind before it is disconnected."""
 GATHER_SECONDS = 0.02
-"""For which live events are gathered, so that fewer pieces are sent; durable ones never wait."""
+"""How long live events are gathered, so that fewer pieces are sent. Durable events never wait."""
 END_TIMEOUT_SECONDS = 2.0
-"""For so long a reader may take to take the end of its stream."""
+"""How long a reader may take to receive the end of its stream."""
 HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -44,45 +44,45 @@ Piece = TypeVar("Piece")
 Pieces = AsyncGenerator[bytes, None]
 Batches = AsyncGenerator[Sequence[Event], None]
 NO_ORIGIN = Origin(RunId(""), SessionId(""), AgentId(""))
-"""Of what is told to the reader of several runs, and is about none of them."""
+"""The origin of messages to the reader of several runs that concern none of them."""
 LastEventId = Annotated[
-    str | None, HeaderParameter(name="Last-Event-ID", description="Of the last event that came.")
+    str | None, HeaderParameter(name="Last-Event-ID", description="The id of the last event received.")
 ]
 AfterSequence = Annotated[int | None, QueryParameter(ge=0, description="Only events after this sequence.")]
-AfterCursor = Annotated[str | None, QueryParameter(description="Only events after this one: an id of this stream.")]
+AfterCursor = Annotated[str | None, QueryParameter(description="Only events after this one, an id of this stream.")]
 
 
 Live = Annotated[
-    bool, QueryParameter(description="Also the events that are not stored: tokens as they are written.")
+    bool, QueryParameter(description="Include events that are not stored: tokens as they are generated.")
 ]
 
 
 class EventStream(Generic[Piece]):
-    """One open stream: an ASGI application that sends pieces as they come, until there are no more or it is cut."""
+    """An open stream: an ASGI application that sends pieces until there are no more or the stream is cut."""
 
     def __init__(
         self,
         pieces: AsyncGenerator[Piece, None],
-        written: Callable[[Piece], bytes],
+        encode: Callable[[Piece], bytes],
         request: ApiRequest,
         headers: Sequence[tuple[bytes, bytes]] = (),
         comes_again: bool = True,
     ) -> None:
         self._pieces = pieces
-        self._written = written
+        self._encode = encode
         self._headers = [*HEADERS, *headers]
-        self._served = services_of(request)
+        self._context = services_of(request)
         self.comes_again = comes_again
         self._streams = streams_of(request)
         self._principal = principal_of(request)
         refuse_if_full(request)
         self._secret: str = state_of(request.scope)["secret"]
-        self._pumping: asyncio.Task[None] | None = None
+        self._pump_task: asyncio.Task[None] | None = None
         self._send: Send | None = None
         self._beats: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._streams.is_full_for(self._principal):  # others were opened since it was asked for
+        if self._streams.is_full_for(self._principal):  # other streams were opened since the request
             await self._pieces.aclose()
             await send_problem(_make_too_many(self._streams), scope, send)
             return
@@ -93,48 +93,50 @@ class EventStream(Generic[Piece]):
             self._streams.uncount(self._principal)
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": self._headers})  # before it can be cut
-        self._pumping = asyncio.create_task(self._pump(send))
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": self._headers}
+        )  # before the stream can be cut
+        self._pump_task = asyncio.create_task(self._pump(send))
         leaving = asyncio.create_task(_wait_for_disconnect(receive))
         self._streams.add(self)
-        self._served.metrics.stream_opened()
+        self._context.metrics.stream_opened()
         try:
-            with self._served.access.held_open(self._secret, self._principal, self.cut):
-                await asyncio.wait((self._pumping, leaving), return_when=asyncio.FIRST_COMPLETED)
+            with self._context.access.held_open(self._secret, self._principal, self.cut):
+                await asyncio.wait((self._pump_task, leaving), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._send = None
             self._streams.remove(self)
-            self._served.metrics.stream_closed()
-            ending = (self._pumping, leaving, *self._beats)
+            self._context.metrics.stream_closed()
+            ending = (self._pump_task, leaving, *self._beats)
             for task in ending:
                 task.cancel()
             await asyncio.wait(ending)
-        error = None if self._pumping.cancelled() else self._pumping.exception()
+        error = None if self._pump_task.cancelled() else self._pump_task.exception()
         await _end_response(scope, send)
         if error is not None and not isinstance(error, StoreError | OSError):
             raise error
 
     def cut(self) -> None:
-        if self._pumping is not None:
-            self._pumping.cancel()
+        if self._pump_task is not None:
+            self._pump_task.cancel()
 
     def beat(self) -> None:
-        if self._send is not None and not self._beats:  # a reader that does not even take those gets one
+        if self._send is not None and not self._beats:  # at most one pending heartbeat per reader
             comment = self._send({"type": "http.response.body", "body": b":\n\n", "more_body": True})
             beat = asyncio.ensure_future(comment)
             self._beats.add(beat)
             beat.add_done_callback(self._beats.discard)
 
     async def _pump(self, send: Send) -> None:
-        written = self._written
+        encode = self._encode
         async with aclosing(self._pieces) as pieces:
             self._send = send
             async for piece in pieces:
-                await send({"type": "http.response.body", "body": written(piece), "more_body": True})
+                await send({"type": "http.response.body", "body": encode(piece), "more_body": True})
 
 
 def refuse_if_full(request: ApiRequest) -> None:
-    """Raise a refusal where the token has as many streams open as it may."""
+    """Raise Refusal if the token has as many streams open as it may."""
     streams = streams_of(request)
     if streams.is_full_for(principal_of(request)):
         raise _make_too_many(streams)
@@ -145,81 +147,88 @@ def _make_too_many(streams: OpenStreams) -> Refusal:
 
 
 async def _end_response(scope: Scope, send: Send) -> None:
-    """End the answer; hang up on a reader that does not take what came before."""
+    """End the response. Abort the connection if the reader does not receive the pending data."""
     try:
         async with asyncio.timeout(END_TIMEOUT_SECONDS):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
     except TimeoutError:
         cast("dict[str, Any]", scope)[ABORT_KEY]()
-        await asyncio.sleep(0)  # so that it is gone for those who look
+        await asyncio.sleep(0)  # let the event loop close it
     except OSError:
-        pass  # it has gone
+        pass  # the reader has disconnected
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:
-    """Return when the reader has gone."""
+    """Return when the reader has disconnected."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-# ── What is sent ───────────────────────────────────────────────────────────────────────────────────
+# ── Events on the wire ─────────────────────────────────────────────────────────────────────────────
 
 
 def frame_events(events: Sequence[Event]) -> bytes:
-    """Events of one run."""
+    """Return the events of one run as server-sent events."""
     return b"".join([_frame(event, event.sequence if event.durable else None) for event in events])
 
 
 def _frame(event: Event, position: int | None) -> bytes:
-    """An event under its name, with the id after which a reader goes on if it is durable."""
+    """Return an event with its name and, if it is durable, the id from which a reader continues."""
     name = event.type.encode()
     if position is None:
         return b"event: %b\ndata: %b\n\n" % (name, to_json(event))
     return b"id: %d\nevent: %b\ndata: %b\n\n" % (position, name, to_json(event))
 
 
-def read_run(record: RunRecord, after: int, served: Context) -> Batches:
-    return served.service.batches(Reader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record))
+def read_run(record: RunRecord, after: int, context: Context) -> Batches:
+    return context.service.batches(Reader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record))
 
 
-async def restart_run(record: RunRecord, lost: int, served: Context) -> Batches:
-    """All of a run, for a reader that has asked for what comes after an event that is not there."""
-    yield (served.service.reset(record.origin, f"There is no event {lost}; this begins anew."),)
-    async with aclosing(read_run(record, 0, served)) as batches:
+async def restart_run(record: RunRecord, lost: int, context: Context) -> Batches:
+    """Yield all events of a run, for a reader that asked for events after one that does not exist."""
+    yield (
+        context.service.reset(
+            record.origin, f"There is no event {lost}; the stream starts again from the beginning."
+        ),
+    )
+    async with aclosing(read_run(record, 0, context)) as batches:
         async for batch in batches:
             yield batch
 
 
 class FeedFilter(Struct, frozen=True):
-    """Which runs a reader of many follows, and whether it wants their live events too."""
+    """Which runs a reader of many runs follows, and whether it receives their live events too."""
 
     agents: Sequence[str] | None
     owner: UserId | None
     live: bool = False
 
 
-async def read_many(after: int | None, wanted: FeedFilter, served: Context) -> Pieces:
-    service = served.service
+async def read_many(after: int | None, filter_: FeedFilter, context: Context) -> Pieces:
+    service = context.service
     if after is not None and after > await service.position():
-        yield _frame(service.reset(NO_ORIGIN, f"There is no event {after}; this begins anew."), None)
+        yield _frame(
+            service.reset(NO_ORIGIN, f"There is no event {after}; the stream starts again from the beginning."),
+            None,
+        )
         after = 0
-    read = service.live_feed if wanted.live else service.feed_pages
-    async with aclosing(read(after, wanted.agents, wanted.owner)) as feed:
+    read = service.live_feed if filter_.live else service.feed_pages
+    async with aclosing(read(after, filter_.agents, filter_.owner)) as feed:
         async for page in feed:
             yield b"".join([frame_feed_item(each) for each in page])
 
 
-def frame_feed_item(each: PositionedEvent | Event | Missed) -> bytes:
-    """A durable event with its position, a live event, or a comment about live events that were dropped."""
-    match each:
+def frame_feed_item(item: PositionedEvent | Event | Missed) -> bytes:
+    """Return a durable event with its position, a live event, or a comment about dropped live events."""
+    match item:
         case Event():
-            return _frame(each, None)
+            return _frame(item, None)
         case Missed(events=count):
             return (
                 b": %d live events were dropped: this reader is too slow. Durable events are complete.\n\n" % count
             )
         case _:
-            return _frame(each.event, each.position)
+            return _frame(item.event, item.position)
 
 
 # ── Routes ─────────────────────────────────────────────────────────────────────────────────────────
@@ -236,13 +245,13 @@ async def stream_run(
     """Serve `events.of_run`."""
     context = context_of(request)
     record = await context.visible_run(run_id)
-    known = _parse_cursor(last_event_id)
-    begin = (after or 0) if known is None else known
-    if begin > record.sequence:  # what it never had is the id of nothing: the reader is told, and given all of it
-        return EventStream(restart_run(record, begin, context), frame_events, request)
-    if record.outcome is not None and begin == record.sequence:
+    last_known = _parse_cursor(last_event_id)
+    start = (after or 0) if last_known is None else last_known
+    if start > record.sequence:  # an unknown position: tell the reader, and send everything
+        return EventStream(restart_run(record, start, context), frame_events, request)
+    if record.outcome is not None and start == record.sequence:
         return send_no_content
-    return EventStream(read_run(record, begin, context), frame_events, request)
+    return EventStream(read_run(record, start, context), frame_events, request)
 
 
 @get(
@@ -259,8 +268,8 @@ async def stream_agent(
 ) -> ASGIApp:
     """Serve `events.of_agent`."""
     context = context_of(request)
-    wanted = FeedFilter((await context.known_agent(name),), context.principal.only_owner, live)
-    pieces = read_many(_parse_cursor(last_event_id or after), wanted, context)
+    filter_ = FeedFilter((await context.known_agent(name),), context.principal.only_owner, live)
+    pieces = read_many(_parse_cursor(last_event_id or after), filter_, context)
     return EventStream(pieces, bytes, request)
 
 
@@ -270,13 +279,14 @@ async def stream_all(
 ) -> ASGIApp:
     """Serve `events.of_all`."""
     context = context_of(request)
-    wanted = FeedFilter(context.principal.agents, context.principal.only_owner, live)
-    pieces = read_many(_parse_cursor(last_event_id or after), wanted, context)
+    filter_ = FeedFilter(context.principal.agents, context.principal.only_owner, live)
+    pieces = read_many(_parse_cursor(last_event_id or after), filter_, context)
     return EventStream(pieces, bytes, request)
 
 
 async def send_no_content(scope: Scope, receive: Receive, send: Send) -> None:
-    """The run has ended, and the reader has all of it. A browser that is told so does not come again."""
+    """Respond that the run has ended and the reader has all its events. A browser does not reconnect after
+    that."""
     await send({"type": "http.response.start", "status": 204, "headers": []})
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 

@@ -1,6 +1,6 @@
-"""The Unix socket beside the database, where other commands of the same user attach to the process that owns it.
+"""The Unix socket next to the database, where other commands of the same user attach to the process that owns it.
 
-Nothing of the server is imported before the first of them connects."""
+The server is imported only when the first command connects."""
 
 import asyncio
 import hashlib
@@ -25,42 +25,42 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_PATH_BYTES = 100
-"""Bytes that the name of a Unix socket may have, everywhere."""
+"""The length that a Unix socket path may have on every system."""
 
 
 @asynccontextmanager
 async def accept_attachments(
     engine: Engine, home: Home, app: "Application | None" = None, hand_over: Callable[[], None] | None = None
 ) -> AsyncGenerator[Callable[[], bool], None]:
-    """Let other commands of this user attach while the block is entered; whether any has can be asked.
+    """Let other commands of this user attach during the block. Yield a function that returns whether any has.
 
-    `hand_over` is called when a server asks for the home; without it this process keeps the home."""
+    `hand_over` is called when a server requests the home. Without it this process keeps the home."""
     path = socket_path(home)
     listener = None if path is None else _open_listener(path)
     if path is None or listener is None:
         yield lambda: False
         return
-    async with AsyncExitStack() as opened:
-        opened.callback(_remove, path, listener)
+    async with AsyncExitStack() as stack:
+        stack.callback(_remove, path, listener)
         loop = asyncio.get_running_loop()
         serving: asyncio.Task[Callable[[], int]] | None = None
 
-        async def begin() -> Callable[[], int]:
+        async def start_serving() -> Callable[[], int]:
             from treadle.surfaces.http.engine_server import (
                 make_application,
                 refuse_hand_over,
                 serve_over_unix_socket,
             )
 
-            offered = app or make_application(engine, hand_over=hand_over or refuse_hand_over)
-            return await opened.enter_async_context(serve_over_unix_socket(offered, listener))
+            application_ = app or make_application(engine, hand_over=hand_over or refuse_hand_over)
+            return await stack.enter_async_context(serve_over_unix_socket(application_, listener))
 
-        def first() -> None:
+        def on_first_connection() -> None:
             nonlocal serving
             loop.remove_reader(listener)
-            serving = asyncio.ensure_future(begin())
+            serving = asyncio.ensure_future(start_serving())
 
-        loop.add_reader(listener, first)
+        loop.add_reader(listener, on_first_connection)
         engine.announce(path)
         try:
             yield lambda: serving is not None and (not serving.done() or serving.result()() > 0)
@@ -72,37 +72,38 @@ async def accept_attachments(
 
 
 def socket_path(home: Home) -> Path | None:
-    """Beside the database; in a private folder of the system where that name would be too long. None: the database
-    is in memory, and nobody else's; or on a server, and everybody's."""
+    """Return the path of the socket: next to the database, or in a private system folder if that path would be too
+    long. None: the database is in memory, or on a PostgreSQL server."""
     if is_postgres(home.database_url) or is_in_memory(home.database_url):
         return None
-    beside = Path(f"{sqlite_path(home.database_url)}.sock").absolute()
-    if len(os.fsencode(beside)) <= MAX_PATH_BYTES:
-        return beside
-    name = hashlib.blake2b(os.fsencode(beside), digest_size=12).hexdigest()
+    path = Path(f"{sqlite_path(home.database_url)}.sock").absolute()
+    if len(os.fsencode(path)) <= MAX_PATH_BYTES:
+        return path
+    name = hashlib.blake2b(os.fsencode(path), digest_size=12).hexdigest()
     return _private_folder() / f"{name}.sock"
 
 
 def _private_folder() -> Path:
-    """A folder that is this user's alone. Raises ConfigError where somebody else has made it."""
+    """Return a folder that only this user can access. Raise ConfigError if another user created it."""
     folder = Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir()) / f"treadle-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise ConfigError(f"The folder {folder} is not this user's alone; remove it, or set XDG_RUNTIME_DIR.")
+        raise ConfigError(f"The folder {folder} is accessible to other users. Remove it, or set XDG_RUNTIME_DIR.")
     return folder
 
 
 def _open_listener(path: Path) -> socket.socket | None:
-    """A socket that listens there. None: there cannot be one, as on some file systems; the work goes on without."""
+    """Return a listening socket, or None if it cannot be created, as on some file systems; the process works
+    without it."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     before = os.umask(0o177)
     try:
-        path.unlink(missing_ok=True)  # of an owner that has died: there is one at a time, and this process is it
+        path.unlink(missing_ok=True)  # left by an owner that died: only one process owns the database at a time
         listener.bind(str(path))
     except OSError as error:
         listener.close()
-        logger.warning("no other command can attach: the socket %s cannot be made: %s", path, error.strerror)
+        logger.warning("other commands cannot attach: the socket %s cannot be created: %s", path, error.strerror)
         return None
     finally:
         os.umask(before)

@@ -1,1 +1,1 @@
-"""An agent offered as a model, to whatever speaks to OpenAI: its models, chat completions and responses."""
+"""OpenAI-compatible routes: agents as models, chat completions and responses."""

@@ -1,4 +1,4 @@
-"""The agent for one run, as far as whoever asks may have it otherwise: less than the agent has, never more."""
+"""Applies the settings in an OpenAI request to an agent. They can lower the agent's limits, never raise them."""
 
 from collections.abc import Mapping
 from typing import Any, Final, Literal
@@ -20,7 +20,7 @@ LEVELS: Final[Mapping[Effort, Level | None]] = {
     "xhigh": "high",
     "max": "high",
 }
-"""What a model is asked for; None: what it does by itself."""
+"""The reasoning level for each effort; None: the default of the model."""
 LEVEL_ORDER: Final[tuple[Level | None, ...]] = (None, "low", "medium", "high")
 MAX_TEMPERATURE = 2.0
 
@@ -31,7 +31,7 @@ class JsonSchema(Struct, frozen=True):
 
 
 class Format(Struct, frozen=True):
-    """How the answer is to look. Chat completions have the schema one level deeper than responses."""
+    """The requested output format. Chat completions nest the schema one level deeper than responses."""
 
     type: Literal["text", "json_object", "json_schema"] = "text"
     json_schema: JsonSchema | None = None
@@ -39,7 +39,7 @@ class Format(Struct, frozen=True):
 
 
 class RequestedSettings(Struct, frozen=True):
-    """What is asked for, and the names under which it was."""
+    """The settings in a request, and the names of their parameters."""
 
     max_tokens: int | None = None
     temperature: float | None = None
@@ -48,37 +48,40 @@ class RequestedSettings(Struct, frozen=True):
     names: tuple[str, str] = ("max_tokens", "response_format")
 
 
-def apply_settings(agent: AgentSpec, wishes: RequestedSettings) -> AgentSpec:
-    """Raises `Wrong` for what makes no sense."""
+def apply_settings(agent: AgentSpec, requested: RequestedSettings) -> AgentSpec:
+    """Return the agent with the requested settings. Raise InvalidParameterValue for invalid ones."""
     settings, limits = agent.model_settings, agent.limits
-    if wishes.max_tokens is not None:
-        if wishes.max_tokens < 1:
+    if requested.max_tokens is not None:
+        if requested.max_tokens < 1:
             raise InvalidParameterValue(
-                wishes.names[0], f"`{wishes.names[0]}` must be 1 or more, found {wishes.max_tokens}."
+                requested.names[0], f"`{requested.names[0]}` must be 1 or more, found {requested.max_tokens}."
             )
-        most = min(wishes.max_tokens, settings.max_tokens or wishes.max_tokens)
-        settings = structs.replace(settings, max_tokens=most)
-        limits = structs.replace(limits, max_continuations=0)  # an answer that is cut there is to be cut
-    if wishes.temperature is not None:
-        if not 0 <= wishes.temperature <= MAX_TEMPERATURE:
+        limit = min(requested.max_tokens, settings.max_tokens or requested.max_tokens)
+        settings = structs.replace(settings, max_tokens=limit)
+        limits = structs.replace(limits, max_continuations=0)  # do not continue an answer that reaches this limit
+    if requested.temperature is not None:
+        if not 0 <= requested.temperature <= MAX_TEMPERATURE:
             raise InvalidParameterValue(
-                "temperature", f"`temperature` must be from 0 to {MAX_TEMPERATURE:g}, found {wishes.temperature:g}."
+                "temperature",
+                f"`temperature` must be from 0 to {MAX_TEMPERATURE:g}, found {requested.temperature:g}.",
             )
-        settings = structs.replace(settings, temperature=wishes.temperature)
-    if wishes.effort is not None:
-        settings = structs.replace(settings, reasoning=_limit_effort(wishes.effort, settings.reasoning))
-    output = agent.output if wishes.format is None else _output_schema(wishes.format, agent, wishes.names[1])
+        settings = structs.replace(settings, temperature=requested.temperature)
+    if requested.effort is not None:
+        settings = structs.replace(settings, reasoning=_limit_effort(requested.effort, settings.reasoning))
+    output = (
+        agent.output if requested.format is None else _output_schema(requested.format, agent, requested.names[1])
+    )
     return structs.replace(agent, model_settings=settings, limits=limits, output=output)
 
 
-def _limit_effort(wanted: Effort, allowed: Level | None) -> Level | None:
-    """An agent that says how much is not given more."""
-    level = LEVELS[wanted]
+def _limit_effort(requested: Effort, allowed: Level | None) -> Level | None:
+    """Return the requested level, at most the agent's own."""
+    level = LEVELS[requested]
     return level if allowed is None or LEVEL_ORDER.index(level) < LEVEL_ORDER.index(allowed) else allowed
 
 
-def _output_schema(wanted: Format, agent: AgentSpec, name: str) -> dict[str, Any] | None:
-    match wanted:
+def _output_schema(requested: Format, agent: AgentSpec, name: str) -> dict[str, Any] | None:
+    match requested:
         case Format("text"):
             return agent.output
         case Format("json_object"):
@@ -87,7 +90,9 @@ def _output_schema(wanted: Format, agent: AgentSpec, name: str) -> dict[str, Any
             try:
                 check_schema(schema)
             except ValueError as error:
-                raise InvalidParameterValue(name, f"The schema of `{name}` is no JSON Schema: {error}") from None
+                raise InvalidParameterValue(
+                    name, f"The schema of `{name}` is not a valid JSON Schema: {error}"
+                ) from None
             return schema
         case _:
             raise InvalidParameterValue(name, f"`{name}` of the type json_schema must have a schema.")

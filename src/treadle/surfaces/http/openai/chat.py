@@ -1,5 +1,5 @@
-"""`POST /v1/chat/completions`: an agent answers as a model would. The whole conversation comes with every request,
-and begins a session of its own, unless the request names one to go on in."""
+"""`POST /v1/chat/completions`: an agent answers like a model. Every request contains the whole conversation and
+starts a session of its own, unless it names a session to continue."""
 
 from collections.abc import Iterable
 
@@ -56,7 +56,7 @@ from treadle.surfaces.http.openai.run_answer import (
 from treadle.surfaces.http.streams import refuse_if_full
 
 DONE = b"data: [DONE]\n\n"
-RESTART_NOTE = "\n\n[The model failed here, and another attempt answers anew.]\n\n"
+RESTART_NOTE = "\n\n[The model failed here. Another attempt starts the answer again.]\n\n"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -71,20 +71,22 @@ async def complete(data: JSONBody[ChatRequest], request: ApiRequest) -> ASGIApp:
         refuse_if_full(request)
     agent = apply_settings(context_of(request).visible_agent(data.model), _read_settings(data))
     turns = [turn for index, message in enumerate(data.messages) for turn in _read_turns(message, index)]
-    stays = request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
-    wanted = RunRequest(agent, build_conversation(turns, "messages"), await _find_session(data, request), stays)
-    going = await start_run(wanted, request)
+    keeps_running = request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
+    run_request = RunRequest(
+        agent, build_conversation(turns, "messages"), await _find_session(data, request), keeps_running
+    )
+    answer = await start_run(run_request, request)
     if data.stream:
         with_usage = data.stream_options is not None and bool(data.stream_options.include_usage)
-        return await stream_answer(going, ChatWriter(going, data.model, with_usage), request)
-    match await wait_for_answer(going, request):
+        return await stream_answer(answer, ChatWriter(answer, data.model, with_usage), request)
+    match await wait_for_answer(answer, request):
         case Ended(end):
             text, finish, usage = end.text, _finish_reason(end), make_chat_usage(end.metrics)
         case Waiting(text):
             finish, usage = "stop", None
     choices = (Choice(AnswerMessage(text), finish),)
-    body = ChatCompletion(_completion_id(going), going.created, data.model, choices, usage)
-    return make_json_response(body, going.headers)
+    body = ChatCompletion(_completion_id(answer), answer.created, data.model, choices, usage)
+    return make_json_response(body, answer.headers)
 
 
 def _read_settings(data: ChatRequest) -> RequestedSettings:
@@ -105,29 +107,29 @@ async def _find_session(data: ChatRequest, request: ApiRequest) -> SessionId | N
 
 
 def _refuse_unsupported(data: ChatRequest) -> None:
-    own_tools = "it has tools of its own, and calls them itself; leave yours out."
-    one_answer = "it gives one answer."
-    unseen = "what its models weigh is not shown."
-    its_own = "its own settings say how it samples."
+    own_tools = "it calls its own tools. Leave the client's tools out."
+    one_answer = "it returns one answer."
+    no_logprobs = "log probabilities are not available."
+    own_sampling = "its own settings control sampling."
     refused = (
         ("tools", bool(data.tools), own_tools),
         ("functions", bool(data.functions), own_tools),
         ("n", data.n not in (None, 1), one_answer),
-        ("logprobs", bool(data.logprobs), unseen),
-        ("top_logprobs", bool(data.top_logprobs), unseen),
-        ("logit_bias", bool(data.logit_bias), its_own),
-        ("top_p", data.top_p not in (None, 1), its_own),
-        ("frequency_penalty", bool(data.frequency_penalty), its_own),
-        ("presence_penalty", bool(data.presence_penalty), its_own),
-        ("stop", bool(data.stop), "its answer ends where it has done its work."),
-        ("audio", bool(data.audio), "it answers in writing."),
-        ("modalities", data.modalities not in (None, ["text"]), "it answers in writing."),
-        ("prediction", bool(data.prediction), "it works its answer out."),
+        ("logprobs", bool(data.logprobs), no_logprobs),
+        ("top_logprobs", bool(data.top_logprobs), no_logprobs),
+        ("logit_bias", bool(data.logit_bias), own_sampling),
+        ("top_p", data.top_p not in (None, 1), own_sampling),
+        ("frequency_penalty", bool(data.frequency_penalty), own_sampling),
+        ("presence_penalty", bool(data.presence_penalty), own_sampling),
+        ("stop", bool(data.stop), "its answer ends when its work is done."),
+        ("audio", bool(data.audio), "it answers in text."),
+        ("modalities", data.modalities not in (None, ["text"]), "it answers in text."),
+        ("prediction", bool(data.prediction), "predicted output is not supported."),
         ("web_search_options", data.web_search_options is not None, own_tools),
         ("tool_choice", data.tool_choice not in (None, "none", "auto"), own_tools),
     )
-    for name, is_asked, why in refused:
-        if is_asked:
+    for name, is_requested, why in refused:
+        if is_requested:
             raise Unsupported(name, why)
 
 
@@ -150,7 +152,7 @@ def _read_turns(message: ChatMessage, index: int) -> Iterable[Turn]:
     calls = tuple(
         [describe_client_call(call.function.name, call.function.arguments) for call in message.tool_calls or ()]
     )
-    speaker: Speaker = "instructions" if message.role in ("system", "developer") else message.role  # pyright: ignore[reportAssignmentType] -- tool and function are done with above
+    speaker: Speaker = "instructions" if message.role in ("system", "developer") else message.role  # pyright: ignore[reportAssignmentType] -- tool and function are handled above
     yield Turn(speaker, (*parts, *calls))
 
 
@@ -161,14 +163,16 @@ def _read_part(part: ContentPart, where: str) -> Spoken:
         case ImagePart(image):
             return read_image(image.url, where)
         case _:
-            raise InvalidParameterValue(where, "A message has text and pictures; audio and files are not taken.")
+            raise InvalidParameterValue(
+                where, "A message may contain text and images. Audio and files are not supported."
+            )
 
 
 # ── The answer ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _completion_id(going: RunAnswer) -> str:
-    return f"chatcmpl-{going.run_id}"
+def _completion_id(answer: RunAnswer) -> str:
+    return f"chatcmpl-{answer.run_id}"
 
 
 def _finish_reason(end: RunEnd) -> FinishReason:
@@ -176,60 +180,60 @@ def _finish_reason(end: RunEnd) -> FinishReason:
 
 
 class ChatWriter:
-    """Implements `answering.Writer`."""
+    """Implements `run_answer.AnswerWriter`."""
 
-    def __init__(self, going: RunAnswer, model: str, with_usage: bool) -> None:
-        self._going = going
+    def __init__(self, answer: RunAnswer, model: str, with_usage: bool) -> None:
+        self._answer = answer
         self._model = model
         self._with_usage = with_usage
         self._has_spoken = False
         self._gap = ""
-        """What stands before the next words."""
+        """The separator before the next text."""
 
-    def opening(self) -> bytes:
+    def write_opening(self) -> bytes:
         return self._event(self._chunk(ChunkChoice(Delta("assistant", ""))))
 
-    def piece(self, piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
-        match piece:
+    def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
+        match write_piece:
             case AnswerText(text):
                 self._has_spoken, gap, self._gap = True, self._gap, ""
-                return self._said(gap + text)
+                return self._write_text(gap + text)
             case StepBreak():
                 self._gap = "\n\n"
                 return b""
             case Restart():
-                return self._said(RESTART_NOTE)
+                return self._write_text(RESTART_NOTE)
             case ReasoningText():
-                return b""  # the format has no place for it
+                return b""  # the format has no field for reasoning
 
-    def standing(self, text: str) -> bytes:
+    def write_waiting(self, text: str) -> bytes:
         gap = "\n\n" if self._has_spoken else ""
-        return self._said(gap + text) + self._end("stop") + DONE
+        return self._write_text(gap + text) + self._write_finish("stop") + DONE
 
-    def over(self, end: RunEnd) -> bytes:
+    def write_end(self, end: RunEnd) -> bytes:
         usage = b""
         if self._with_usage:
             chunk = ChatChunk(
-                _completion_id(self._going),
-                self._going.created,
+                _completion_id(self._answer),
+                self._answer.created,
                 self._model,
                 (),
                 usage=make_chat_usage(end.metrics),
             )
             usage = self._event(chunk)
-        return self._end(_finish_reason(end)) + usage + DONE
+        return self._write_finish(_finish_reason(end)) + usage + DONE
 
-    def failed(self, failure: Refusal, end: RunEnd | None) -> bytes:
+    def write_failure(self, failure: Refusal, end: RunEnd | None) -> bytes:
         return self._event(ErrorBody(make_error_detail(failure.status, failure.kind, str(failure)))) + DONE
 
-    def _said(self, text: str) -> bytes:
+    def _write_text(self, text: str) -> bytes:
         return self._event(self._chunk(ChunkChoice(Delta(content=text))))
 
-    def _end(self, finish: FinishReason) -> bytes:
+    def _write_finish(self, finish: FinishReason) -> bytes:
         return self._event(self._chunk(ChunkChoice(Delta(), finish)))
 
     def _chunk(self, choice: ChunkChoice) -> ChatChunk:
-        return ChatChunk(_completion_id(self._going), self._going.created, self._model, (choice,))
+        return ChatChunk(_completion_id(self._answer), self._answer.created, self._model, (choice,))
 
     def _event(self, value: ChatChunk | ErrorBody) -> bytes:
         return b"data: %b\n\n" % _encode(value)

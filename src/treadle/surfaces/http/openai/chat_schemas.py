@@ -1,4 +1,4 @@
-"""Chat completions as they go over the wire. What a request has beside these fields is ignored, as OpenAI does."""
+"""The wire schemas of chat completions. Unknown request fields are ignored, as OpenAI does."""
 
 from typing import Annotated, Any, Literal
 
@@ -27,11 +27,11 @@ class ImagePart(Struct, frozen=True, tag="image_url"):
 
 
 class AudioPart(Struct, frozen=True, tag="input_audio"):
-    """Nothing that an agent can hear."""
+    """Not supported by agents."""
 
 
 class FilePart(Struct, frozen=True, tag="file"):
-    """Nothing that an agent is given so."""
+    """Not supported by agents."""
 
 
 ContentPart = TextPart | RefusalPart | ImagePart | AudioPart | FilePart
@@ -43,7 +43,7 @@ class ClientFunction(Struct, frozen=True):
 
 
 class ClientCall(Struct, frozen=True):
-    """A call that a model made of a tool of the client's."""
+    """A call that a model made of one of the client's tools."""
 
     function: ClientFunction = ClientFunction()
 
@@ -88,7 +88,7 @@ class ChatRequest(Struct, frozen=True):
     presence_penalty: float | None = None
 
 
-# ── Answers ────────────────────────────────────────────────────────────────────────────────────────
+# ── Responses ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class PromptDetails(Struct, frozen=True):
@@ -96,7 +96,7 @@ class PromptDetails(Struct, frozen=True):
 
 
 class ChatUsage(Struct, frozen=True):
-    """Of all model calls of the run together."""
+    """The usage of all model calls of the run together."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -150,5 +150,5 @@ class ChatChunk(Struct, frozen=True):
 
 
 def make_chat_usage(metrics: Metrics) -> ChatUsage:
-    given, made = metrics.input_tokens, metrics.output_tokens
-    return ChatUsage(given, made, given + made, PromptDetails(metrics.cache_read_tokens))
+    sent, received = metrics.input_tokens, metrics.output_tokens
+    return ChatUsage(sent, received, sent + received, PromptDetails(metrics.cache_read_tokens))

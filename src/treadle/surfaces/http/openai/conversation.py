@@ -1,8 +1,8 @@
-"""The conversation that a client sends, as an agent is shown it.
+"""Converts the conversation that a client sends into messages for an agent.
 
-What the client's own tools did is told as text: the agent has tools of its own, and what is none of its calls must
-not look like one. What stands there as the system's or the developer's word is kept apart: it is told after the
-agent's own instructions, and replaces none of them."""
+Calls of the client's own tools become text: the agent has its own tools, and foreign calls must not look like its
+calls. System and developer messages are kept separate: they follow the agent's own instructions and replace none
+of them."""
 
 import re
 from base64 import b64decode
@@ -21,7 +21,7 @@ Speaker = Literal["user", "assistant", "instructions"]
 
 
 class Turn(Struct, frozen=True):
-    """What one of those who speak has said."""
+    """The content of one turn, and who said it."""
 
     speaker: Speaker
     parts: tuple[TurnPart, ...]
@@ -32,14 +32,15 @@ class Turn(Struct, frozen=True):
 
 
 class Conversation(Struct, frozen=True):
-    """What is asked, what was said before it, and what the agent is told beside its own instructions."""
+    """The message to answer, the messages before it, and instructions in addition to the agent's own."""
 
     before: tuple[Message, ...]
     message: Message
     instructions: str
 
     def latest(self) -> Message:
-        """What the user has said since the assistant spoke last, as one message: where the session has the rest."""
+        """Return everything the user said since the assistant's last turn as one message, for a session that has
+        the rest."""
         since: list[Message] = [self.message]
         for earlier in reversed(self.before):
             if earlier.role != "user":
@@ -49,31 +50,30 @@ class Conversation(Struct, frozen=True):
 
 
 def build_conversation(turns: Sequence[Turn], param: str) -> Conversation:
-    """Raises `Wrong` where there is nothing to be answered."""
-    told = "\n\n".join(turn.text for turn in turns if turn.speaker == "instructions" and turn.text.strip())
-    spoken = [turn for turn in turns if turn.speaker != "instructions" and _has_content(turn)]
-    if not spoken or spoken[-1].speaker != "user":
+    """Return the conversation. Raise InvalidParameterValue if there is nothing to answer."""
+    instructions = "\n\n".join(turn.text for turn in turns if turn.speaker == "instructions" and turn.text.strip())
+    said = [turn for turn in turns if turn.speaker != "instructions" and _has_content(turn)]
+    if not said or said[-1].speaker != "user":
         raise InvalidParameterValue(
-            param, f"The last of `{param}` must be what the user says: that is what the agent answers."
+            param, f"The last item of `{param}` must be a user message: that is what the agent answers."
         )
-    *before, last = map(_make_message, spoken)
-    return Conversation(tuple(before), last, make_sendable(told))
+    *before, last = map(_make_message, said)
+    return Conversation(tuple(before), last, make_sendable(instructions))
 
 
 def read_image(url: str, param: str) -> Image:
-    """A picture that comes with the request."""
+    """Return an image that is embedded in the request."""
     found = DATA_URL.fullmatch(url)
     if found is None:
         raise InvalidParameterValue(
             param,
-            "A picture must come with the request, as a URL `data:image/…;base64,…`; others are not fetched from "
-            "here.",
+            "An image must be embedded in the request as a URL `data:image/…;base64,…`. Other URLs are refused.",
         )
     kind, data = found.groups()
     try:
         b64decode(data, validate=True)
     except (NotBase64, ValueError):
-        raise InvalidParameterValue(param, "The data of the picture is not base64.") from None
+        raise InvalidParameterValue(param, "The data of the image is not valid base64.") from None
     return Image(kind, data)
 
 
@@ -82,12 +82,12 @@ def make_text_parts(text: str) -> tuple[Text, ...]:
 
 
 def describe_client_call(name: str, arguments: str) -> Text:
-    """That the assistant called a tool of the client's."""
+    """Return the text for a call of one of the client's tools."""
     return Text(make_sendable(f"[Called the client's tool {name} with {arguments}]"))
 
 
 def describe_client_result(call_id: str, result: str) -> Text:
-    """What came of it."""
+    """Return the text for the result of such a call."""
     return Text(make_sendable(f"[Result of the client's tool call {call_id}]\n{result}"))
 
 

@@ -1,4 +1,4 @@
-"""Errors as OpenAI tells them: `{"error": {message, type, param, code}}`. Its clients know what to raise then."""
+"""Errors in OpenAI's format: `{"error": {message, type, param, code}}`, which its clients map to exceptions."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 OPENAI_PATHS: Final = ("/v1/models", "/v1/chat/completions", "/v1/responses")
-"""The paths at which OpenAI's language is spoken."""
+"""The paths that use OpenAI's error format."""
 MEDIA_TYPE = "application/json"
 CODES: Final[Mapping[str, str]] = {
     "Unauthorized": "invalid_api_key",
@@ -21,13 +21,13 @@ CODES: Final[Mapping[str, str]] = {
     "quota_exceeded": "rate_limit_exceeded",
     "context_overflow": "context_length_exceeded",
 }
-"""Words that OpenAI has for what we call otherwise."""
+"""OpenAI's codes for our error kinds."""
 STATUS: Final[Mapping[int, int]] = {402: 429}
-"""Credits that are spent are a quota there, and nothing is payment."""
+"""OpenAI has no payment status: spent credits count as an exhausted quota."""
 
 
 class ErrorDetail(Struct, frozen=True):
-    """What went wrong."""
+    """The error."""
 
     message: str
     type: str
@@ -36,13 +36,13 @@ class ErrorDetail(Struct, frozen=True):
 
 
 class ErrorBody(Struct, frozen=True):
-    """The body of an answer that tells of an error."""
+    """The body of an error response."""
 
     error: ErrorDetail
 
 
 class ErrorResponse(Struct, frozen=True):
-    """An answer that tells of an error."""
+    """An error response."""
 
     status: int
     body: bytes
@@ -50,7 +50,7 @@ class ErrorResponse(Struct, frozen=True):
 
 
 def is_openai_path(path: str) -> bool:
-    """Whether errors are told in this language there."""
+    """Return whether a path uses OpenAI's error format."""
     return any(path == each or path.startswith(f"{each}/") for each in OPENAI_PATHS)
 
 
@@ -60,16 +60,16 @@ def make_error_detail(status: int, kind: str, detail: str, param: str | None = N
 
 
 def make_error_response(status: int, kind: str, detail: str, error: Exception) -> ErrorResponse:
-    """What is answered instead of a problem."""
+    """Return the response that replaces a problem."""
     status = STATUS.get(status, status)
-    said = make_error_detail(status, kind, detail, find_wrong_parameter(error))
-    final = status == 409 or said.code == "insufficient_quota" or getattr(error, "final", False)
-    headers = {"x-should-retry": "false"} if final else {}  # their clients would send it twice more
-    return ErrorResponse(status, msgspec.json.encode(ErrorBody(said)), headers)
+    detail_ = make_error_detail(status, kind, detail, find_wrong_parameter(error))
+    final = status == 409 or detail_.code == "insufficient_quota" or getattr(error, "final", False)
+    headers = {"x-should-retry": "false"} if final else {}  # OpenAI clients would retry it twice
+    return ErrorResponse(status, msgspec.json.encode(ErrorBody(detail_)), headers)
 
 
 def find_wrong_parameter(error: Exception) -> str | None:
-    """Which parameter is wrong: as we say, or as Litestar does."""
+    """Return which parameter is wrong, from our own errors or from Litestar's."""
     named: str | None = getattr(error, "param", None)
     if named is not None:
         return named

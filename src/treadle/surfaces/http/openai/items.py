@@ -1,4 +1,4 @@
-"""What a client of responses sends, as turns of a conversation."""
+"""Converts the input items of the responses API into turns of a conversation."""
 
 from collections.abc import Sequence
 
@@ -28,12 +28,12 @@ CALLS = ("function_call", "custom_tool_call")
 RESULTS = ("function_call_output", "custom_tool_call_output")
 
 
-def read_turns(given: str | Sequence[InputItem], instructions: str | None) -> list[Turn]:
-    told = [Turn("instructions", make_text_parts(instructions))] if instructions else []
-    if isinstance(given, str):
-        return [*told, Turn("user", make_text_parts(given))]
-    turns = [_read_turn(item, f"input[{index}]") for index, item in enumerate(given)]
-    return [*told, *(turn for turn in turns if turn is not None)]
+def read_turns(input_: str | Sequence[InputItem], instructions: str | None) -> list[Turn]:
+    instruction_turns = [Turn("instructions", make_text_parts(instructions))] if instructions else []
+    if isinstance(input_, str):
+        return [*instruction_turns, Turn("user", make_text_parts(input_))]
+    turns = [_read_turn(item, f"input[{index}]") for index, item in enumerate(input_)]
+    return [*instruction_turns, *(turn for turn in turns if turn is not None)]
 
 
 def _read_turn(item: InputItem, where: str) -> Turn | None:
@@ -46,21 +46,23 @@ def _read_turn(item: InputItem, where: str) -> Turn | None:
             result = item.output if isinstance(item.output, str) else msgspec.json.encode(item.output).decode()
             return Turn("user", (describe_client_result(item.call_id or "", result),))
         case "reasoning":
-            return None  # of another model
+            return None  # reasoning of another model
         case "item_reference":
             raise InvalidParameterValue(
-                where, "Items are not kept one by one; send the item itself, or previous_response_id."
+                where, "Items are not stored individually. Send the item itself, or previous_response_id."
             )
         case kind:
             raise InvalidParameterValue(
-                where, f"An agent takes messages, and what came of function calls; `{kind}` is neither."
+                where, f"An agent accepts messages and results of function calls; `{kind}` is neither."
             )
 
 
 def _read_message(item: InputItem, where: str) -> Turn:
     if item.role is None:
-        raise InvalidParameterValue(f"{where}.role", "A message has a role: user, assistant, system or developer.")
-    speaker: Speaker = "instructions" if item.role in ("system", "developer") else item.role  # pyright: ignore[reportAssignmentType] -- the others are done with
+        raise InvalidParameterValue(
+            f"{where}.role", "A message must have a role: user, assistant, system or developer."
+        )
+    speaker: Speaker = "instructions" if item.role in ("system", "developer") else item.role  # pyright: ignore[reportAssignmentType] -- the other roles are handled here
     if item.content is None or isinstance(item.content, str):
         return Turn(speaker, make_text_parts(item.content or ""))
     parts = [_read_part(part, f"{where}.content[{place}]") for place, part in enumerate(item.content)]
@@ -77,5 +79,5 @@ def _read_part(part: InputPart, where: str) -> tuple[TurnPart, ...]:
             return (read_image(url, where),)
         case _:
             raise InvalidParameterValue(
-                where, "A message has text and pictures that come with it; files and audio are not taken."
+                where, "A message may contain text and embedded images. Files and audio are not supported."
             )

@@ -1,4 +1,4 @@
-"""What is refused at these routes, and how a run that did not end well is told of."""
+"""Refusals of the OpenAI-compatible routes, and the errors for runs that failed."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -16,12 +16,12 @@ OUTCOME_STATUS: Final[Mapping[OutcomeKind, int]] = {
     "deadline": 504,
     "cancelled": 409,
 }
-"""Of an answer that tells of a run which ended so; of any other, 500."""
+"""The HTTP status for each outcome of a run; 500 for any other."""
 ANSWERED_OUTCOMES: Final[tuple[OutcomeKind, ...]] = ("completed", "silent", "truncated")
 
 
 class InvalidParameterValue(Refusal):
-    """A parameter that cannot be obeyed."""
+    """A parameter whose value cannot be used."""
 
     def __init__(self, param: str, detail: str, kind: str = "InvalidValue") -> None:
         super().__init__(400, kind, detail)
@@ -29,17 +29,17 @@ class InvalidParameterValue(Refusal):
 
 
 class Unsupported(InvalidParameterValue):
-    """A parameter that an agent has no use for."""
+    """A parameter that agents do not support."""
 
     def __init__(self, param: str, why: str) -> None:
-        super().__init__(param, f"`{param}` cannot be asked of an agent: {why}", "UnsupportedParameter")
+        super().__init__(param, f"`{param}` is not supported for agents: {why}", "UnsupportedParameter")
 
 
 class RunFailed(Refusal):
-    """The run has ended, and not with an answer."""
+    """The run ended without an answer."""
 
     final = True
-    """It was tried as often as the agent allows; to ask again is another run."""
+    """The agent's own retries are used up. Sending the request again starts another run."""
 
     def __init__(self, run_id: RunId, end: RunEnd) -> None:
         words = [end.reason or f"The run ended as {end.outcome}.", end.next, f"({run_id}, {end.outcome})"]
@@ -47,5 +47,5 @@ class RunFailed(Refusal):
 
 
 def find_run_failure(run_id: RunId, end: RunEnd) -> RunFailed | None:
-    """None: it has an answer."""
+    """Return the failure of a run, or None if it has an answer."""
     return None if end.outcome in ANSWERED_OUTCOMES else RunFailed(run_id, end)

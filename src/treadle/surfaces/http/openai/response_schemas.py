@@ -1,4 +1,4 @@
-"""Responses as they go over the wire. What a request has beside these fields is ignored, as OpenAI does."""
+"""The wire schemas of the responses API. Unknown request fields are ignored, as OpenAI does."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ class EarlierRefusal(Struct, frozen=True, tag="refusal"):
 
 
 class EarlierReasoning(Struct, frozen=True, tag="reasoning_text"):
-    """What led another model to its answer: nothing for this one."""
+    """Reasoning of another model, which is ignored."""
 
 
 class InputImage(Struct, frozen=True, tag="input_image"):
@@ -33,18 +33,18 @@ class InputImage(Struct, frozen=True, tag="input_image"):
 
 
 class InputFile(Struct, frozen=True, tag="input_file"):
-    """Nothing that an agent is given so."""
+    """Not supported by agents."""
 
 
 class InputAudio(Struct, frozen=True, tag="input_audio"):
-    """Nothing that an agent can hear."""
+    """Not supported by agents."""
 
 
 InputPart = InputText | EarlierText | EarlierRefusal | EarlierReasoning | InputImage | InputFile | InputAudio
 
 
 class InputItem(Struct, frozen=True):
-    """A message, or something that was done between messages."""
+    """A message, or something that happened between messages."""
 
     type: str = "message"
     role: Literal["user", "assistant", "system", "developer"] | None = None
@@ -90,7 +90,7 @@ class ResponseRequest(Struct, frozen=True):
     prompt: Any = None
 
 
-# ── Answers ────────────────────────────────────────────────────────────────────────────────────────
+# ── Responses ────────────────────────────────────────────────────────────────────────────────────────
 
 
 class OutputText(Struct, frozen=True, tag="output_text"):
@@ -132,7 +132,7 @@ class OutputDetails(Struct, frozen=True):
 
 
 class ResponseUsage(Struct, frozen=True):
-    """Of all model calls of the run together."""
+    """The usage of all model calls of the run together."""
 
     input_tokens: int
     output_tokens: int
@@ -143,11 +143,11 @@ class ResponseUsage(Struct, frozen=True):
 
 class IncompleteDetails(Struct, frozen=True):
     reason: Literal["max_output_tokens"] | None
-    """None: they have no word for it; the answer says it."""
+    """None: OpenAI has no word for it; the answer explains it."""
 
 
 class ResponseError(Struct, frozen=True):
-    """Why there is no answer. The codes are a closed list there; `type` says what we call it."""
+    """Why there is no answer. OpenAI's codes are a closed list; `type` is our own kind."""
 
     code: Literal["rate_limit_exceeded", "server_error"]
     message: str
@@ -162,7 +162,7 @@ class ResponseObject(Struct, frozen=True):
     created_at: int
     model: str
     conversation: ConversationRef
-    """The session: to go on in, as `conversation`."""
+    """The session, which another request can continue with `conversation`."""
     status: ResponseStatus = "in_progress"
     output: tuple[OutputItem, ...] = ()
     error: ResponseError | None = None
@@ -186,7 +186,7 @@ class ResponseObject(Struct, frozen=True):
 
 
 class StreamEvent(Struct, frozen=True):
-    """One event of a stream; each kind has some of the fields."""
+    """One event of a stream. Each type has some of the fields."""
 
     type: str
     sequence_number: int
@@ -207,9 +207,9 @@ def make_response_id(run_id: RunId) -> str:
 
 
 def make_response_usage(metrics: Metrics) -> ResponseUsage:
-    given, made = metrics.input_tokens, metrics.output_tokens
+    sent, received = metrics.input_tokens, metrics.output_tokens
     read, written = metrics.cache_read_tokens, metrics.cache_write_tokens
-    return ResponseUsage(given, made, given + made, InputDetails(read, written), OutputDetails())
+    return ResponseUsage(sent, received, sent + received, InputDetails(read, written), OutputDetails())
 
 
 def make_response_error(failure: Refusal) -> ResponseError:

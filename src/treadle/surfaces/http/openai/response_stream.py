@@ -1,5 +1,5 @@
-"""A response as it comes, event by event. Each step of the agent that says something is an item of its own; the
-final response has the one with the answer. So what a failed attempt has said is no part of it."""
+"""Writes a response as a stream of events. Each step of the agent with text is an item of its own; the final
+response contains the item with the answer, so text of a failed attempt is not part of it."""
 
 from typing import Any
 
@@ -29,46 +29,48 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ResponseWriter:
-    """Implements `answering.Writer`."""
+    """Implements `run_answer.AnswerWriter`."""
 
     def __init__(self, run_id: RunId, response: ResponseObject) -> None:
         self._run_id = run_id
         self._response = response
         self._sequence = 0
         self._index = -1
-        """Of the latest item."""
+        """Index of the latest item."""
         self._message: list[str] | None = None
-        """The message that is open: its text."""
+        """The text of the open message."""
         self._thought: list[str] | None = None
 
-    def opening(self) -> bytes:
-        begun = structs.replace(self._response, status="in_progress")
-        return self._event("response.created", response=begun) + self._event("response.in_progress", response=begun)
+    def write_opening(self) -> bytes:
+        started = structs.replace(self._response, status="in_progress")
+        return self._event("response.created", response=started) + self._event(
+            "response.in_progress", response=started
+        )
 
-    def piece(self, piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
-        match piece:
+    def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes:
+        match write_piece:
             case AnswerText(text):
-                return self._say(text)
+                return self._write_text(text)
             case ReasoningText(text):
-                return b"" if self._message is not None else self._think(text)
+                return b"" if self._message is not None else self._write_reasoning(text)
             case StepBreak():
-                return self._close("completed")
+                return self._close_item("completed")
             case Restart():
-                return self._close("incomplete")
+                return self._close_item("incomplete")
 
-    def standing(self, text: str) -> bytes:
-        said = self._close("completed") + self._say(text)
+    def write_waiting(self, text: str) -> bytes:
+        events = self._close_item("completed") + self._write_text(text)
         output = (make_output_message(self._item_id, text),)
-        said += self._close("completed")
+        events += self._close_item("completed")
         if self._response.background:
             going_on = structs.replace(self._response, status="in_progress", output=output)
-            return said + self._event("response.in_progress", response=going_on)
+            return events + self._event("response.in_progress", response=going_on)
         stands = structs.replace(self._response, status="incomplete", output=output, incomplete_details=WAITING)
-        return said + self._event("response.incomplete", response=stands)
+        return events + self._event("response.incomplete", response=stands)
 
-    def over(self, end: RunEnd) -> bytes:
+    def write_end(self, end: RunEnd) -> bytes:
         cut = end.outcome == "truncated"
-        said = self._close("incomplete" if cut else "completed")
+        events = self._close_item("incomplete" if cut else "completed")
         whole = structs.replace(
             self._response,
             status="incomplete" if cut else "completed",
@@ -78,17 +80,17 @@ class ResponseWriter:
             usage=make_response_usage(end.metrics),
             incomplete_details=TRUNCATED if cut else None,
         )
-        return said + self._event("response.incomplete" if cut else "response.completed", response=whole)
+        return events + self._event("response.incomplete" if cut else "response.completed", response=whole)
 
-    def failed(self, failure: Refusal, end: RunEnd | None) -> bytes:
-        said = self._close("incomplete")
+    def write_failure(self, failure: Refusal, end: RunEnd | None) -> bytes:
+        events = self._close_item("incomplete")
         whole = structs.replace(
             self._response,
             status="failed",
             error=make_response_error(failure),
             usage=None if end is None else make_response_usage(end.metrics),
         )
-        return said + self._event("response.failed", response=whole)
+        return events + self._event("response.failed", response=whole)
 
     # ── Items ──
 
@@ -96,46 +98,46 @@ class ResponseWriter:
     def _item_id(self) -> str:
         return f"out_{self._run_id}_{self._index}"
 
-    def _say(self, text: str) -> bytes:
+    def _write_text(self, text: str) -> bytes:
         opened = b""
         if self._message is None:
-            opened = self._close("completed")
+            opened = self._close_item("completed")
             self._index, self._message = self._index + 1, []
-            begun = structs.replace(make_output_message(self._item_id, "", "in_progress"), content=())
-            opened += self._event("response.output_item.added", item=begun, output_index=self._index)
-            opened += self._in_item("response.content_part.added", content_index=0, part=OutputText(""))
+            started = structs.replace(make_output_message(self._item_id, "", "in_progress"), content=())
+            opened += self._event("response.output_item.added", item=started, output_index=self._index)
+            opened += self._item_event("response.content_part.added", content_index=0, part=OutputText(""))
         self._message.append(text)
-        return opened + self._in_item("response.output_text.delta", content_index=0, delta=text, logprobs=())
+        return opened + self._item_event("response.output_text.delta", content_index=0, delta=text, logprobs=())
 
-    def _think(self, text: str) -> bytes:
+    def _write_reasoning(self, text: str) -> bytes:
         opened = b""
         if self._thought is None:
             self._index, self._thought = self._index + 1, []
-            begun = ReasoningItem(self._item_id, (), "in_progress")
-            opened = self._event("response.output_item.added", item=begun, output_index=self._index)
+            started = ReasoningItem(self._item_id, (), "in_progress")
+            opened = self._event("response.output_item.added", item=started, output_index=self._index)
             part = SummaryText("")
-            opened += self._in_item("response.reasoning_summary_part.added", summary_index=0, part=part)
+            opened += self._item_event("response.reasoning_summary_part.added", summary_index=0, part=part)
         self._thought.append(text)
-        return opened + self._in_item("response.reasoning_summary_text.delta", summary_index=0, delta=text)
+        return opened + self._item_event("response.reasoning_summary_text.delta", summary_index=0, delta=text)
 
-    def _close(self, status: ItemStatus) -> bytes:
-        """End the item that is open."""
+    def _close_item(self, status: ItemStatus) -> bytes:
+        """End the open item."""
         if self._message is not None:
             text, self._message = "".join(self._message), None
-            said = self._in_item("response.output_text.done", content_index=0, text=text, logprobs=())
-            said += self._in_item("response.content_part.done", content_index=0, part=OutputText(text))
+            events = self._item_event("response.output_text.done", content_index=0, text=text, logprobs=())
+            events += self._item_event("response.content_part.done", content_index=0, part=OutputText(text))
             item = make_output_message(self._item_id, text, status)
         elif self._thought is not None:
             text, self._thought = "".join(self._thought), None
             part = SummaryText(text)
-            said = self._in_item("response.reasoning_summary_text.done", summary_index=0, text=text)
-            said += self._in_item("response.reasoning_summary_part.done", summary_index=0, part=part)
+            events = self._item_event("response.reasoning_summary_text.done", summary_index=0, text=text)
+            events += self._item_event("response.reasoning_summary_part.done", summary_index=0, part=part)
             item = ReasoningItem(self._item_id, (part,), status)
         else:
             return b""
-        return said + self._event("response.output_item.done", item=item, output_index=self._index)
+        return events + self._event("response.output_item.done", item=item, output_index=self._index)
 
-    def _in_item(self, kind: str, **more: Any) -> bytes:
+    def _item_event(self, kind: str, **more: Any) -> bytes:
         return self._event(kind, item_id=self._item_id, output_index=self._index, **more)
 
     def _event(self, kind: str, **more: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""`/v1/responses`: an agent answers as a model would, in a session that the next response may go on in."""
+"""`/v1/responses`: an agent answers like a model, in a session that the next response can continue."""
 
 import asyncio
 from contextlib import suppress
@@ -47,7 +47,7 @@ from treadle.surfaces.http.streams import refuse_if_full
 
 PREFIX = "resp_"
 CANCEL_WAIT_SECONDS = 5.0
-"""For so long a cancelled run may take to end before it is shown as it is."""
+"""How long to wait for a cancelled run to end before returning its current state."""
 
 
 @post("/v1/responses", status_code=200, **ROUTE_OPTIONS)
@@ -60,36 +60,38 @@ async def create_response(data: JSONBody[ResponseRequest], request: ApiRequest) 
         refuse_if_full(request)
     agent = apply_settings(context_of(request).visible_agent(data.model), _read_settings(data))
     background = bool(data.background)
-    stays = background or request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
-    talk = build_conversation(read_turns(data.input, data.instructions), "input")
-    going = await start_run(RunRequest(agent, talk, await _find_session(data, request), stays), request)
-    response = _echo_request(_start_response(going, data.instructions), data)
+    keeps_running = background or request.headers.get(ON_DISCONNECT_HEADER, "").lower() == "keep"
+    conversation = build_conversation(read_turns(data.input, data.instructions), "input")
+    answer = await start_run(
+        RunRequest(agent, conversation, await _find_session(data, request), keeps_running), request
+    )
+    response = _echo_request(_start_response(answer, data.instructions), data)
     if data.stream:
-        return await stream_answer(going, ResponseWriter(going.run_id, response), request)
+        return await stream_answer(answer, ResponseWriter(answer.run_id, response), request)
     if background:
-        return make_json_response(structs.replace(response, status="queued"), going.headers)
-    match await wait_for_answer(going, request):
+        return make_json_response(structs.replace(response, status="queued"), answer.headers)
+    match await wait_for_answer(answer, request):
         case Ended(end):
-            whole = _end_response(response, going, end)
+            whole = _end_response(response, answer, end)
         case Waiting(text):
-            output = (make_output_message(_message_id(going), text),)
+            output = (make_output_message(_message_id(answer), text),)
             whole = structs.replace(response, status="incomplete", output=output, incomplete_details=WAITING)
-    return make_json_response(whole, going.headers)
+    return make_json_response(whole, answer.headers)
 
 
 @get("/v1/responses/{response:str}", **ROUTE_OPTIONS)
 async def show_response(
     response: FromPath[str], request: ApiRequest, stream: FromQuery[bool] = False
 ) -> ResponseObject:
-    """The response of a run as recorded in the journal."""
+    """Return the response of a run as recorded in the journal."""
     if stream:
-        raise Unsupported("stream", "a response that was begun before is shown whole; follow its run instead.")
+        raise Unsupported("stream", "an existing response is returned whole. Stream the events of its run instead.")
     return await _current_response(await _find_run(response, request), request)
 
 
 @post("/v1/responses/{response:str}/cancel", status_code=200, **ROUTE_OPTIONS)
 async def cancel_response(response: FromPath[str], request: ApiRequest) -> ResponseObject:
-    """One that has ended stays as it is."""
+    """Cancel a response. A response that has ended stays as it is."""
     record, service = await _find_run(response, request), services_of(request).service
     run_id = record.origin.run_id
     with suppress(InvalidState, TimeoutError):
@@ -99,7 +101,7 @@ async def cancel_response(response: FromPath[str], request: ApiRequest) -> Respo
     return await _current_response(await service.run(run_id), request)
 
 
-# ── What is asked ──────────────────────────────────────────────────────────────────────────────────
+# ── The request ────────────────────────────────────────────────────────────────────────────────────
 
 
 def _read_settings(data: ResponseRequest) -> RequestedSettings:
@@ -111,19 +113,19 @@ def _read_settings(data: ResponseRequest) -> RequestedSettings:
 
 
 def _refuse_unsupported(data: ResponseRequest) -> None:
-    own_tools = "it has tools of its own, and calls them itself; leave yours out."
-    unseen = "what its models weigh is not shown."
-    wants_weights = any("logprobs" in each for each in data.include or ())
+    own_tools = "it calls its own tools. Leave the client's tools out."
+    no_logprobs = "log probabilities are not available."
+    wants_logprobs = any("logprobs" in each for each in data.include or ())
     refused = (
         ("tools", bool(data.tools), own_tools),
         ("tool_choice", data.tool_choice not in (None, "none", "auto"), own_tools),
-        ("include", wants_weights, unseen),
-        ("top_logprobs", bool(data.top_logprobs), unseen),
-        ("top_p", data.top_p not in (None, 1), "its own settings say how it samples."),
-        ("prompt", data.prompt is not None, "it has a persona of its own; send `instructions` beside it."),
+        ("include", wants_logprobs, no_logprobs),
+        ("top_logprobs", bool(data.top_logprobs), no_logprobs),
+        ("top_p", data.top_p not in (None, 1), "its own settings control sampling."),
+        ("prompt", data.prompt is not None, "it has its own persona. Send `instructions` in addition."),
     )
-    for name, is_asked, why in refused:
-        if is_asked:
+    for name, is_requested, why in refused:
+        if is_requested:
             raise Unsupported(name, why)
     if data.previous_response_id is not None and data.conversation is not None:
         raise InvalidParameterValue(
@@ -143,25 +145,25 @@ async def _find_session(data: ResponseRequest, request: ApiRequest) -> SessionId
 
 async def _find_run(response: str, request: ApiRequest) -> RunRecord:
     if not response.startswith(PREFIX):
-        raise UnknownRun(f"There is no response {response}: their ids begin with {PREFIX}")
+        raise UnknownRun(f"There is no response {response}: ids of responses start with {PREFIX}")
     return await context_of(request).readable_run(response.removeprefix(PREFIX))
 
 
-# ── What is answered ───────────────────────────────────────────────────────────────────────────────
+# ── The response ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _start_response(going: RunAnswer, instructions: str | None) -> ResponseObject:
-    settings = going.agent.model_settings
+def _start_response(answer: RunAnswer, instructions: str | None) -> ResponseObject:
+    settings = answer.agent.model_settings
     return ResponseObject(
-        make_response_id(going.run_id),
-        going.created,
-        going.agent.name,
-        ConversationRef(going.session_id),
+        make_response_id(answer.run_id),
+        answer.created,
+        answer.agent.name,
+        ConversationRef(answer.session_id),
         instructions=instructions or None,
         max_output_tokens=settings.max_tokens,
         temperature=settings.temperature,
         reasoning=ReasoningConfig(settings.reasoning),
-        text={"format": _text_format(going.agent)},
+        text={"format": _text_format(answer.agent)},
     )
 
 
@@ -172,7 +174,7 @@ def _text_format(agent: AgentSpec) -> dict[str, Any]:
 
 
 def _echo_request(response: ResponseObject, data: ResponseRequest) -> ResponseObject:
-    """With what only the request says."""
+    """Return the response with the values that only the request has."""
     return structs.replace(
         response,
         previous_response_id=data.previous_response_id,
@@ -181,35 +183,35 @@ def _echo_request(response: ResponseObject, data: ResponseRequest) -> ResponseOb
     )
 
 
-def _message_id(going: RunAnswer) -> str:
-    return f"out_{going.run_id}"
+def _message_id(answer: RunAnswer) -> str:
+    return f"out_{answer.run_id}"
 
 
-def _end_response(response: ResponseObject, going: RunAnswer, end: RunEnd) -> ResponseObject:
-    usage, failure = make_response_usage(end.metrics), find_run_failure(going.run_id, end)
+def _end_response(response: ResponseObject, answer: RunAnswer, end: RunEnd) -> ResponseObject:
+    usage, failure = make_response_usage(end.metrics), find_run_failure(answer.run_id, end)
     if failure is not None:
         if end.outcome == "cancelled":
             return structs.replace(response, status="cancelled", usage=usage)
         return structs.replace(response, status="failed", error=make_response_error(failure), usage=usage)
     cut = end.outcome == "truncated"
     status = "incomplete" if cut else "completed"
-    output = (make_output_message(_message_id(going), end.text, status),) if end.text else ()
+    output = (make_output_message(_message_id(answer), end.text, status),) if end.text else ()
     details = TRUNCATED if cut else None
     return structs.replace(response, status=status, output=output, incomplete_details=details, usage=usage)
 
 
 async def _current_response(record: RunRecord, request: ApiRequest) -> ResponseObject:
-    """A response as the journal has it."""
+    """Return the response as recorded in the journal."""
     service, origin = services_of(request).service, record.origin
     [first] = await service.page(origin.run_id, 0, 1)
     assert isinstance(first.data, RunQueued), f"the first event of {origin.run_id} is {first.type}"
     agent, created = first.data.agent, int(record.created_at)
-    going = RunAnswer(service, agent, origin.run_id, origin.session_id, 0, created, stays=True)
-    response = _start_response(going, first.data.instructions)
+    answer = RunAnswer(service, agent, origin.run_id, origin.session_id, 0, created, keeps_running=True)
+    response = _start_response(answer, first.data.instructions)
     if record.outcome is not None:
-        return _end_response(response, going, (await service.wait(origin.run_id))[1])
-    words = await _describe_wait(record, service)
-    output = (make_output_message(_message_id(going), words),) if words else ()
+        return _end_response(response, answer, (await service.wait(origin.run_id))[1])
+    wait = await _describe_wait(record, service)
+    output = (make_output_message(_message_id(answer), wait),) if wait else ()
     status = "queued" if record.status == "pending" else "in_progress"
     return structs.replace(response, status=status, output=output)
 

@@ -12,5 +12,5 @@ ROUTE_OPTIONS: dict[str, Any] = {"opt": {"scope": "run"}, "include_in_schema": F
 
 
 def make_json_response(body: msgspec.Struct, headers: Mapping[str, str] | None = None) -> ASGIApp:
-    """Return a response of one value."""
+    """Return a JSON response."""
     return ASGIResponse(body=msgspec.json.encode(body), media_type="application/json", headers=dict(headers or {}))

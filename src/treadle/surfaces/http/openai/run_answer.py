@@ -1,4 +1,4 @@
-"""A run that a client asks for as it would ask a model: begun, followed to its end, and stopped with its client."""
+"""A run that answers an OpenAI client: started, followed to its end, and cancelled when the client disconnects."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
@@ -35,25 +35,25 @@ from treadle.surfaces.http.openai.refusals import find_run_failure
 from treadle.surfaces.http.streams import EventStream, Pieces
 
 FIRST_BYTE_SECONDS = 10.0
-"""For so long a failure can still be the answer itself; then the answer begins, whatever comes of it."""
+"""How long a failure can still become the response itself. After that the response starts, whatever follows."""
 SESSION_HEADER = "X-Treadle-Session"
 RUN_HEADER = "X-Treadle-Run"
 ON_DISCONNECT_HEADER = "X-Treadle-On-Disconnect"
-"""A header with which a client says `keep`: the run goes on without it."""
+"""A client sends `keep` in this header to let the run continue without it."""
 
 Answer = TypeVar("Answer")
 AnswerPieces = AsyncGenerator[Sequence[AnswerPiece], None]
 
 
 class RunRequest(Struct, frozen=True):
-    """What a client asks an agent for."""
+    """What a client requests from an agent."""
 
     agent: AgentSpec
     conversation: Conversation
     session_id: SessionId | None = None
-    """To go on in; None: a new one, which begins with the conversation."""
-    stays: bool = False
-    """The run goes on when the client leaves."""
+    """The session to continue; None: a new one, which starts with the conversation."""
+    keeps_running: bool = False
+    """The run continues when the client disconnects."""
 
 
 @dataclass
@@ -65,19 +65,20 @@ class RunAnswer:
     run_id: RunId
     session_id: SessionId
     after: int
-    """The sequence after which it answers this client."""
+    """The sequence number after which the run answers this client."""
     created: int
-    stays: bool
-    has_told: bool = False
-    """The client has all that there is to tell now."""
+    keeps_running: bool
+    is_settled: bool = False
+    """The client has everything that there is to send now."""
 
     @property
     def headers(self) -> dict[str, str]:
         return {SESSION_HEADER: self.session_id, RUN_HEADER: self.run_id}
 
-    async def told(self) -> AnswerPieces:
-        """What the client is told, those pieces together that are there at once; the last is how it stands."""
-        telling, last, cut_off = DeltaTracker(self.agent), self.after, True
+    async def read_pieces(self) -> AnswerPieces:
+        """Yield the pieces for the client, grouped as they become available. The last piece says how the run ended
+        or what it waits for."""
+        tracker, last, cut_off = DeltaTracker(self.agent), self.after, True
         while cut_off:
             cut_off = False
             async with aclosing(self.service.batches(Reader(self.run_id, last))) as batches:
@@ -85,80 +86,81 @@ class RunAnswer:
                     pieces: list[AnswerPiece] = []
                     for event in batch:
                         last = event.sequence if event.durable else last
-                        pieces += telling.hear(event)
+                        pieces += tracker.add_event(event)
                         if isinstance(event.data, StreamReset):
                             cut_off = True
-                        elif isinstance(event.data, RunWaiting) and (words := await self._standing(event.data)):
+                        elif isinstance(event.data, RunWaiting) and (
+                            words := await self._describe_wait(event.data)
+                        ):
                             pieces.append(Waiting(words))
                             break
-                    self.has_told = bool(pieces) and isinstance(pieces[-1], Waiting | Ended)
+                    self.is_settled = bool(pieces) and isinstance(pieces[-1], Waiting | Ended)
                     if pieces:
                         yield pieces
-                    if self.has_told:
+                    if self.is_settled:
                         return
 
     async def outcome(self) -> Ended | Waiting:
-        """How it ended, or what it waits for."""
-        async with aclosing(self.told()) as told:
-            async for pieces in told:
+        """Return how the run ended, or what it waits for."""
+        async with aclosing(self.read_pieces()) as batches:
+            async for pieces in batches:
                 if isinstance(last := pieces[-1], Ended | Waiting):
                     return last
         raise AssertionError(f"the stream of {self.run_id} ended before the run")
 
     async def stop(self) -> None:
-        """Nobody waits for it any more."""
-        if not self.stays and not self.has_told:
-            with suppress(InvalidState):  # it has ended, meanwhile
+        """Cancel the run if the client no longer waits for it."""
+        if not self.keeps_running and not self.is_settled:
+            with suppress(InvalidState):  # it has ended meanwhile
                 await self.service.cancel(self.run_id, "the client that asked for it has gone")
 
-    async def _standing(self, waiting: RunWaiting) -> str:
-        """In words, what a run waits for that does not go on by itself; empty: it does."""
+    async def _describe_wait(self, waiting: RunWaiting) -> str:
+        """Return what the run waits for if it needs a person to act, else ""."""
         return await describe_wait(self.service, self.run_id, waiting)
 
 
 async def describe_wait(service: LocalService, run_id: RunId, waiting: RunWaiting) -> str:
-    """What a run waits for that goes on only when somebody does something; empty: it goes on by itself. It may have
-    been answered since."""
+    """Return what a run waits for if it needs a person to act, else "". It may have been answered since."""
     if (await service.run(run_id)).status != "waiting":
         return ""
     match waiting.reason:
         case "approval":
-            asked = [
+            pending = [
                 f"- {record.approval_id}: {record.tool} {record.arguments} ({record.reason})"
                 for record in await service.approvals(run_id)
             ]
-            if not asked:
+            if not pending:
                 return ""
-            listed = "\n".join(asked)
+            listed = "\n".join(pending)
             how = "Decide with `treadle approvals approve ID` or POST /v1/approvals/ID"
-            return f"The agent waits for an approval:\n{listed}\n{how}; {run_id} goes on then."
+            return f"The agent waits for an approval:\n{listed}\n{how}; {run_id} continues then."
         case "answer":
             questions = "\n".join(each.question for each in await service.questions(run_id))
             return f"The agent asks:\n{questions}\nThe next message of this session answers; {run_id} waits."
         case _ if waiting.wake_at is None:
             why = f"{waiting.reason}: {waiting.detail}" if waiting.detail else waiting.reason
-            return f"{run_id} waits ({why}). It goes on when it is resumed."
+            return f"{run_id} waits ({why}). It continues when it is resumed."
         case _:
             return ""
 
 
-async def start_run(wanted: RunRequest, request: ApiRequest) -> RunAnswer:
-    """Have the agent asked. Raises whatever can be known to be wrong."""
+async def start_run(run_request: RunRequest, request: ApiRequest) -> RunAnswer:
+    """Submit the run. Raise an error for an invalid request."""
     service, principal = services_of(request).service, principal_of(request)
-    talk, goes_on = wanted.conversation, wanted.session_id is not None
+    conversation, continues = run_request.conversation, run_request.session_id is not None
     before = {}
-    if wanted.session_id is not None:
-        before = {run.origin.run_id: run.sequence for run in await service.runs_of(wanted.session_id)}
+    if run_request.session_id is not None:
+        before = {run.origin.run_id: run.sequence for run in await service.runs_of(run_request.session_id)}
     ticket = await service.submit(
         Submission(
-            wanted.agent,
-            talk.latest() if goes_on else talk.message,
-            wanted.session_id,
+            run_request.agent,
+            conversation.latest() if continues else conversation.message,
+            run_request.session_id,
             submission_key(request.scope),
             token=principal.token_id,
             token_quotas=principal.quotas,
-            before=() if goes_on else talk.before,
-            instructions=talk.instructions,
+            before=() if continues else conversation.before,
+            instructions=conversation.instructions,
             user=principal.user,
             only_own=principal.only_owner is not None,
         )
@@ -166,36 +168,42 @@ async def start_run(wanted: RunRequest, request: ApiRequest) -> RunAnswer:
     record = await service.run(ticket.run_id)
     after = 0 if record.outcome is not None else before.get(ticket.run_id, 0)
     return RunAnswer(
-        service, wanted.agent, ticket.run_id, ticket.session_id, after, int(record.created_at), wanted.stays
+        service,
+        run_request.agent,
+        ticket.run_id,
+        ticket.session_id,
+        after,
+        int(record.created_at),
+        run_request.keeps_running,
     )
 
 
 async def find_open_session(session_id: str, request: ApiRequest) -> SessionId:
-    """One that is there, and exists for whoever asks."""
-    seen = await context_of(request).open_session(session_id)
-    return (await services_of(request).service.session(seen)).session_id
+    """Return the id of a session that exists and that the caller may use."""
+    session = await context_of(request).open_session(session_id)
+    return (await services_of(request).service.session(session)).session_id
 
 
-async def wait_for_answer(going: RunAnswer, request: ApiRequest) -> Ended | Waiting:
-    """How the run ended; or what it waits for. Raises how it failed."""
-    match await _while_connected(going.outcome(), going, request):
-        case Ended(end) if (failure := find_run_failure(going.run_id, end)) is not None:
+async def wait_for_answer(answer: RunAnswer, request: ApiRequest) -> Ended | Waiting:
+    """Return how the run ended, or what it waits for. Raise RunFailed if it failed."""
+    match await _while_connected(answer.outcome(), answer, request):
+        case Ended(end) if (failure := find_run_failure(answer.run_id, end)) is not None:
             raise failure
-        case over:
-            return over
+        case outcome:
+            return outcome
 
 
 async def _while_connected(
-    work: Coroutine[Any, Any, Answer], going: RunAnswer, request: ApiRequest, seconds: float | None = None
+    work: Coroutine[Any, Any, Answer], answer: RunAnswer, request: ApiRequest, seconds: float | None = None
 ) -> Answer:
-    """What comes of the work, while the client is there. Raises TimeoutError when that time is over."""
+    """Return the result of the work while the client is connected. Raise TimeoutError after `seconds`."""
     working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
     try:
         await asyncio.wait((working, leaving), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
             return working.result()
         if leaving.done():
-            await going.stop()
+            await answer.stop()
             raise Refusal(408, "ClientGone", "The client has disconnected.")
         raise TimeoutError
     finally:
@@ -212,40 +220,40 @@ async def _wait_for_disconnect(request: ApiRequest) -> None:
 
 
 class AnswerWriter(Protocol):
-    """How a format writes what a client is told, as server-sent events."""
+    """Writes the pieces of an answer as server-sent events in one format."""
 
-    def opening(self) -> bytes: ...
+    def write_opening(self) -> bytes: ...
 
-    def piece(self, piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes: ...
+    def write_piece(self, write_piece: AnswerText | ReasoningText | StepBreak | Restart) -> bytes: ...
 
-    def standing(self, text: str) -> bytes:
-        """The end of a stream whose run waits."""
+    def write_waiting(self, text: str) -> bytes:
+        """Return the end of a stream whose run waits."""
         ...
 
-    def over(self, end: RunEnd) -> bytes: ...
+    def write_end(self, end: RunEnd) -> bytes: ...
 
-    def failed(self, failure: Refusal, end: RunEnd | None) -> bytes:
-        """The end of a stream that has no answer; without an end of the run where the database has failed."""
+    def write_failure(self, failure: Refusal, end: RunEnd | None) -> bytes:
+        """Return the end of a stream without an answer. `end` is None if the database failed."""
         ...
 
 
-async def stream_answer(going: RunAnswer, writer: AnswerWriter, request: ApiRequest) -> ASGIApp:
-    """The answer as it comes. What fails before any of it has come is raised."""
-    told = going.told()
-    first = asyncio.ensure_future(anext(told))
+async def stream_answer(answer: RunAnswer, writer: AnswerWriter, request: ApiRequest) -> ASGIApp:
+    """Return the answer as a stream. Raise errors that occur before the first piece."""
+    batches = answer.read_pieces()
+    first = asyncio.ensure_future(anext(batches))
     try:
         with suppress(TimeoutError):
-            pieces = await _while_connected(_shield(first), going, request, FIRST_BYTE_SECONDS)
-            if isinstance(over := pieces[0], Ended) and (failure := find_run_failure(going.run_id, over.end)):
+            pieces = await _while_connected(_shield(first), answer, request, FIRST_BYTE_SECONDS)
+            if isinstance(ended := pieces[0], Ended) and (failure := find_run_failure(answer.run_id, ended.end)):
                 raise failure
     except BaseException:
         first.cancel()
         await asyncio.wait((first,))
-        await told.aclose()
+        await batches.aclose()
         raise
-    headers = [(name.lower().encode(), value.encode()) for name, value in going.headers.items()]
-    stream = EventStream(_write_pieces(first, told, writer, going), bytes, request, headers, comes_again=False)
-    return _CancellingStream(stream, going)
+    headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers.items()]
+    stream = EventStream(_write_pieces(first, batches, writer, answer), bytes, request, headers, comes_again=False)
+    return _CancellingStream(stream, answer)
 
 
 async def _shield(first: "asyncio.Future[Sequence[AnswerPiece]]") -> Sequence[AnswerPiece]:
@@ -253,50 +261,50 @@ async def _shield(first: "asyncio.Future[Sequence[AnswerPiece]]") -> Sequence[An
 
 
 async def _write_pieces(
-    first: "asyncio.Future[Sequence[AnswerPiece]]", told: AnswerPieces, writer: AnswerWriter, going: RunAnswer
+    first: "asyncio.Future[Sequence[AnswerPiece]]", batches: AnswerPieces, writer: AnswerWriter, answer: RunAnswer
 ) -> Pieces:
-    async with aclosing(told):
-        opening = writer.opening()
+    async with aclosing(batches):
+        opening = writer.write_opening()
         if not first.done():
             yield opening
             opening = b""
         try:
-            yield opening + b"".join([_encode_piece(piece, writer, going) for piece in await first])
-            async for pieces in told:
-                if body := b"".join([_encode_piece(piece, writer, going) for piece in pieces]):
+            yield opening + b"".join([_encode_piece(piece, writer, answer) for piece in await first])
+            async for pieces in batches:
+                if body := b"".join([_encode_piece(piece, writer, answer) for piece in pieces]):
                     yield body
         except StoreError as error:
-            yield writer.failed(Refusal(503, "StoreError", f"{error} ({going.run_id})"), None)
+            yield writer.write_failure(Refusal(503, "StoreError", f"{error} ({answer.run_id})"), None)
 
 
-def _encode_piece(piece: AnswerPiece, writer: AnswerWriter, going: RunAnswer) -> bytes:
+def _encode_piece(piece: AnswerPiece, writer: AnswerWriter, answer: RunAnswer) -> bytes:
     match piece:
         case Ended(end):
-            failure = find_run_failure(going.run_id, end)
-            return writer.over(end) if failure is None else writer.failed(failure, end)
+            failure = find_run_failure(answer.run_id, end)
+            return writer.write_end(end) if failure is None else writer.write_failure(failure, end)
         case Waiting(text):
-            return writer.standing(text)
-        case said:
-            return writer.piece(said)
+            return writer.write_waiting(text)
+        case text_piece:
+            return writer.write_piece(text_piece)
 
 
 class _CancellingStream:
-    """A stream whose run is stopped when the client leaves. What ends it otherwise (the server, the token) does
-    not."""
+    """A stream whose run is cancelled when the client disconnects. If the server or the token ends the stream, the
+    run continues."""
 
-    def __init__(self, stream: EventStream[bytes], going: RunAnswer) -> None:
+    def __init__(self, stream: EventStream[bytes], answer: RunAnswer) -> None:
         self._stream = stream
-        self._going = going
+        self._answer = answer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        left = False
+        has_left = False
 
-        async def heard() -> Any:
-            nonlocal left
+        async def receive_message() -> Any:
+            nonlocal has_left
             message: HTTPReceiveMessage = await receive()  # pyright: ignore[reportAssignmentType] -- a request has no other messages
-            left = left or message["type"] == "http.disconnect"
+            has_left = has_left or message["type"] == "http.disconnect"
             return message
 
-        await self._stream(scope, heard, send)
-        if left:
-            await self._going.stop()
+        await self._stream(scope, receive_message, send)
+        if has_left:
+            await self._answer.stop()
