@@ -10,7 +10,7 @@ from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint
 from tests.models.chat import HELLO, KEY, PATIENCE, Exchange, ModelEvent, collect
 from treadle.domain.providers import Timeouts
 from treadle.models.formats.anthropic_messages import FORMAT
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.http.transport import Connections
@@ -117,7 +117,7 @@ def converse(*script: Behaviour, requests: Sequence[ModelRequest] = (HELLO,), **
         connections = Connections()
         async with FakeEndpoint(*script) as server:
             try:
-                model = Client(FORMAT, endpoint(server.url, **settings), connections)
+                model = ModelClient(FORMAT, endpoint(server.url, **settings), connections)
                 replies = [await collect(model, request) for request in requests]
                 return Exchange(replies, server.requests, server.connections)
             finally:

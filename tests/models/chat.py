@@ -13,7 +13,7 @@ from treadle.domain.messages import user
 from treadle.domain.providers import Timeouts
 from treadle.domain.tools import ToolSpec
 from treadle.models.formats.chat_completions import FORMAT
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.http.transport import Connections
@@ -49,7 +49,7 @@ def endpoint(
     )
 
 
-async def collect(model: Client, request: ModelRequest = HELLO) -> list[ModelEvent]:
+async def collect(model: ModelClient, request: ModelRequest = HELLO) -> list[ModelEvent]:
     """All that was shown, and the end."""
     events: list[ModelEvent] = []
     events.append(await model.reply(request, events.append))
@@ -63,7 +63,7 @@ def converse(*script: Behaviour, requests: Sequence[ModelRequest] = (HELLO,), **
         connections = Connections()
         async with FakeEndpoint(*script) as server:
             try:
-                model = Client(FORMAT, endpoint(server.url, **settings), connections)
+                model = ModelClient(FORMAT, endpoint(server.url, **settings), connections)
                 replies = [await collect(model, request) for request in requests]
                 return Exchange(replies, server.requests, server.connections)
             finally:

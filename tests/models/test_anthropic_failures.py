@@ -32,7 +32,7 @@ from tests.patience import HANG_SECONDS
 from treadle.domain.providers import Timeouts
 from treadle.domain.runs import Usage
 from treadle.models.formats.anthropic_messages import FORMAT
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import KeyRing, ProviderKey
 from treadle.models.http.transport import Connections
@@ -162,7 +162,7 @@ def test_another_key_is_tried_at_once(status: int) -> None:
         async with FakeEndpoint(refuses(status, error("x", "no")), Answer(stream(text(0, "yes")))) as server:
             keys = KeyRing([ProviderKey("key-number-one", "FIRST"), ProviderKey("key-number-two", "SECOND")])
             address = Endpoint(provider="fake", url=f"{server.url}/messages", keys=keys)
-            model = Client(FORMAT, address, connections)
+            model = ModelClient(FORMAT, address, connections)
             replies: list[Any] = [(await collect(model))[-1] for _ in range(2)]
             await connections.close()
             return replies, [request.headers["x-api-key"] for request in server.requests]
@@ -416,7 +416,7 @@ def test_nothing_but_pings() -> None:
         connections = Connections()
         pings = [begins(), *[PING] * 100_000]  # more than can come in the time
         async with FakeEndpoint(Answer(pings, ending="hang")) as server, asyncio.timeout(HANG_SECONDS):
-            model = Client(FORMAT, endpoint(server.url, Timeouts(5, 0.2, 0.3)), connections)
+            model = ModelClient(FORMAT, endpoint(server.url, Timeouts(5, 0.2, 0.3)), connections)
             end = await model.reply(HELLO, lambda _: None)
             assert isinstance(end, Failed)
             assert (end.kind, end.retryable) == ("timeout", True)
@@ -431,7 +431,7 @@ def test_what_was_heard_is_shown_before_the_rest_has_come() -> None:
         connections, heard = Connections(), list[Any]()
         pieces = [begins(), *text(0, "first")[:2], PAUSE, more(0, "text_delta", text="then"), ends(), STOP]
         async with FakeEndpoint(Answer(pieces)) as server, asyncio.timeout(HANG_SECONDS):
-            model = Client(FORMAT, endpoint(server.url), connections)
+            model = ModelClient(FORMAT, endpoint(server.url), connections)
 
             def show(delta: Any) -> None:
                 heard.append(delta)
@@ -466,7 +466,7 @@ def test_cancelling_in_the_middle_aborts_the_call() -> None:
     async def run() -> None:
         connections, heard = Connections(), asyncio.Event()
         async with FakeEndpoint(Answer(WHOLE[:4], ending="hang")) as server:
-            model = Client(FORMAT, endpoint(server.url), connections)
+            model = ModelClient(FORMAT, endpoint(server.url), connections)
             task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
             async with asyncio.timeout(HANG_SECONDS):
                 await heard.wait()

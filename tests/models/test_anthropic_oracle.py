@@ -34,7 +34,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse, user
 from treadle.domain.models import Profile
 from treadle.models.formats.anthropic_messages import FORMAT, encode_request
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble
 
@@ -82,7 +82,7 @@ def both(pieces: Sequence[bytes], **more: Any) -> Both:
         async with FakeEndpoint(answer, answer) as server:
             try:
                 theirs = await _theirs(server.url)
-                client = Client(FORMAT, endpoint(server.url), connections)
+                client = ModelClient(FORMAT, endpoint(server.url), connections)
                 return Both(theirs, await client.reply(HELLO, lambda _: None))
             finally:
                 await connections.close()

@@ -37,7 +37,7 @@ from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.formats.anthropic_messages import FORMAT, encode_request
 from treadle.models.formats.anthropic_reply import AnthropicReply
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.sse import PayloadParser
 from treadle.models.http.transport import Connections
 from treadle.models.http.wire import UnusableReply
@@ -563,7 +563,7 @@ class OverHttp:
         connections = Connections()
         async with FakeEndpoint(*map(behaviour, scenes)) as server:
             try:
-                yield Client(FORMAT, endpoint(server.url), connections)
+                yield ModelClient(FORMAT, endpoint(server.url), connections)
             finally:
                 await connections.close()
 

@@ -33,7 +33,7 @@ from treadle.domain.runs import Usage
 from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.http import failure as failures
 from treadle.models.http import transport
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.model import (
     Completed,
@@ -191,7 +191,7 @@ def call(url: str, **more: Any) -> Failed:
     async def run() -> Any:
         connections = Connections()
         try:
-            return (await collect(Client(FORMAT, endpoint(url, **more), connections)))[-1]
+            return (await collect(ModelClient(FORMAT, endpoint(url, **more), connections)))[-1]
         finally:
             await connections.close()
 
@@ -231,7 +231,7 @@ def test_a_server_that_does_not_speak_https() -> None:
         server = await asyncio.start_server(answer, "127.0.0.1", 0)
         async with server:
             url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-            events = await collect(Client(FORMAT, endpoint(url), connections))
+            events = await collect(ModelClient(FORMAT, endpoint(url), connections))
             await connections.close()
         return events[-1]
 
@@ -277,7 +277,7 @@ def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch:
         connections = Connections()
         answer = Answer(pieces, headers={"Transfer-Encoding": "chunked"}, framing="close")
         async with FakeEndpoint(answer) as server, asyncio.timeout(HANG_SECONDS):
-            model = Client(FORMAT, endpoint(server.url, NO_TIMEOUTS), connections)
+            model = ModelClient(FORMAT, endpoint(server.url, NO_TIMEOUTS), connections)
             end = await model.reply(HELLO, lambda _: server.go_on.set())
             assert isinstance(end, Failed)
             assert end.kind == "malformed"
@@ -314,7 +314,7 @@ def test_cancelling_in_the_middle_aborts_the_call() -> None:
     async def run() -> None:
         connections, heard = Connections(), asyncio.Event()
         async with FakeEndpoint(Answer([delta(content="x")], ending="hang")) as server:
-            model = Client(FORMAT, endpoint(server.url), connections)
+            model = ModelClient(FORMAT, endpoint(server.url), connections)
             task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
             async with asyncio.timeout(HANG_SECONDS):
                 await heard.wait()
@@ -331,7 +331,7 @@ def test_cancelling_the_task_aborts_the_call() -> None:
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(Silence()) as server:
-            task = asyncio.create_task(collect(Client(FORMAT, endpoint(server.url), connections)))
+            task = asyncio.create_task(collect(ModelClient(FORMAT, endpoint(server.url), connections)))
             await server.asked.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):

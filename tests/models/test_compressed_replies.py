@@ -11,7 +11,7 @@ from tests.models.chat import ModelEvent, collect, converse, endpoint, failed
 from treadle.domain.messages import Text
 from treadle.domain.providers import Timeouts
 from treadle.models.formats.chat_completions import FORMAT
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed
 
@@ -57,7 +57,7 @@ def unpacked(body: bytes, timeouts: Timeouts) -> tuple[list[ModelEvent], float]:
         async with FakeEndpoint(Answer([gzip.compress(body)], headers=PACKED, framing="length")) as server:
             began = time.thread_time()
             waiting = asyncio.create_task(wait_for_a_turn())
-            events = await collect(Client(FORMAT, endpoint(server.url, timeouts), connections))
+            events = await collect(ModelClient(FORMAT, endpoint(server.url, timeouts), connections))
             done = True
             await waiting
             worked = time.thread_time() - began

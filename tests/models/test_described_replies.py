@@ -13,7 +13,7 @@ from treadle.domain.runs import Usage
 from treadle.models.emulated_tools.fenced_parser import FencedParser
 from treadle.models.emulated_tools.schema_parser import SchemaParser
 from treadle.models.emulated_tools.wire_format import encode_request, new_reply
-from treadle.models.http.client import Client, WireFormat
+from treadle.models.http.client import ModelClient, WireFormat
 from treadle.models.http.transport import Connections
 from treadle.models.http.wire import UnusableReply
 from treadle.ports.model import CallDelta, Completed, Failed, ReasoningDelta, TextDelta
@@ -58,7 +58,7 @@ def converse(style: ToolStyle, *pieces: bytes) -> list[ModelEvent]:
         async with FakeEndpoint(Answer(pieces)) as server:
             try:
                 form = WireFormat("chat_completions", "/chat/completions", encode_request, new_reply)
-                return await collect(Client(form, endpoint(server.url), connections), asked(style=style))
+                return await collect(ModelClient(form, endpoint(server.url), connections), asked(style=style))
             finally:
                 await connections.close()
 

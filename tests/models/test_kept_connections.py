@@ -14,7 +14,7 @@ from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import Text, user
 from treadle.domain.providers import Timeouts
 from treadle.models.formats.chat_completions import FORMAT, encode_request
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble
 
@@ -56,7 +56,7 @@ def test_the_second_attempt_is_the_last_also_on_another_kept_connection() -> Non
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(says("a"), says("b"), DROPPED, DROPPED) as server:
-            model = Client(FORMAT, endpoint(server.url), connections)
+            model = ModelClient(FORMAT, endpoint(server.url), connections)
             await asyncio.gather(collect(model), collect(model))
             assert server.connections == 2
             [end] = await collect(model)
@@ -99,7 +99,7 @@ def test_a_kept_connection_that_is_reset() -> None:
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server, asyncio.timeout(HANG_SECONDS):
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-            model = Client(FORMAT, endpoint(url), connections)
+            model = ModelClient(FORMAT, endpoint(url), connections)
             for _ in range(2):
                 [*_, end] = await collect(model)
                 assert isinstance(end, Completed), end
@@ -115,7 +115,7 @@ def test_both_attempts_share_one_limit() -> None:
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(says("a"), DROPPED, Answer(ending="hang")) as server:
-            model = Client(FORMAT, endpoint(server.url, Timeouts(first_byte=0.1)), connections)
+            model = ModelClient(FORMAT, endpoint(server.url, Timeouts(first_byte=0.1)), connections)
             await collect(model)
             [end] = await collect(model)
             assert isinstance(end, Failed)

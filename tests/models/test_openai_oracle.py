@@ -44,7 +44,7 @@ from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, 
 from treadle.domain.models import Profile
 from treadle.domain.runs import Usage
 from treadle.models.formats import chat_completions, responses
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble
 
@@ -74,7 +74,7 @@ async def treadle_hears(mode: Mode, url: str) -> Completed | Failed:
         "responses": (responses.FORMAT, endpoint(url)),
     }[mode]
     try:
-        return await Client(format_, reached, connections).reply(HELLO, lambda _: None)
+        return await ModelClient(format_, reached, connections).reply(HELLO, lambda _: None)
     finally:
         await connections.close()
 

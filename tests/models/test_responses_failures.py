@@ -37,7 +37,7 @@ from tests.responses_wire import (
 from treadle.domain.providers import NO_TIMEOUTS, Timeouts
 from treadle.domain.runs import Usage
 from treadle.models.formats.responses import FORMAT
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.model import Completed, Failed
 
@@ -351,7 +351,7 @@ def test_an_event_without_end() -> None:
         connections = Connections()
         endless = Answer([b"data: " + b"x" * 1_000_000] + [b"x" * 1_000_000] * 70, ending="hang")
         async with FakeEndpoint(endless) as server:
-            end = (await collect(Client(FORMAT, endpoint(server.url), connections)))[-1]
+            end = (await collect(ModelClient(FORMAT, endpoint(server.url), connections)))[-1]
             await connections.close()
         assert isinstance(end, Failed)
         return end
@@ -414,7 +414,7 @@ def call_at(url: str, **more: Any) -> Failed:
     async def run() -> Any:
         connections = Connections()
         try:
-            return (await collect(Client(FORMAT, endpoint(url, **more), connections)))[-1]
+            return (await collect(ModelClient(FORMAT, endpoint(url, **more), connections)))[-1]
         finally:
             await connections.close()
 
@@ -442,7 +442,7 @@ def test_cancelling_in_the_middle_lets_go_of_the_connection() -> None:
     async def run() -> None:
         connections, heard = Connections(), asyncio.Event()
         async with FakeEndpoint(Answer([*wire(CREATED, text_delta("x")), PAUSE])) as server:
-            model = Client(FORMAT, endpoint(server.url), connections)
+            model = ModelClient(FORMAT, endpoint(server.url), connections)
             task = asyncio.create_task(model.reply(HELLO, lambda _: heard.set()))
             async with asyncio.timeout(HANG_SECONDS):
                 await heard.wait()

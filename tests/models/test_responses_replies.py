@@ -41,7 +41,7 @@ from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.formats.responses import FORMAT, encode_request
 from treadle.models.formats.responses_reply import ResponsesReply
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.model import CallDelta, Completed, Delta, ReasoningDelta, TextDelta
 from treadle.testing.conformance.model import CHECKS, ModelCheck
@@ -85,7 +85,7 @@ def test_words_are_shown_as_they_come() -> None:
             server.go_on.set()
 
         async with FakeEndpoint(Answer([*begun, PAUSE, *ended])) as server:
-            end = await Client(FORMAT, endpoint(server.url), connections).reply(HELLO, show)
+            end = await ModelClient(FORMAT, endpoint(server.url), connections).reply(HELLO, show)
             assert isinstance(end, Completed)
             await connections.close()
         return shown

@@ -13,7 +13,7 @@ from tests.patience import HANG_SECONDS
 from treadle.domain.providers import Timeouts
 from treadle.models.formats.chat_completions import FORMAT
 from treadle.models.http import request_sender
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.response_reader import ChunkStream, ResponseReceiver
 from treadle.models.http.transport import Connections, HttpCall, PreparedPost
@@ -110,7 +110,9 @@ def silence(first_byte_after: float, show: Callable[[], None] = lambda: None) ->
 
         async with FakeEndpoint(Answer([PAUSE, delta(content="x")], ending="hang")) as server:
             limits = Timeouts(first_byte=10 * HANG_SECONDS, between_bytes=0.1, whole_call=10 * HANG_SECONDS)
-            model = Client(FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections)
+            model = ModelClient(
+                FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections
+            )
             asyncio.get_running_loop().call_later(first_byte_after, server.go_on.set)
             end = await model.reply(HELLO, hear)
         await connections.close()
@@ -132,7 +134,9 @@ def test_whoever_takes_their_time_over_a_piece_is_not_a_silent_provider() -> Non
             Answer([delta(content="a"), PAUSE, delta(content="b"), delta(finish="stop"), DONE])
         ) as server:
             limits = Timeouts(between_bytes=0.5)
-            model = Client(FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections)
+            model = ModelClient(
+                FORMAT, Endpoint(provider="fake", url=f"{server.url}/x", timeouts=limits), connections
+            )
 
             def slow(_: Any) -> None:
                 server.go_on.set()

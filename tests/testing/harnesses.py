@@ -12,7 +12,7 @@ from tests.models.chat import endpoint
 from treadle.dispatch.local import LocalDispatcher
 from treadle.domain.ids import Instant
 from treadle.models.formats.chat_completions import FORMAT
-from treadle.models.http.client import Client
+from treadle.models.http.client import ModelClient
 from treadle.models.http.transport import Connections
 from treadle.ports.clock import Clock
 from treadle.ports.dispatcher import Dispatcher
@@ -171,7 +171,7 @@ class OverHttp:
         connections = Connections()
         async with FakeEndpoint(*map(behaviour, scenes)) as server:
             try:
-                yield Client(FORMAT, endpoint(server.url), connections)
+                yield ModelClient(FORMAT, endpoint(server.url), connections)
             finally:
                 await connections.close()
 

@@ -281,14 +281,14 @@ class ModelRegistry:
     def _connect(self, name: str) -> _ReadyProvider:
         # Imported at the first call: the HTTP client is half of the start-up time of a command.
         from treadle.models.formats import load_format
-        from treadle.models.http.client import Client
+        from treadle.models.http.client import ModelClient
         from treadle.models.http.transport import Connections
 
         config = self._configs[name]
         self._connections = self._connections or Connections()
         format_ = load_format(config.mode)
         endpoint = self._endpoint(name, config, _append_path(config.base_url, format_.path))
-        return _ReadyProvider(config.mode, Client(format_, endpoint, self._connections), config)
+        return _ReadyProvider(config.mode, ModelClient(format_, endpoint, self._connections), config)
 
     def _endpoint(self, name: str, config: ProviderConfig, url: str) -> Endpoint:
         keys, setting = self._keys(name, config)

@@ -48,7 +48,7 @@ class ChunkDelta(Struct, gc=False):
     extra_content: Any = None
 
 
-class ChunkChoice(Struct, gc=False):
+class ReplyChunkChoice(Struct, gc=False):
     delta: ChunkDelta | None = None
     message: ChunkDelta | None = None
     """The complete reply, from servers that do not stream."""
@@ -60,7 +60,7 @@ class ChunkChoice(Struct, gc=False):
 
 
 class Chunk(Struct, gc=False):
-    choices: list[ChunkChoice] | None = None
+    choices: list[ReplyChunkChoice] | None = None
     usage: Any = None
     error: Any = None
 

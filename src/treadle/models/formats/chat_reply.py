@@ -11,10 +11,10 @@ from treadle.models.formats.call_dialects import find_calls_start, read_calls
 from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import (
     THOUGHT_TYPES,
-    ChunkChoice,
     ChunkDelta,
     ContentPart,
     Fragment,
+    ReplyChunkChoice,
     decode_chunk,
     number_calls,
     read_chunk,
@@ -46,7 +46,7 @@ class ChatReply:
         self._offered = frozenset([tool.name for tool in request.preamble.tools])
         self._calls = ChatCalls(self._offered)
         self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
-        self._others: list[ChunkChoice] = []
+        self._others: list[ReplyChunkChoice] = []
         """The pieces of the first other choice, used at the end if no choice has the index 0."""
         self._text_shown = 0
         self._characters_shown = 0
@@ -109,14 +109,14 @@ class ChatReply:
         self.done = payload.strip().upper() == _DONE
         return self.done
 
-    def _first(self, choices: list[ChunkChoice]) -> ChunkChoice:
+    def _first(self, choices: list[ReplyChunkChoice]) -> ReplyChunkChoice:
         """Return the choice with the index 0, or an empty one. Keep the pieces of another choice."""
         for choice in choices:
             if not choice.index:
                 return choice
         index = self._others[0].index if self._others else choices[0].index
         self._others += [choice for choice in choices if choice.index == index]
-        return ChunkChoice()
+        return ReplyChunkChoice()
 
     def _use_other_choice(self) -> None:
         """Use the only choice of a server that numbers choices differently."""
@@ -127,7 +127,7 @@ class ChatReply:
             if choice.finish_reason or choice.native_finish_reason:
                 self._finish(choice)
 
-    def _finish(self, choice: ChunkChoice) -> None:
+    def _finish(self, choice: ReplyChunkChoice) -> None:
         """Record how the reply ended. The finish word of the provider behind a gateway counts only if it is a
         warning."""
         self._tags.end()

@@ -67,7 +67,7 @@ class WireFormat(NamedTuple):
     credentials: Credentials = bearer_headers
 
 
-class Client:
+class ModelClient:
     """Implements `ports.model.Model` for the models of one provider."""
 
     def __init__(self, format_: WireFormat, endpoint: Endpoint, connections: Connections) -> None:

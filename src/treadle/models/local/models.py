@@ -56,7 +56,7 @@ class LocalModels:
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         # Imported at the first call: the HTTP client is half of the start-up time of a command.
         from treadle.models.formats.chat_completions import FORMAT
-        from treadle.models.http.client import Client
+        from treadle.models.http.client import ModelClient
         from treadle.models.http.endpoint import Endpoint
         from treadle.models.http.transport import Connections
 
@@ -69,7 +69,7 @@ class LocalModels:
         url = f"{server.url}/v1{FORMAT.path}"
         endpoint = Endpoint(provider=PROVIDER, url=url, timeouts=NO_TIMEOUTS)
         try:
-            end = await Client(FORMAT, endpoint, connections).reply(_limit_reply(request), show)
+            end = await ModelClient(FORMAT, endpoint, connections).reply(_limit_reply(request), show)
         finally:
             await connections.close()
         if isinstance(end, Failed) and end.kind == "unreachable":

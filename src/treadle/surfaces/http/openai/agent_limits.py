@@ -30,7 +30,7 @@ class JsonSchema(Struct, frozen=True):
     name: str = ""
 
 
-class Format(Struct, frozen=True):
+class OutputFormat(Struct, frozen=True):
     """The requested output format. Chat completions nest the schema one level deeper than responses."""
 
     type: Literal["text", "json_object", "json_schema"] = "text"
@@ -44,7 +44,7 @@ class RequestedSettings(Struct, frozen=True):
     max_tokens: int | None = None
     temperature: float | None = None
     effort: Effort | None = None
-    format: Format | None = None
+    format: OutputFormat | None = None
     names: tuple[str, str] = ("max_tokens", "response_format")
 
 
@@ -80,13 +80,13 @@ def _limit_effort(requested: Effort, allowed: Level | None) -> Level | None:
     return level if allowed is None or LEVEL_ORDER.index(level) < LEVEL_ORDER.index(allowed) else allowed
 
 
-def _output_schema(requested: Format, agent: AgentSpec, name: str) -> dict[str, Any] | None:
+def _output_schema(requested: OutputFormat, agent: AgentSpec, name: str) -> dict[str, Any] | None:
     match requested:
-        case Format("text"):
+        case OutputFormat("text"):
             return agent.output
-        case Format("json_object"):
+        case OutputFormat("json_object"):
             return agent.output or {"type": "object"}
-        case Format(_, JsonSchema(schema)) | Format(_, None, dict(schema)):
+        case OutputFormat(_, JsonSchema(schema)) | OutputFormat(_, None, dict(schema)):
             try:
                 check_schema(schema)
             except ValueError as error:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from treadle.domain.runs import Metrics
-from treadle.surfaces.http.openai.agent_limits import Effort, Format
+from treadle.surfaces.http.openai.agent_limits import Effort, OutputFormat
 
 # ── Requests ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -69,7 +69,7 @@ class ChatRequest(Struct, frozen=True):
     max_completion_tokens: int | None = None
     temperature: float | None = None
     reasoning_effort: Effort | None = None
-    response_format: Format | None = None
+    response_format: OutputFormat | None = None
     metadata: dict[str, Any] | None = None
     n: int | None = None
     tools: Any = None

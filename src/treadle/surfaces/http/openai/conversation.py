@@ -31,7 +31,7 @@ class Turn(Struct, frozen=True):
         return "".join([part.text for part in self.parts if isinstance(part, Text)])
 
 
-class Conversation(Struct, frozen=True):
+class ClientConversation(Struct, frozen=True):
     """The message to answer, the messages before it, and instructions in addition to the agent's own."""
 
     before: tuple[Message, ...]
@@ -49,7 +49,7 @@ class Conversation(Struct, frozen=True):
         return Message("user", tuple([part for message in since for part in message.parts]))
 
 
-def build_conversation(turns: Sequence[Turn], param: str) -> Conversation:
+def build_conversation(turns: Sequence[Turn], param: str) -> ClientConversation:
     """Return the conversation. Raise InvalidParameterValue if there is nothing to answer."""
     instructions = "\n\n".join(turn.text for turn in turns if turn.speaker == "instructions" and turn.text.strip())
     said = [turn for turn in turns if turn.speaker != "instructions" and _has_content(turn)]
@@ -58,7 +58,7 @@ def build_conversation(turns: Sequence[Turn], param: str) -> Conversation:
             param, f"The last item of `{param}` must be a user message: that is what the agent answers."
         )
     *before, last = map(_make_message, said)
-    return Conversation(tuple(before), last, make_sendable(instructions))
+    return ClientConversation(tuple(before), last, make_sendable(instructions))
 
 
 def read_image(url: str, param: str) -> Image:

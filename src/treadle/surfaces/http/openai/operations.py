@@ -12,7 +12,7 @@ from treadle.surfaces.http.openai.response_schemas import ResponseObject, Respon
 ERROR_STATUSES = (404, 409, 422, 429, 502, 504)
 
 
-class Model(Struct, frozen=True):
+class ListedModel(Struct, frozen=True):
     """An agent, as OpenAI describes a model."""
 
     id: str
@@ -22,7 +22,7 @@ class Model(Struct, frozen=True):
 
 
 class ModelList(Struct, frozen=True):
-    data: tuple[Model, ...]
+    data: tuple[ListedModel, ...]
     object: Literal["list"] = "list"
 
 
@@ -65,7 +65,7 @@ SHOW_MODEL = Operation(
     "/v1/models/{name}",
     scope="run",
     request=OneModel,
-    response=Model,
+    response=ListedModel,
     errors=ERROR_STATUSES,
     failure=ErrorBody,
     summary="Get an agent as a model",

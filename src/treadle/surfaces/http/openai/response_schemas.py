@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
 from treadle.operations.refusal import Refusal
-from treadle.surfaces.http.openai.agent_limits import Effort, Format
+from treadle.surfaces.http.openai.agent_limits import Effort, OutputFormat
 
 # ── Requests ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -56,7 +56,7 @@ class InputItem(Struct, frozen=True):
 
 
 class TextConfig(Struct, frozen=True):
-    format: Format | None = None
+    format: OutputFormat | None = None
 
 
 class ReasoningConfig(Struct, frozen=True):

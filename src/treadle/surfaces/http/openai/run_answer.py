@@ -20,7 +20,7 @@ from treadle.operations.submissions import Submission
 from treadle.surfaces.http.auth import principal_of
 from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
 from treadle.surfaces.http.idempotency import submission_key
-from treadle.surfaces.http.openai.conversation import Conversation
+from treadle.surfaces.http.openai.conversation import ClientConversation
 from treadle.surfaces.http.openai.deltas import (
     AnswerPiece,
     AnswerText,
@@ -49,7 +49,7 @@ class RunRequest(Struct, frozen=True):
     """What a client requests from an agent."""
 
     agent: AgentSpec
-    conversation: Conversation
+    conversation: ClientConversation
     session_id: SessionId | None = None
     """The session to continue; None: a new one, which starts with the conversation."""
     keeps_running: bool = False
