@@ -42,7 +42,7 @@ def test_an_answer_that_only_holds_the_silent_word_is_an_answer() -> None:
     assert result(Story().turn(text="Say NO_REPLY to stay silent.")).kind == "completed"
 
 
-def test_calls_beside_the_silent_word_are_still_answered() -> None:
+def test_calls_next_to_the_silent_marker_still_run() -> None:
     story = Story(READ)
     story.turn(use("read", path="a"), text="NO_REPLY")
     assert story.ran == ["call_1"]
@@ -101,7 +101,7 @@ def test_no_continuations_means_truncated_at_once() -> None:
 # ── Output ──
 
 
-def test_an_answer_that_does_not_fit_is_asked_for_again_twice_and_then_fails() -> None:
+def test_an_invalid_answer_is_requested_again_twice_and_then_fails() -> None:
     story = Story(output=SCHEMA)
     for count, text in enumerate(("no", '{"n": "x"}'), start=1):
         [note] = noted(story.turn(text=text))
@@ -147,7 +147,7 @@ def test_the_marker_is_no_part_of_an_answer_that_must_fit_a_schema() -> None:
 # ── The marker ──
 
 
-def test_the_final_marker_ends_the_run_and_skips_the_calls_beside_it() -> None:
+def test_the_final_marker_ends_the_run_and_skips_its_calls() -> None:
     story = Story(READ, loop=Loop(final_marker="DONE"))
     step = story.turn(use("read", path="a"), text="All is well. DONE")
     assert isinstance(step, Finish)
@@ -197,7 +197,7 @@ def test_without_the_marker_calls_are_made() -> None:
     assert story.ran == ["call_1"]
 
 
-def test_the_model_is_told_of_the_marker_and_the_schema() -> None:
+def test_the_prompt_mentions_the_marker_and_the_schema() -> None:
     agent = AgentSpec("hero", "m", persona="Be kind.", output=SCHEMA, loop=Loop(final_marker="DONE"))
     system = make_preamble(agent, (READ,)).system
     assert system.startswith("Be kind.\n\n")
@@ -220,7 +220,7 @@ def test_a_final_answer_on_the_last_step_completes() -> None:
     assert result(story.turn(text="done")).kind == "completed"
 
 
-def test_a_run_without_a_step_limit_goes_on() -> None:
+def test_a_run_without_a_step_limit_continues() -> None:
     story = Story(READ, limits={"max_steps": None})
     for number in range(120):
         assert isinstance(story.turn(use("read", path=str(number))), CallModel)
@@ -239,7 +239,7 @@ def test_a_limit_ends_the_run_with_the_last_thing_it_said() -> None:
     assert result(story.turn(use("read", path="b"))).text == "So far: the door is open."
 
 
-def test_the_deadline_ends_the_run_whatever_is_under_way() -> None:
+def test_the_deadline_ends_the_run_whatever_is_in_progress() -> None:
     story = Story(READ, limits={"deadline": "10s"})
     story.asks()
     story.replies(use("read", path="a"), text="so far")
@@ -250,7 +250,7 @@ def test_the_deadline_ends_the_run_whatever_is_under_way() -> None:
     assert (ended.kind, ended.text) == ("deadline", "so far")
 
 
-def test_hints_come_at_70_and_90_percent_once_and_only_when_asked_for() -> None:
+def test_hints_come_once_at_70_and_90_percent_if_enabled() -> None:
     told: dict[bool, list[tuple[int, int]]] = {}
     for wanted in (True, False):
         story = Story(READ, limits={"max_steps": 10}, budget_hints=wanted)
@@ -264,7 +264,7 @@ def test_hints_come_at_70_and_90_percent_once_and_only_when_asked_for() -> None:
 # ── People ──
 
 
-def test_a_cancel_ends_the_run_with_what_it_had() -> None:
+def test_a_cancel_ends_the_run_with_its_partial_output() -> None:
     story = Story(READ)
     story.turn(use("read", path="a"), text="so far")
     story.happens(e.CancelRequested("enough"))
@@ -290,7 +290,7 @@ def test_an_interrupted_run_still_has_its_deadline() -> None:
     assert waits(story.decision()).wake_at == START + 60
 
 
-def test_to_resume_what_was_not_interrupted_tells_the_model_nothing() -> None:
+def test_resuming_an_uninterrupted_run_sends_nothing_to_the_model() -> None:
     story = Story(READ)
     story.asks()
     story.happens(e.ResumeRequested())

@@ -31,7 +31,7 @@ def test_an_interactive_tool_is_a_barrier_whatever_its_effect() -> None:
     assert batches("read", "talk", "read") == [("0",), ("1",), ("2",)]
 
 
-def test_a_writer_that_declares_itself_parallel_is_none() -> None:
+def test_a_writing_tool_cannot_declare_itself_parallel() -> None:
     assert batches("pair", "read", "pair") == [("0", "1", "2")]
 
 
@@ -93,7 +93,7 @@ def test_a_started_call_that_may_be_repeated_runs_again() -> None:
     assert step.run[0].attempts == 1
 
 
-def test_a_started_call_that_may_not_be_repeated_is_told_unknown_and_not_run() -> None:
+def test_a_started_call_that_cannot_be_repeated_is_reported_as_unknown() -> None:
     story = started(use("write", "a"))
     story.works()
     assert story.ran == []
@@ -101,7 +101,7 @@ def test_a_started_call_that_may_not_be_repeated_is_told_unknown_and_not_run() -
     assert story.errors["a"].kind == "interrupted"
 
 
-def test_of_five_calls_three_are_kept_and_two_are_classified() -> None:
+def test_three_of_five_calls_are_kept_and_two_are_classified() -> None:
     calls = [
         use(name, str(index), n=index) for index, name in enumerate(("read", "read", "again", "write", "read"))
     ]
@@ -128,7 +128,7 @@ def test_calls_that_never_started_run_after_a_crash() -> None:
     assert set(story.errors) == {"a"}
 
 
-def test_a_started_call_of_a_run_that_ends_is_told_unknown_not_skipped() -> None:
+def test_a_started_call_of_an_ending_run_is_reported_as_unknown() -> None:
     story = started(use("write", "a"))
     story.happens(e.CancelRequested("enough"))
     step = story.decision()

@@ -157,7 +157,7 @@ def test_folding_in_parts_is_folding_in_one(turns: list[Any], data: st.DataObjec
 
 
 @given(TURNS)
-def test_what_the_model_sees_only_grows(turns: list[Any]) -> None:
+def test_the_transcript_only_grows(turns: list[Any]) -> None:
     prefixes: list[list[Message]] = []
     tell(turns, prefixes)
     for before, after in pairwise(prefixes):
@@ -173,7 +173,7 @@ def test_a_request_never_ends_with_the_models_own_words(turns: list[Any]) -> Non
 
 
 @given(TURNS)
-def test_every_call_that_was_asked_for_has_exactly_one_result(turns: list[Any]) -> None:
+def test_every_call_has_exactly_one_result(turns: list[Any]) -> None:
     events = tell(turns)
     if not any(isinstance(event.data, e.RunEnd) for event in events):
         return
@@ -206,14 +206,14 @@ def test_events_of_a_later_version_change_nothing(turns: list[Any]) -> None:
 # ── Examples ──
 
 
-def test_what_an_earlier_run_said_stands_before_what_this_one_says() -> None:
+def test_messages_of_earlier_runs_come_first() -> None:
     history = (user("before"), Message("assistant", (Text("yes"),)))
     state = new_state(ORIGIN, history)
     assert state.transcript.messages == list(history)
     assert state.said == ()
 
 
-def test_what_a_run_has_said_includes_what_the_model_was_never_sent() -> None:
+def test_the_history_of_a_run_includes_unsent_messages() -> None:
     story = Story()
     story.turn(text="done")
     story.happens(e.MessageSteered(user("too late"), "queue"))

@@ -74,7 +74,7 @@ def test_arguments_are_the_same_however_they_are_spelled() -> None:
     assert make_call_key(ToolUse("4", "look", '{"a": 1, "b": [1, 2]}')) not in keys
 
 
-def test_long_arguments_are_told_apart() -> None:
+def test_long_arguments_are_distinguished() -> None:
     long = "x" * 10_000
     assert make_call_key(use("read", path=long + "a")) != make_call_key(use("read", path=long + "b"))
     assert len(make_call_key(use("read", path=long))) < 300
@@ -128,7 +128,7 @@ def test_strict_counts_in_a_row_only() -> None:
         assert isinstance(story.turn(use("read", path=path), answer=answer), CallModel)
 
 
-def test_a_poller_is_never_refused_and_is_asked_to_wait_longer_ever_more_rarely() -> None:
+def test_a_poller_is_never_refused_and_is_reminded_ever_more_rarely() -> None:
     story = Story(POLL, limits={"max_steps": None, "stuck_steps": 1000})
     warned: list[int] = []
     for number in range(1, 21):

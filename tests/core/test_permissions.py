@@ -58,20 +58,20 @@ def test_a_rule_says_which_it_is() -> None:
 @pytest.mark.parametrize(
     ("approvals", "verdict"), [(ApprovalRules(), "auto"), (OPEN, "ask"), (GIT, "ask"), (ASK, "ask")]
 )
-def test_what_nobody_can_tell_is_asked_for_where_any_rule_might_refuse_it(
+def test_an_opaque_command_needs_approval_if_any_rule_might_refuse_it(
     approvals: ApprovalRules, verdict: Verdict
 ) -> None:
     subjects = Subjects(("git log",), opaque="the command is made when it runs")
     assert apply_rules(approvals, spec("bash"), subjects).verdict == verdict
 
 
-def test_what_a_tool_is_cautious_about_is_asked_for_whatever_the_rules_say() -> None:
+def test_a_tools_caution_needs_approval_whatever_the_rules_say() -> None:
     allowed = ApprovalRules(rules=(ApprovalRule("bash", "auto"),))
     ruling = apply_rules(allowed, spec("bash"), Subjects(("rm -rf /",), caution="it removes everything"))
     assert (ruling.verdict, ruling.reason) == ("ask", "it removes everything")
 
 
-def test_a_grant_answers_what_would_be_asked_and_nothing_else() -> None:
+def test_a_grant_covers_exactly_the_pending_approval() -> None:
     grants = (Grant("bash", "git push *"),)
     assert apply_rules(GIT, spec("bash"), Subjects(("git push origin",)), grants).verdict == "auto"
     assert (

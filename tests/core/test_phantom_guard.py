@@ -69,7 +69,7 @@ def test_there_are_enough_answers_of_both_kinds() -> None:
     assert phantoms.count(False) >= 100 <= phantoms.count(True)
 
 
-def test_it_is_asked_once_and_then_delivered_with_the_claim_on_it() -> None:
+def test_a_phantom_claim_is_challenged_once_and_then_delivered_with_a_note() -> None:
     story = Story(TOOLS["read_file"])
     story.asks()
     story.replies(text="I have sent the email to Bob.")
@@ -116,7 +116,7 @@ PLAN = (
 
 @pytest.mark.parametrize("answer", [EDIT, "I have sent the email to Bob.", "I deleted the old branch."])
 @pytest.mark.parametrize("tools", [(), (ToolSpec("clarify", "Ask.", {}, effect="none", asks_a_person=True),)])
-def test_an_agent_without_tools_to_call_is_not_asked(answer: str, tools: tuple[ToolSpec, ...]) -> None:
+def test_an_agent_without_tools_is_not_challenged(answer: str, tools: tuple[ToolSpec, ...]) -> None:
     story = Story()
     story.happens(e.RunStart(tools))  # in place of the tools of every story
     story.asks()
@@ -198,7 +198,7 @@ def test_a_call_that_failed_bears_nothing_out() -> None:
 
 
 @pytest.mark.parametrize("done", [["bash"], ["send_email"]])
-def test_what_was_done_before_in_the_session_counts(done: list[str]) -> None:
+def test_earlier_calls_of_the_session_count(done: list[str]) -> None:
     assert not judged("Yes, I sent the email.", done)
 
 

@@ -86,7 +86,7 @@ def _can_be_sent(text: str) -> bool:
 
 
 @given(conversations)
-def test_what_comes_out_no_provider_can_reject(messages: list[Message]) -> None:
+def test_a_repaired_transcript_is_valid_for_every_provider(messages: list[Message]) -> None:
     assert faults(repair(messages)) == []
 
 
@@ -97,7 +97,7 @@ def test_repairing_twice_changes_nothing_more(messages: list[Message]) -> None:
 
 
 @given(conversations, conversations)
-def test_what_was_said_does_not_change_when_more_is_said(before: list[Message], after: list[Message]) -> None:
+def test_earlier_messages_do_not_change_when_more_follow(before: list[Message], after: list[Message]) -> None:
     transcript = Transcript()
     for message in before:
         transcript.add(message)
@@ -136,7 +136,7 @@ def test_a_sound_conversation_is_left_alone() -> None:
     assert repair(sound) == sound
 
 
-def test_a_missing_result_is_said_to_be_missing() -> None:
+def test_a_missing_result_is_marked_as_missing() -> None:
     repaired = repair(
         (user("x"), Message("assistant", (call("a"), call("b"))), Message("tool", (ToolResult("b", "B"),)))
     )
@@ -160,12 +160,12 @@ def test_two_calls_with_one_id_keep_each_its_own_result() -> None:
     assert repaired[2].parts == (ToolResult("a", "first"), ToolResult("a_2", "second"))
 
 
-def test_a_made_up_id_is_not_one_that_was_taken_before() -> None:
+def test_a_generated_id_is_unique() -> None:
     unique = make_call_ids_unique((call("a"), call("a")), {"a_2"}.__contains__, prefix="call_1")
     assert [part.call_id for part in unique if isinstance(part, ToolUse)] == ["a", "a_3"]
 
 
-def test_calls_in_several_turns_with_one_id_are_told_apart() -> None:
+def test_calls_that_share_an_id_across_turns_are_distinguished() -> None:
     turn = (Message("assistant", (call("a"),)), Message("tool", (ToolResult("a", "A"),)))
     repaired = repair((user("x"), *turn, *turn))
     assert [use.call_id for message in repaired for use in message.calls] == ["a", "a_2"]

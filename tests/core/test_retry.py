@@ -65,7 +65,7 @@ def test_a_wait_gives_the_time_of_the_next_attempt() -> None:
     assert waits(failed_story().decision()).detail == "attempt 2 of the model call, at 1970-01-01 00:16:45 UTC"
 
 
-def test_what_helps_once_is_tried_once() -> None:
+def test_a_single_retry_happens_once() -> None:
     story = Story()
     failed = LlmError(1, 1, "invalid_request", "cannot read the call", True, once=True)
     story.asks()
@@ -77,7 +77,7 @@ def test_what_helps_once_is_tried_once() -> None:
     assert plan_retry(story.state, failed, None, story.now, 0.0) is None
 
 
-def test_a_reply_that_may_not_be_so_long_is_asked_for_with_a_lower_bound() -> None:
+def test_a_reply_limit_that_is_too_large_is_lowered() -> None:
     story = Story(model_settings=ModelSettings(max_tokens=20_000))
     story.asks()
     failed = LlmError(1, 1, "invalid_request", "max_tokens is too large", False, longest_reply=8192)
@@ -106,7 +106,7 @@ def test_no_attempts_means_no_retry() -> None:
     assert delays(Retry(attempts=0)) == []
 
 
-def test_what_cannot_be_mended_by_waiting_is_not_tried_again() -> None:
+def test_an_error_that_waiting_cannot_fix_is_not_retried() -> None:
     assert plan_retry(Story().state, error(1, retryable=False), 3.0, START, 1.0) is None
 
 

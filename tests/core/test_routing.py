@@ -53,7 +53,7 @@ def test_the_reasons_add_up() -> None:
     assert any(reason.startswith("code") for reason in found.reasons)
 
 
-def test_the_last_tier_takes_what_is_beyond_it_too() -> None:
+def test_the_last_tier_covers_everything_beyond_it() -> None:
     tiers = Routing((Tier("small/s", 1), Tier("middle/m", 2)))
     assert choose_route(asked(CODE, routing=tiers)).model == "middle/m"
 
@@ -79,7 +79,7 @@ def test_wrong_tiers_are_named(tmp_path: Path, tiers: str, words: str) -> None:
         Home(tmp_path).agent("hero")
 
 
-def test_what_was_routed_is_on_record_and_stays(tmp_path: Path) -> None:
+def test_the_routed_model_is_recorded_and_kept(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("small", ScriptedModel(say("5")))

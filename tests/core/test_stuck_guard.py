@@ -25,7 +25,7 @@ def test_a_tool_that_keeps_failing_is_escalated_by_note_refusal_and_report() -> 
     assert not report.tools_offered
 
 
-def test_what_was_seen_and_what_was_done_are_both_on_record() -> None:
+def test_observation_and_action_are_both_recorded() -> None:
     story = Story(READ)
     for number in (1, 2):
         failing(story, number)
@@ -52,7 +52,7 @@ def test_a_report_ends_the_run_well() -> None:
     assert outcome(story.turn(text="I could not read anything.")) == "completed"
 
 
-def test_a_model_that_calls_a_tool_instead_of_reporting_is_asked_once_more() -> None:
+def test_a_model_that_calls_a_tool_instead_of_reporting_is_prompted_again() -> None:
     story = Story(READ)
     for number in range(1, 8):
         failing(story, number)

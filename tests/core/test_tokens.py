@@ -30,7 +30,7 @@ def test_any_text_has_a_size(text: str) -> None:
 
 
 @given(ANY_TEXT, ANY_TEXT)
-def test_what_is_appended_never_makes_it_smaller(one: str, other: str) -> None:
+def test_appending_never_lowers_the_estimate(one: str, other: str) -> None:
     assert estimate_text(one + other) >= max(estimate_text(one), estimate_text(other) - 2)
 
 
@@ -116,7 +116,7 @@ def test_a_picture_does_not_count_by_its_bytes() -> None:
     assert estimate_message(user("look", Image("image/png", "A" * 10**6))) < 2000
 
 
-def test_a_tool_counts_by_what_its_schema_says() -> None:
+def test_a_tool_counts_with_its_schema() -> None:
     def tool(**properties: object) -> int:
         return estimate_tool(ToolSpec("read", "Read a file.", {"type": "object", "properties": properties}))
 
@@ -137,19 +137,19 @@ def test_a_schema_may_be_as_deep_as_it_likes() -> None:
 # ── A conversation ─────────────────────────────────────────────────────────────────────────────────
 
 
-def test_until_anything_was_heard_the_guess_stands() -> None:
+def test_the_initial_estimate_is_used_until_usage_is_reported() -> None:
     assert TokenCount().estimate(0) < 100
     assert TokenCount(before=300).estimate(1000) - TokenCount().estimate(0) == 1300
 
 
-def test_what_was_counted_is_not_guessed() -> None:
+def test_reported_counts_are_not_estimated_again() -> None:
     count = TokenCount(before=400)
     count.report(1111, 700)
     assert count.estimate(700) == 1111
     assert count.estimate(800) == 1211
 
 
-def test_the_rate_is_learned_from_what_was_added() -> None:
+def test_the_rate_is_learned_from_added_messages() -> None:
     """What stands before the conversation is said in the provider's own way, and teaches nothing
     about results."""
     count = TokenCount(before=1000)
@@ -177,7 +177,7 @@ def test_another_kind_of_text_is_learned_in_a_few_turns() -> None:
     assert count.rate == pytest.approx(0.5, abs=0.1)
 
 
-def test_what_is_known_outlasts_a_change() -> None:
+def test_the_learned_rate_survives_a_change() -> None:
     """After the conversation was shortened, what stands before it and the rate are still known."""
     count = TokenCount(before=1000)
     count.report(2500, 100)
@@ -189,7 +189,7 @@ def test_what_is_known_outlasts_a_change() -> None:
     assert count.estimate(2100) == pytest.approx(3500, rel=0.05)
 
 
-def test_what_stands_before_may_be_less_than_was_thought() -> None:
+def test_the_preamble_may_be_smaller_than_estimated() -> None:
     count = TokenCount(before=4000)
     count.report(1800, 100)
     count.invalidate()
@@ -207,7 +207,7 @@ def test_nonsense_is_not_believed(nonsense: int, first: bool) -> None:
     assert count == sane
 
 
-def test_a_report_without_what_was_cached_does_not_poison_the_next() -> None:
+def test_a_report_without_cached_tokens_does_not_affect_the_next() -> None:
     count = TokenCount(before=1000)
     for turn in range(4):
         count.report(3000 + 1000 * turn, 2000 + 1000 * turn)
@@ -227,7 +227,7 @@ def test_a_shrinking_count_teaches_no_rate() -> None:
     assert 0.25 <= count.rate <= 4.0
 
 
-def test_thoughts_that_are_gone_are_not_counted() -> None:
+def test_dropped_reasoning_is_not_counted() -> None:
     count = TokenCount(before=1000)
     count.report(3000 + 2000, 2040, output=2000, kept=40)
     assert count.estimate(2040) == 3040

@@ -125,7 +125,7 @@ def ids(mode: ApiMode, sent: Any) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("mode", ["anthropic_messages", "responses"])
-def test_reasoning_goes_back_to_where_it_came_from(tmp_path: Path, mode: ApiMode) -> None:
+def test_reasoning_is_sent_back_only_to_its_own_model(tmp_path: Path, mode: ApiMode) -> None:
     async def run() -> Any:
         async with FakeEndpoint(asks(mode), answers(mode)) as server:
             engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))

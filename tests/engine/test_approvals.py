@@ -75,7 +75,7 @@ def test_an_approved_call_runs_once(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_try_again(tmp_path: Path) -> None:
+def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_retry(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
     async def story() -> None:
@@ -134,7 +134,7 @@ def test_there_is_one_decision(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_edited_arguments_are_what_runs_and_must_fit(tmp_path: Path) -> None:
+def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
     async def story() -> None:
@@ -156,7 +156,7 @@ def test_edited_arguments_are_what_runs_and_must_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("via", [None, "api"])
-def test_where_nobody_can_answer_it_is_denied_at_once(tmp_path: Path, via: str | None) -> None:
+def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: str | None) -> None:
     """By a program, a schedule or a pipe: nobody is there, unless the agent says that somebody is at the API."""
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
@@ -235,7 +235,7 @@ def test_a_cancel_ends_it(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_was_granted_for_a_session_is_not_asked_again_in_it(tmp_path: Path) -> None:
+def test_a_session_grant_needs_no_further_approval(tmp_path: Path) -> None:
     post = Post()
     model = ScriptedModel(letter("one"), say("first"), letter("two"), say("second"), letter("three"))
 
@@ -254,7 +254,7 @@ def test_what_was_granted_for_a_session_is_not_asked_again_in_it(tmp_path: Path)
     asyncio.run(story())
 
 
-def test_a_rule_that_denies_needs_nobody(tmp_path: Path) -> None:
+def test_a_deny_rule_needs_no_reviewer(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("to the king"), letter("to ada"), say("done"))
     rules = [{"tool": "post", "match": "to the *", "do": "deny"}]
 
@@ -266,7 +266,7 @@ def test_a_rule_that_denies_needs_nobody(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_calls_beside_it_run_while_it_waits(tmp_path: Path) -> None:
+def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
     """Of calls that may run together, those that need no leave do not wait for it."""
     seen: list[str] = []
 
@@ -312,7 +312,7 @@ def test_callbacks_may_decide_and_answer(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_the_wait_says_what_for(tmp_path: Path) -> None:
+def test_the_wait_names_its_reason(tmp_path: Path) -> None:
     post = Post()
 
     async def story() -> None:

@@ -66,7 +66,7 @@ def test_an_approval_from_below_can_be_given_hours_later() -> None:
     virtually(work())
 
 
-def test_time_goes_on_with_the_answer() -> None:
+def test_the_clock_continues_with_the_answer() -> None:
     async def work() -> None:
         async with in_virtual_time(asks_below(seconds_after=100 * HOURS)) as engine:
             root, _, _ = await asked(engine)
@@ -103,7 +103,7 @@ def test_a_tree_that_was_interrupted_for_hours_has_all_its_time_left() -> None:
 
 
 @pytest.mark.parametrize("stop", ["leaf", "root"])
-def test_whoever_is_cancelled_while_it_asks_waits_no_more(stop: str) -> None:
+def test_a_run_cancelled_during_a_question_stops_waiting(stop: str) -> None:
     async def work() -> None:
         async with in_virtual_time(asks_below()) as engine:
             root, middle, leaf = await asked(engine)
@@ -117,7 +117,7 @@ def test_whoever_is_cancelled_while_it_asks_waits_no_more(stop: str) -> None:
     virtually(work())
 
 
-def test_a_root_that_asks_tells_nobody() -> None:
+def test_a_question_of_a_root_run_notifies_no_parent() -> None:
     async def work() -> None:
         model = FunctionModel(lambda request: say("done") if results(request) else ask(call("look", at="x")))
         async with in_virtual_time(model) as engine:

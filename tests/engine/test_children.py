@@ -55,7 +55,7 @@ def of(events: list[Any], kind: type) -> list[Any]:
     return [event.data for event in events if isinstance(event.data, kind)]
 
 
-def test_what_a_child_says_is_the_result_of_the_call() -> None:
+def test_the_output_of_a_child_run_is_the_result_of_the_call() -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         if first_said(request) == "go":
             return say("done") if results(request) else ask(call("agent_spawn", message="add 2 and 3"))
@@ -115,7 +115,7 @@ def test_children_of_one_turn_run_side_by_side_and_answer_in_order() -> None:
     assert most == 3
 
 
-def test_only_so_many_run_at_the_same_time_and_the_others_have_their_turn() -> None:
+def test_concurrent_child_runs_are_limited_and_the_rest_wait() -> None:
     running, most = 0, 0
 
     async def nap(request: ModelRequest) -> ScriptStep:
@@ -138,7 +138,7 @@ def test_only_so_many_run_at_the_same_time_and_the_others_have_their_turn() -> N
     assert most == 3
 
 
-def test_a_tree_has_only_so_many_runs() -> None:
+def test_the_number_of_runs_in_a_tree_is_limited() -> None:
     async def work() -> None:
         async with in_virtual_time(FunctionModel(spawning(*"abcdef"))) as engine:
             hero = agent(tools=["agent_spawn"], limits={"max_tree": 4})
@@ -232,7 +232,7 @@ def test_a_child_that_takes_too_long_is_stopped() -> None:
     virtually(work())
 
 
-def test_an_interrupt_parks_the_tree_and_it_goes_on_when_asked() -> None:
+def test_an_interrupt_parks_the_tree_until_it_is_resumed() -> None:
     async def policy(request: ModelRequest) -> ScriptStep:
         if first_said(request) == "go":
             return say("done") if results(request) else ask(call("agent_spawn", message="part"))
@@ -305,7 +305,7 @@ def test_agents_that_talk_keep_a_session_and_never_wait_for_each_other() -> None
     virtually(work())
 
 
-def test_what_cannot_be_begun_is_said_and_costs_nothing() -> None:
+def test_a_child_run_that_cannot_start_is_reported_and_costs_nothing() -> None:
     wrong = [
         call("invoke_agent", agent="nobody", message="x"),
         call("agent_spawn", message="x", model="other/model"),
@@ -378,7 +378,7 @@ def test_shared_steps_are_counted_over_the_tree() -> None:
     virtually(work())
 
 
-def test_people_hear_of_what_waits_for_them_beside_a_child() -> None:
+def test_approvals_are_announced_while_a_child_run_works() -> None:
     """Also the people of the root, where it is a child that waits for both."""
 
     async def policy(request: ModelRequest) -> ScriptStep:

@@ -50,7 +50,7 @@ def test_the_answer_is_the_result(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_where_nobody_can_answer_the_agent_is_told_to_go_on(tmp_path: Path) -> None:
+def test_without_a_user_the_agent_is_told_to_continue(tmp_path: Path) -> None:
     model = ScriptedModel(which(), say("I assumed brass"))
 
     async def story() -> None:
@@ -61,7 +61,7 @@ def test_where_nobody_can_answer_the_agent_is_told_to_go_on(tmp_path: Path) -> N
     asyncio.run(story())
 
 
-def test_a_message_instead_of_an_answer_goes_on(tmp_path: Path) -> None:
+def test_a_message_instead_of_an_answer_continues_the_run(tmp_path: Path) -> None:
     model = ScriptedModel(which(), say("fine"))
 
     async def story() -> None:
@@ -125,7 +125,7 @@ def test_any_tool_may_ask_a_person(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_nobody_answers_in_time() -> None:
+def test_an_unanswered_question_times_out() -> None:
     model = ScriptedModel(which(), say("I assumed brass"))
 
     async def story() -> None:

@@ -138,7 +138,7 @@ def test_a_worker_that_is_killed_takes_its_commands_along_and_they_are_not_run_a
     assert (workspace / "ran.txt").read_text() == "once\n"
 
 
-def test_what_a_command_says_is_told_with_its_exit_code(tmp_path: Path, workspace: Path) -> None:
+def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) -> None:
     model = ScriptedModel(
         ask(call("bash", "c1", command="echo out; echo err >&2; exit 3")),
         ask(call("bash", "c2", command="vim notes.txt")),

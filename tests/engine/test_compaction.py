@@ -122,7 +122,7 @@ def test_a_long_run_is_summed_up_again_and_again_and_never_outgrows_the_window(t
     asyncio.run(story())
 
 
-def test_the_next_run_goes_on_from_the_summary_and_undo_brings_all_of_it_back(tmp_path: Path) -> None:
+def test_the_next_run_continues_from_the_summary_and_undo_restores_everything(tmp_path: Path) -> None:
     model = steps(12)
 
     async def story() -> None:
@@ -248,7 +248,7 @@ def test_an_overflow_that_a_provider_tells_of_goes_through_every_way_once(tmp_pa
     asyncio.run(story())
 
 
-def test_what_is_cut_can_be_recalled_whole(tmp_path: Path) -> None:
+def test_a_truncated_result_can_be_recalled_completely(tmp_path: Path) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if len(model.asked) == 1:
             return ask(call("read_all", "big"), usage=UNCOUNTED)
@@ -274,7 +274,7 @@ def test_what_is_cut_can_be_recalled_whole(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_the_limit_of_messages_leaves_out_the_oldest_and_keeps_what_is_pinned(tmp_path: Path) -> None:
+def test_the_message_limit_drops_the_oldest_and_keeps_pinned_ones(tmp_path: Path) -> None:
     model = Recorder(numbered)
 
     async def story() -> None:
@@ -377,7 +377,7 @@ def test_another_model_may_write_the_summary_and_the_own_one_steps_in(tmp_path: 
     asyncio.run(story())
 
 
-def test_what_the_model_saw_is_made_again_from_the_journal(tmp_path: Path) -> None:
+def test_the_request_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
     model = steps(25)
 
     async def story() -> None:

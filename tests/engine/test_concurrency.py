@@ -77,7 +77,7 @@ def test_a_run_that_waits_for_its_own_kind_leaves_it_its_place() -> None:
     virtually(work())
 
 
-def test_what_is_cancelled_before_it_had_a_place_ends_at_once() -> None:
+def test_a_run_cancelled_before_it_got_a_slot_ends_at_once() -> None:
     async def work() -> None:
         async with in_virtual_time(FunctionModel(Napping())) as engine:
             hero = agent(concurrency=1)

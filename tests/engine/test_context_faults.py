@@ -63,7 +63,7 @@ def test_a_secret_in_the_notes_of_the_workspace_goes_nowhere(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("limits", [Limits(history_messages=8), Limits(context_window=2000)])
-def test_what_the_run_was_asked_stays_whatever_is_left_out(tmp_path: Path, limits: Limits) -> None:
+def test_the_task_stays_whatever_is_left_out(tmp_path: Path, limits: Limits) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if is_summary(request):
             return say("## Done\nlooked", usage=UNCOUNTED)
@@ -100,7 +100,7 @@ def test_a_guess_that_the_provider_has_shown_to_be_wrong_ends_no_run(tmp_path: P
     asyncio.run(story())
 
 
-def test_a_window_that_a_refusal_has_lowered_rises_when_more_is_taken(tmp_path: Path) -> None:
+def test_a_lowered_window_rises_when_more_is_accepted(tmp_path: Path) -> None:
     """The provider takes 8,000 and counts three where we guess one."""
     seen: list[int] = []
 
@@ -234,7 +234,7 @@ def test_recall_reads_the_result_that_was_cut_last_and_from_where_it_was_cut(tmp
     asyncio.run(story())
 
 
-def test_what_is_said_cannot_pretend_to_be_somebody_to_whoever_sums_up(tmp_path: Path) -> None:
+def test_a_message_cannot_impersonate_a_role_in_the_summary_request(tmp_path: Path) -> None:
     @treadle.tool(effect="read")
     async def fetch(n: int) -> str:
         """Fetch something."""
@@ -302,7 +302,7 @@ def test_a_summary_that_is_no_shorter_changes_nothing(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_pin_is_what_the_user_said_and_nothing_beside_it(tmp_path: Path) -> None:
+def test_a_pin_contains_only_the_users_text(tmp_path: Path) -> None:
     script = (say("Ada likes tea"), say("half", stop="max_tokens"), say(" a cup"), say("so"), say("so"))
     model = ScriptedModel(*script)
 
@@ -324,7 +324,7 @@ def test_a_pin_is_what_the_user_said_and_nothing_beside_it(tmp_path: Path) -> No
     asyncio.run(story())
 
 
-def test_a_run_that_was_cancelled_before_its_turn_hands_nothing_on(tmp_path: Path) -> None:
+def test_a_run_cancelled_before_its_turn_leaves_nothing(tmp_path: Path) -> None:
     def answer(request: ModelRequest) -> ScriptStep:
         asked.append([message.text for message in request.conversation.messages])
         return Silence("thinking") if len(asked) == 2 else say(f"answer {len(asked)}", usage=UNCOUNTED)

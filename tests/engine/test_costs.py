@@ -44,7 +44,7 @@ def test_every_call_has_its_price_and_the_run_the_sum(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_the_estimate_covers_what_is_sent_and_the_longest_reply(tmp_path: Path) -> None:
+def test_the_estimate_covers_the_request_and_the_longest_reply(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", place="x"), usage=Usage(500, 20)), say("done"))
 
     async def story() -> None:
@@ -60,7 +60,7 @@ def test_the_estimate_covers_what_is_sent_and_the_longest_reply(tmp_path: Path) 
     asyncio.run(story())
 
 
-def test_failed_attempts_are_charged_for_what_they_used(tmp_path: Path) -> None:
+def test_failed_attempts_are_charged_for_their_usage(tmp_path: Path) -> None:
     half = ScriptedFailure(
         "server", "broke off", True, retry_after=0.0, text="half an", usage=Usage(100, 3, estimated=True)
     )

@@ -198,7 +198,7 @@ def faults(wire: Wire) -> Iterator[Answer]:
 
 
 @pytest.mark.parametrize("mode", BY_MODE)
-def test_no_call_is_run_and_the_session_goes_on(tmp_path: Path, mode: ApiMode) -> None:
+def test_no_call_runs_and_the_session_continues(tmp_path: Path, mode: ApiMode) -> None:
     async def work(session: Session) -> None:
         for fault in faults(BY_MODE[mode]):
             events = await session.survives(mode, fault)
@@ -217,7 +217,7 @@ def test_a_healthy_reply_does_run_its_calls(tmp_path: Path) -> None:
     in_sessions(tmp_path, work)
 
 
-def test_a_reply_that_was_cut_is_continued_and_the_model_is_told_about_its_calls(tmp_path: Path) -> None:
+def test_a_cut_reply_is_continued_and_its_dropped_calls_are_reported_to_the_model(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         for mode, wire in BY_MODE.items():
             end = -2 if mode == "anthropic_messages" else -1
@@ -235,7 +235,7 @@ def test_a_reply_that_was_cut_is_continued_and_the_model_is_told_about_its_calls
 
 
 @pytest.mark.parametrize("dialect", WRITTEN)
-def test_a_call_written_as_text_is_asked_about_once_and_then_ends_the_run(tmp_path: Path, dialect: Any) -> None:
+def test_a_call_written_as_text_is_challenged_once_and_then_ends_the_run(tmp_path: Path, dialect: Any) -> None:
     text = WRITTEN[dialect][0].replace("add", "strike")
 
     async def work(session: Session) -> None:
@@ -250,7 +250,7 @@ def test_a_call_written_as_text_is_asked_about_once_and_then_ends_the_run(tmp_pa
     in_sessions(tmp_path, work)
 
 
-def test_an_agent_without_tools_may_write_what_it_likes(tmp_path: Path) -> None:
+def test_an_agent_without_tools_may_write_anything(tmp_path: Path) -> None:
     async def work(session: Session) -> None:
         for texts in WRITTEN.values():
             for text in texts:

@@ -78,7 +78,7 @@ def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
     virtually(story())
 
 
-def test_when_nobody_is_left_the_run_ends_with_the_last_words(tmp_path: Path) -> None:
+def test_the_run_ends_with_the_last_error_when_no_fallback_is_left(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
             add_fallbacks(
@@ -93,7 +93,7 @@ def test_when_nobody_is_left_the_run_ends_with_the_last_words(tmp_path: Path) ->
     asyncio.run(story())
 
 
-def test_a_failure_that_no_other_model_would_mend_ends_the_run(tmp_path: Path) -> None:
+def test_a_failure_that_no_other_model_would_fix_ends_the_run(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(
             tmp_path, ScriptedModel(ScriptedFailure("overflow", "too long", False, compact=True))
@@ -139,7 +139,7 @@ def test_text_that_was_shown_before_a_fallback_is_void() -> None:
     virtually(story())
 
 
-def test_a_resumed_run_goes_on_with_its_fallback(tmp_path: Path) -> None:
+def test_a_resumed_run_continues_with_its_fallback(tmp_path: Path) -> None:
     """What was fallen back to is in the journal, not in memory."""
 
     async def story() -> None:
@@ -234,7 +234,7 @@ def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_f
     virtually(story())
 
 
-def test_what_is_no_fault_of_the_model_does_not_open_its_breaker() -> None:
+def test_errors_not_caused_by_the_model_do_not_open_its_breaker() -> None:
     async def story() -> None:
         async with in_virtual_time(FunctionModel(lambda _: REFUSED)) as engine:
             for _ in range(2 * MIN_CALLS):
@@ -247,7 +247,7 @@ def test_what_is_no_fault_of_the_model_does_not_open_its_breaker() -> None:
 # ── Other ways to try again ────────────────────────────────────────────────────────────────────────
 
 
-def test_a_conversation_that_is_refused_is_sent_once_more_in_its_plainest_form(tmp_path: Path) -> None:
+def test_a_refused_conversation_is_sent_again_in_plain_form(tmp_path: Path) -> None:
     refused = ScriptedFailure("invalid_request", "tool_use ids must be unique", False, repair=True, next_model=True)
     model = ScriptedModel(ask(call("look", place="x"), thinking="hm"), refused, say("done"))
 
@@ -263,7 +263,7 @@ def test_a_conversation_that_is_refused_is_sent_once_more_in_its_plainest_form(t
     asyncio.run(story())
 
 
-def test_it_is_repaired_once_and_then_another_model_is_asked(tmp_path: Path) -> None:
+def test_a_conversation_is_repaired_once_and_then_another_model_is_called(tmp_path: Path) -> None:
     refused = ScriptedFailure("invalid_request", "still wrong", False, repair=True, next_model=True)
 
     async def story() -> None:
@@ -302,7 +302,7 @@ def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> No
     asyncio.run(story())
 
 
-def test_a_run_whose_fallbacks_are_not_to_be_had_ends_with_what_went_wrong_first(
+def test_a_run_without_usable_fallbacks_ends_with_the_first_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -317,7 +317,7 @@ def test_a_run_whose_fallbacks_are_not_to_be_had_ends_with_what_went_wrong_first
     asyncio.run(story())
 
 
-def test_a_fallback_that_nobody_could_ever_ask_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_unusable_fallback_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             add_fallbacks(engine, ScriptedModel())
@@ -340,7 +340,7 @@ def test_other_keys_are_not_tried_for_ever() -> None:
     virtually(story())
 
 
-def test_a_wait_that_nobody_would_wait_for_is_not_waited_for(tmp_path: Path) -> None:
+def test_an_excessive_retry_after_is_not_waited_for(tmp_path: Path) -> None:
     tomorrow = ScriptedFailure("rate_limited", "come back tomorrow", True, retry_after=86_400.0, next_model=True)
 
     async def story() -> None:

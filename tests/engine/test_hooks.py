@@ -75,7 +75,7 @@ class Elsewhere(Polite):
     tools = "other_*"
 
 
-def test_a_hook_may_change_what_goes_in_and_what_comes_out(tmp_path: Path) -> None:
+def test_a_hook_can_change_arguments_and_results(tmp_path: Path) -> None:
     echo, told, _, _ = run(tmp_path, Loud())
     assert (echo.said, told) == (["hello!"], "HELLO!")
 
@@ -136,7 +136,7 @@ def test_rewritten_arguments_that_do_not_fit_are_an_error(tmp_path: Path) -> Non
     assert "unknown parameter `txt`" in told
 
 
-def test_what_a_hook_changed_is_what_an_approval_is_for_and_what_runs(tmp_path: Path) -> None:
+def test_an_approval_covers_the_arguments_changed_by_a_hook(tmp_path: Path) -> None:
     echo, model = Echo(), ScriptedModel(ask(call("echo", "c1", text="hello")), say("done"))
 
     async def story() -> None:

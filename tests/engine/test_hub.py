@@ -43,7 +43,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pace, "pause", pause)
 
 
-def test_what_is_committed_is_shown_at_once_and_what_is_live_waits_for_more() -> None:
+def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None:
     async def work() -> None:
         of = hub()
         with of.subscribe(ORIGIN.run_id, patience=10 * HANG_SECONDS) as reader:
@@ -119,7 +119,7 @@ def test_a_process_that_has_caught_up_shows_everything_at_once_again() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.1, 0.45, 2.0])
-def test_a_process_that_is_held_up_once_is_not_busy(seconds: float) -> None:
+def test_a_single_stall_does_not_count_as_busy(seconds: float) -> None:
     loop = Loop()
     loop.goes_on(1, 0.0, 0.7)
     loop.now, loop.worked = loop.now + seconds, loop.worked + seconds
@@ -142,7 +142,7 @@ def test_many_readers_that_are_woken_together_now_and_then_make_no_process_busy(
     assert pauses < readers, "at most once, before it was looked at"
 
 
-def test_what_was_long_ago_keeps_nothing_back() -> None:
+def test_an_old_stall_has_no_effect() -> None:
     loop = Loop()
     loop.goes_on(2, 0.05, 1.0)
     loop.worked += WINDOW_SECONDS
@@ -152,7 +152,7 @@ def test_what_was_long_ago_keeps_nothing_back() -> None:
     assert loop.pace.pause(loop.now + WINDOW_SECONDS) == 0.0, "and it is forgotten for good"
 
 
-def test_what_counts_is_how_long_the_loop_itself_has_worked() -> None:
+def test_only_the_work_of_the_loop_itself_counts() -> None:
     """The CPU time of this thread is real. The time of day passes as it would on a machine without other work."""
     begin, worked = time.monotonic(), time.thread_time()
     pace, now = Pace(), begin

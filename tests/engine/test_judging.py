@@ -90,7 +90,7 @@ def test_a_retry_that_fails_loses_nothing() -> None:
     virtually(work())
 
 
-def test_whoever_judges_badly_changes_nothing() -> None:
+def test_an_invalid_verdict_changes_nothing() -> None:
     async def sleeps(request: ModelRequest) -> ScriptStep:
         if is_judge(request):
             await asyncio.sleep(10_000)
@@ -117,7 +117,7 @@ def test_whoever_judges_badly_changes_nothing() -> None:
         virtually(work(model))
 
 
-def test_a_checker_that_is_not_there_is_said() -> None:
+def test_a_missing_checker_is_reported() -> None:
     async def work() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("answer"))) as engine:
             result = await engine.run(agent(quality={"checker": "nobody"}), "what is it?")
@@ -217,7 +217,7 @@ def test_a_retry_that_nothing_is_left_for_loses_nothing() -> None:
     virtually(work())
 
 
-def test_a_diagnosis_that_nothing_is_left_for_is_not_asked_for_and_that_is_said() -> None:
+def test_a_diagnosis_without_budget_is_skipped_and_reported() -> None:
     async def work() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("answer"))) as engine:
             result = await engine.run(agent(quotas={"max_llm_tokens_per_hour": 10}, **ANALYZED), "what is it?")
@@ -229,7 +229,7 @@ def test_a_diagnosis_that_nothing_is_left_for_is_not_asked_for_and_that_is_said(
     virtually(work())
 
 
-def test_an_interrupt_while_it_is_judged_parks_both_and_it_ends_when_asked_to_go_on() -> None:
+def test_an_interrupt_during_judging_parks_both_runs_until_resumed() -> None:
     looked = 0
 
     async def policy(request: ModelRequest) -> ScriptStep:
@@ -255,7 +255,7 @@ def test_an_interrupt_while_it_is_judged_parks_both_and_it_ends_when_asked_to_go
     virtually(work())
 
 
-def test_what_failed_to_answer_a_later_message_has_failed() -> None:
+def test_a_run_that_fails_to_answer_a_later_message_has_failed() -> None:
     """The answer that was sent back is no answer to what came after it."""
 
     async def policy(request: ModelRequest) -> ScriptStep:

@@ -96,7 +96,7 @@ def test_a_steered_message_is_recalled_for_too(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_is_said_twice_is_remembered_once(tmp_path: Path) -> None:
+def test_a_repeated_fact_is_remembered_once(tmp_path: Path) -> None:
     model = ScriptedModel(*(say("Nine.") for _ in range(3)))
 
     async def story() -> None:

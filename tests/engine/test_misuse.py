@@ -74,7 +74,7 @@ def test_a_tool_that_gives_back_nonsense_has_failed(tmp_path: Path, result: Any)
     assert "`odd` failed: TypeError: it returned" in told
 
 
-def test_a_tool_that_cannot_say_what_it_is_about_does_not_run(tmp_path: Path) -> None:
+def test_a_tool_whose_subjects_fail_does_not_run(tmp_path: Path) -> None:
     told, kinds = told_of(tmp_path, Odd("ran", LookupError("no idea")), approvals={"default": "ask"})
     assert "LookupError: no idea" in told
     assert "tool_call_start" not in kinds
@@ -221,7 +221,7 @@ def test_a_wrong_way_of_steering_or_asking_is_refused_before_anything_is_written
     asyncio.run(story())
 
 
-def test_a_rule_for_no_tool_is_refused(tmp_path: Path) -> None:
+def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match="`bsh`, which is no tool"):
@@ -277,7 +277,7 @@ def test_the_two_names_of_the_command_tool_are_one_entry(tmp_path: Path, allowed
     assert (tmp_path / "here").exists()
 
 
-def test_who_replaces_a_tool_replaces_its_other_names(tmp_path: Path) -> None:
+def test_replacing_a_tool_replaces_its_aliases(tmp_path: Path) -> None:
     @treadle.tool(name="bash")
     async def mine(command: str) -> str:
         """Mine."""
@@ -381,7 +381,7 @@ def test_an_approval_that_comes_too_late_is_refused() -> None:
     virtually(story())
 
 
-def test_a_person_who_says_no_is_not_a_failing_tool(tmp_path: Path) -> None:
+def test_a_denial_does_not_count_as_a_tool_failure(tmp_path: Path) -> None:
     steps = [ask(call("post", f"c{n}", letter=f"letter {n}")) for n in range(10)]
 
     async def story() -> treadle.Result:
@@ -393,7 +393,7 @@ def test_a_person_who_says_no_is_not_a_failing_tool(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("then", ["no steps left", "nothing", "a failure"])
-def test_an_answer_that_was_asked_about_goes_out_where_no_better_one_comes(tmp_path: Path, then: str) -> None:
+def test_a_challenged_answer_is_delivered_if_no_better_one_follows(tmp_path: Path, then: str) -> None:
     more = {
         "no steps left": (),
         "nothing": (say(""), say("")),
@@ -411,7 +411,7 @@ def test_an_answer_that_was_asked_about_goes_out_where_no_better_one_comes(tmp_p
     assert result.unverified_claim == result.text
 
 
-def test_results_of_two_runs_with_one_call_id_are_told_apart(tmp_path: Path) -> None:
+def test_results_of_two_runs_that_share_a_call_id_are_distinguished(tmp_path: Path) -> None:
     @treadle.tool(effect="read")
     async def big(letter: str) -> str:
         """Be long."""

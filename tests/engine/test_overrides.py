@@ -87,7 +87,7 @@ def test_a_model_for_one_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limits", [{"max_steps": 0}, {"max_stepz": 3}, {"deadline": "soon"}])
-def test_a_limit_that_makes_no_sense_is_refused_in_words(tmp_path: Path, limits: dict[str, Any]) -> None:
+def test_an_invalid_limit_is_refused_with_an_explanation(tmp_path: Path, limits: dict[str, Any]) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(ConfigError, match="agent `hero`"):
@@ -100,7 +100,7 @@ def test_a_limit_that_makes_no_sense_is_refused_in_words(tmp_path: Path, limits:
 # ── Output ──
 
 
-def test_a_type_is_asked_for_again_until_it_fits_and_comes_as_a_value() -> None:
+def test_a_typed_answer_is_requested_until_valid_and_returned_as_a_value() -> None:
     model = ScriptedModel(say("forty-two"), say('{"n": 42}'))
     result = run(model, agent(output=Answer))
     assert result.output == Answer(42)
@@ -124,13 +124,13 @@ def test_any_type_that_has_a_schema_will_do() -> None:
     assert run(ScriptedModel(say("[1, 2]")), agent(output=list[int])).output == [1, 2]
 
 
-def test_an_answer_that_the_type_cannot_read_is_asked_for_again() -> None:
+def test_an_answer_that_the_type_rejects_is_requested_again() -> None:
     model = ScriptedModel(say('{"when": "tomorrow"}'), say('{"when": "2027-01-15T08:00:00Z"}'))
     assert run(model, agent(output=Dated)).output == Dated(datetime(2027, 1, 15, 8, tzinfo=UTC))
 
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "file:///etc/hostname"}])
-def test_a_schema_that_is_none_is_refused_before_the_run(tmp_path: Path, schema: dict[str, Any]) -> None:
+def test_an_invalid_schema_is_refused_before_the_run(tmp_path: Path, schema: dict[str, Any]) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match="output"):

@@ -66,7 +66,7 @@ def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> Non
     in_a_world(story(), seed)
 
 
-def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> None:
+def test_unstopped_work_finishes_while_deliveries_are_folded() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
@@ -82,7 +82,7 @@ def test_work_that_nobody_stops_is_done_and_others_are_folded_meanwhile() -> Non
     in_a_world(story())
 
 
-def test_what_was_intended_without_knowing_is_not_done() -> None:
+def test_intents_without_seen_deliveries_are_not_executed() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
@@ -96,7 +96,7 @@ def test_what_was_intended_without_knowing_is_not_done() -> None:
     in_a_world(story())
 
 
-def test_a_worker_that_was_taken_over_from_cannot_write() -> None:
+def test_a_worker_whose_run_was_taken_over_cannot_write() -> None:
     async def story() -> None:
         process, run_id = await a_process_and_a_run(1)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)

@@ -77,9 +77,7 @@ def test_the_order_is_persona_rules_skills_notes_and_how_to_answer(
     asyncio.run(story())
 
 
-def test_the_notes_are_kept_for_the_session_until_a_new_segment_begins(
-    tmp_path: Path, home: Path, workspace: Path
-) -> None:
+def test_notes_last_until_a_new_segment_of_the_session(tmp_path: Path, home: Path, workspace: Path) -> None:
     notes = workspace / "AGENTS.md"
     notes.write_text("the first notes")
     model = ScriptedModel(*(say("so") for _ in range(4)))
@@ -162,7 +160,7 @@ def test_time_and_place_open_the_message_and_the_prefix_only_grows(tmp_path: Pat
     asyncio.run(story())
 
 
-def test_a_steered_message_has_its_own_time_and_forks_keep_what_was_sent(tmp_path: Path) -> None:
+def test_a_steered_message_has_its_own_time_and_forks_keep_it(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", "c1", place="hall")), say("one"), say("two"))
 
     async def story() -> None:
@@ -227,9 +225,7 @@ def replies(mode: ApiMode) -> tuple[Answer, Answer]:
 
 
 @pytest.mark.parametrize("mode", ["anthropic_messages", "chat_completions", "responses"])
-def test_what_the_model_saw_is_made_again_byte_for_byte(
-    tmp_path: Path, home: Path, workspace: Path, mode: ApiMode
-) -> None:
+def test_the_request_is_rebuilt_byte_for_byte(tmp_path: Path, home: Path, workspace: Path, mode: ApiMode) -> None:
     (workspace / "AGENTS.md").write_text("Run the tests with make.\n")
 
     async def story() -> None:

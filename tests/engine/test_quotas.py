@@ -106,7 +106,7 @@ def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> No
     asyncio.run(story())
 
 
-def test_what_is_reserved_is_on_record_before_the_request_and_settled_with_the_reply(tmp_path: Path) -> None:
+def test_a_reservation_is_recorded_before_the_request_and_settled_with_the_reply(tmp_path: Path) -> None:
     async def story() -> None:
         seen: list[Balance] = []
         async with opened(priced(tmp_path), FunctionModel(lambda _: say("done", usage=Usage(100, 10)))) as engine:
@@ -145,7 +145,7 @@ def test_one_call_may_be_given_a_ceiling_of_its_own(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_failed_attempts_are_settled_at_what_they_used(tmp_path: Path) -> None:
+def test_failed_attempts_are_settled_at_their_usage(tmp_path: Path) -> None:
     broken = ScriptedFailure("server", "broke off", True, retry_after=0.0, usage=Usage(0, 300))
     unsent = ScriptedFailure("unreachable", "nobody there", True, retry_after=0.0)
 
@@ -161,7 +161,7 @@ def test_failed_attempts_are_settled_at_what_they_used(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_ceiling_on_a_model_without_a_price_is_refused_when_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match=r"No price is known of scripted/x, so limits\.cost"):
@@ -173,7 +173,7 @@ def test_a_ceiling_on_a_model_without_a_price_is_refused_when_it_is_asked_for(tm
     asyncio.run(story())
 
 
-def test_a_model_whose_price_is_not_known_any_more_is_not_asked() -> None:
+def test_a_model_whose_price_became_unknown_is_not_called() -> None:
     """The prices may have been taken away since the run was asked for, or another model stands for its name."""
     state = new_state(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
     fold(state, RunQueued(AgentSpec("hero", "p/m", limits=Limits(cost=1.0), quotas=Quotas(credits=5.0))), 1, 0.0)
@@ -203,7 +203,7 @@ def test_a_model_whose_price_is_not_known_any_more_is_not_asked() -> None:
         ({"limits": {"cost": float("nan")}}, r"limits\.cost: found nan"),
     ],
 )
-def test_a_ceiling_that_makes_no_sense_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_an_invalid_ceiling_is_refused(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         agent(**wrong)
 
@@ -230,7 +230,7 @@ def test_a_full_hour_ends_the_run_and_names_when_there_is_room() -> None:
     virtually(story())
 
 
-def test_what_was_used_more_than_an_hour_ago_does_not_count() -> None:
+def test_usage_older_than_an_hour_does_not_count() -> None:
     model = ScriptedModel(*(say(f"{n}", usage=Usage(4500, 0)) for n in range(3)))
 
     async def story() -> None:
@@ -247,7 +247,7 @@ def test_what_was_used_more_than_an_hour_ago_does_not_count() -> None:
     virtually(story())
 
 
-def test_a_call_that_no_window_could_hold_says_what_to_change() -> None:
+def test_a_call_larger_than_the_window_says_what_to_change() -> None:
     async def story() -> None:
         async with in_virtual_time(ScriptedModel()) as engine:
             result = await engine.run(agent(quotas={"max_llm_tokens_per_hour": 500}, model_settings=SHORT), "go")
@@ -258,7 +258,7 @@ def test_a_call_that_no_window_could_hold_says_what_to_change() -> None:
     virtually(story())
 
 
-def test_who_has_used_most_of_it_is_warned_once_in_a_window() -> None:
+def test_a_run_near_its_quota_is_warned_once_per_window() -> None:
     model = FunctionModel(lambda _: say("done", usage=Usage(1000, 0)))
 
     async def story() -> None:
@@ -287,7 +287,7 @@ def test_who_has_used_most_of_it_is_warned_once_in_a_window() -> None:
 # ── Calls of tools in a minute ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_full_minute_makes_the_run_wait_and_go_on() -> None:
+def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
     model = ScriptedModel(looks(2), looks(2), say("done"))
 
     async def story() -> None:
@@ -323,7 +323,7 @@ def test_more_calls_at_once_than_a_minute_holds_go_in_parts() -> None:
     virtually(story())
 
 
-def test_whoever_waits_for_a_minute_can_be_cancelled() -> None:
+def test_a_run_waiting_for_its_quota_can_be_cancelled() -> None:
     async def story() -> None:
         async with in_virtual_time(ScriptedModel(looks(1), looks(1))) as engine:
             run_id = await engine.submit(agent(tools=[look], quotas={"max_tool_calls_per_minute": 1}), "go")
@@ -378,7 +378,7 @@ def test_eight_runs_at_once_never_pass_a_ceiling_together(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
-def test_whoever_is_short_because_of_others_waits_until_they_have_settled() -> None:
+def test_a_run_short_because_of_others_waits_until_they_settle() -> None:
     """Both together may use more than there is, and do not."""
     model = FunctionModel(lambda _: say("a few words", usage=Usage(100, 10), seconds=3.0))
 
@@ -440,7 +440,7 @@ def test_a_submission_is_refused_where_nothing_is_left_and_nothing_is_written() 
     virtually(story())
 
 
-def test_credits_are_cost_times_rate_and_raising_them_adds_to_what_is_left(tmp_path: Path) -> None:
+def test_credits_are_cost_times_rate_and_raising_them_adds_to_the_rest(tmp_path: Path) -> None:
     async def story() -> None:
         home = priced(tmp_path, "credits: {per_dollar: 100}\n")
         async with opened(home, FunctionModel(lambda _: say("done", usage=Usage(0, 2000)))) as engine:

@@ -84,7 +84,7 @@ def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning_goes_back_in_the_field_that_it_came_in(tmp_path: Path, field: str) -> None:
+def test_reasoning_is_sent_back_in_its_own_field(tmp_path: Path, field: str) -> None:
     fields: dict[str, Any] = {field: "Let me think."}
     ran = run(tmp_path, asks(**fields), says("Nothing."), says("Bye."), messages=2)
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
@@ -122,7 +122,7 @@ def test_reasoning_details_are_put_together_from_their_pieces(tmp_path: Path) ->
     ]
 
 
-def test_what_a_provider_attaches_to_a_call_goes_back_with_it(tmp_path: Path) -> None:
+def test_extra_content_of_a_call_is_sent_back_with_it(tmp_path: Path) -> None:
     ran = run(tmp_path, asks(extra=SIGNATURE), says("Nothing."))
     assert ran.assistants()[0]["tool_calls"][0]["extra_content"] == SIGNATURE
 
@@ -192,7 +192,7 @@ def test_where_a_model_gave_no_reasoning_a_blank_goes_back(
         "Corrupted thought signature.",
     ],
 )
-def test_a_provider_that_refuses_reasoning_is_asked_once_more_without_it(tmp_path: Path, refusal: str) -> None:
+def test_a_provider_that_refuses_reasoning_gets_one_retry_without_it(tmp_path: Path, refusal: str) -> None:
     def answer(request: Request) -> Behaviour:
         if b"reasoning_content" in request.body or b"extra_content" in request.body:
             return refuses(400, {"error": {"message": refusal, "type": "invalid_request_error"}})
@@ -269,7 +269,7 @@ def test_very_long_reasoning_is_cut_in_the_middle() -> None:
         ("http://127.0.0.1:8080/v1", "anything", "tool_loop"),
     ],
 )
-def test_what_is_known_of_providers(url: str, model: str, back: str) -> None:
+def test_known_reasoning_rules_of_providers(url: str, model: str, back: str) -> None:
     assert Catalog().profile("p", model, ProviderConfig(url)).reasoning_back == back
     facts = {f"p/{model}": ModelFacts(reasoning_back="never")}
     assert Catalog(models=facts).profile("p", model, ProviderConfig(url)).reasoning_back == "never"

@@ -39,7 +39,7 @@ def assert_adds_up(events: list[Event]) -> Metrics:
     return end.metrics
 
 
-def test_a_step_tells_its_model_its_reasoning_what_it_used_and_its_calls(tmp_path: Path) -> None:
+def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> None:
     model = ScriptedModel(
         ScriptedFailure("overloaded", "busy", True, retry_after=0.0, usage=Usage(7, 1)),
         ask(
@@ -82,7 +82,7 @@ def test_a_step_tells_its_model_its_reasoning_what_it_used_and_its_calls(tmp_pat
     assert records.overhead_ms == metrics.overhead_ms
 
 
-def test_a_run_under_way_is_told_as_far_as_it_is(tmp_path: Path) -> None:
+def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
     async def story() -> None:
         gate = Gate()
 
@@ -191,7 +191,7 @@ def scripts(draw: st.DrawFn) -> list[ScriptStep]:
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scripts())
-def test_the_steps_of_any_run_add_up_to_what_it_used(script: list[ScriptStep]) -> None:
+def test_the_steps_of_a_run_add_up_to_its_usage(script: list[ScriptStep]) -> None:
     async def story() -> list[Event]:
         async with in_virtual_time(ScriptedModel(*script, *[say("enough")] * 20)) as engine:
             result = await engine.run(agent(tools=[look], limits={"max_steps": 4}), "go")

@@ -21,7 +21,7 @@ from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, S
 from treadle.testing.simulation.world import World
 
 
-def test_a_run_cut_off_in_a_model_call_is_asked_again_once_and_says_so(tmp_path: Path) -> None:
+def test_a_run_interrupted_in_a_model_call_repeats_it_once_and_records_that(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -72,7 +72,7 @@ def test_a_run_cut_off_in_a_tool_repeats_it_only_if_it_may(tmp_path: Path, repea
     asyncio.run(story())
 
 
-def test_what_ended_before_the_cut_is_kept(tmp_path: Path) -> None:
+def test_finished_calls_are_kept_after_a_crash(tmp_path: Path) -> None:
     async def story() -> None:
         gate, ran = Gate(), list[str]()
 
@@ -216,7 +216,7 @@ def test_retries_come_to_an_end() -> None:
     assert "4 attempts" in result.reason
 
 
-def test_a_wait_is_kept_across_a_restart(tmp_path: Path) -> None:
+def test_a_wait_survives_a_restart(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=3600.0))) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -260,7 +260,7 @@ def test_a_wall_clock_that_lags_does_not_make_the_deadline_come_early() -> None:
 # ── Two processes ──
 
 
-def test_a_worker_that_stood_still_past_its_lease_is_fenced_and_told_so() -> None:
+def test_a_worker_stalled_past_its_lease_is_fenced() -> None:
     async def story() -> None:
         def answer(request: ModelRequest, world: World) -> ScriptStep:
             if len(world.alive()) == 1:

@@ -74,7 +74,7 @@ def test_an_unclear_refusal_of_a_small_conversation_ends_the_run(tmp_path: Path)
     asyncio.run(story())
 
 
-def test_a_clear_refusal_is_not_taken_for_overflow(tmp_path: Path) -> None:
+def test_a_clear_refusal_is_not_an_overflow(tmp_path: Path) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if len(model.asked) < 7:
             return ask(call("look", f"c{len(model.asked)}", at=len(model.asked)), usage=UNCOUNTED)

@@ -104,7 +104,7 @@ def test_short_results_are_left_as_they_are(tmp_path: Path, length: int) -> None
     asyncio.run(story())
 
 
-def test_what_is_left_out_is_exactly_what_the_marker_says() -> None:
+def test_the_truncation_marker_matches_what_is_left_out() -> None:
     text = "".join(chr(33 + n % 90) for n in range(10_000))
     shown = truncate_text(text, 1000, "c1")
     head, _, rest = shown.partition("\n[… ")

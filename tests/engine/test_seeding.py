@@ -32,7 +32,7 @@ async def seeded(service: LocalService, agent: AgentSpec = HERO, message: str = 
     return await service.submit(Submission(agent, user(message), before=BEFORE, instructions="Rhyme."))
 
 
-def test_a_session_begins_with_what_was_said_before(tmp_path: Path) -> None:
+def test_a_session_starts_with_earlier_messages(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada."), say("Yes."))
 
     async def story() -> None:
@@ -71,7 +71,7 @@ def test_it_is_there_again_after_a_crash(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_the_model_saw_can_be_shown(tmp_path: Path) -> None:
+def test_the_request_can_be_shown(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada."))
 
     async def story() -> None:
@@ -113,7 +113,7 @@ def test_a_long_one_is_summed_up_with_the_rest(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_secrets_in_it_are_taken_out(tmp_path: Path) -> None:
+def test_secrets_in_earlier_messages_are_redacted(tmp_path: Path) -> None:
     model = ScriptedModel(say("Noted."))
 
     async def story() -> None:

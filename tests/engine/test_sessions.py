@@ -12,7 +12,7 @@ from treadle.domain.errors import SizeLimitExceeded, UnknownModel, UsageError
 from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
-def test_a_session_goes_on_where_its_last_run_ended(tmp_path: Path) -> None:
+def test_a_session_continues_where_its_last_run_ended(tmp_path: Path) -> None:
     async def story() -> None:
         model = ScriptedModel(say("Hello, Ann."), say("Ann."))
         async with opened(tmp_path, model) as engine:
@@ -40,7 +40,7 @@ def test_a_session_is_remembered_by_the_next_process(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_runs_of_one_session_take_turns_in_the_order_they_came(tmp_path: Path) -> None:
+def test_runs_of_one_session_execute_in_order(tmp_path: Path) -> None:
     async def story() -> None:
         gate = Gate()
 
@@ -156,7 +156,7 @@ def test_a_request_that_went_to_a_waiting_run_starts_no_run_when_sent_again(tmp_
 async def known() -> None: ...
 
 
-def test_what_is_wrong_is_said_at_once_and_nothing_is_written(tmp_path: Path) -> None:
+def test_an_invalid_submission_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_tools(known)
@@ -171,7 +171,7 @@ def test_what_is_wrong_is_said_at_once_and_nothing_is_written(tmp_path: Path) ->
     asyncio.run(story())
 
 
-def test_a_message_of_exactly_the_limit_is_taken(tmp_path: Path) -> None:
+def test_a_message_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(say("long"))) as engine:
             assert (await engine.run(agent(), "é" * 128_000)).text == "long"
@@ -179,7 +179,7 @@ def test_a_message_of_exactly_the_limit_is_taken(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_message_that_is_no_unicode_is_mended_or_refused_in_words(tmp_path: Path) -> None:
+def test_a_message_with_invalid_unicode_is_repaired_or_refused(tmp_path: Path) -> None:
     async def story() -> None:
         model = ScriptedModel(say("ok"))
         async with opened(tmp_path, model) as engine:

@@ -69,7 +69,7 @@ def test_an_interrupting_message_cuts_the_reply_and_keeps_its_text_marked(tmp_pa
     asyncio.run(story())
 
 
-def test_an_interrupted_run_waits_until_it_is_asked_to_go_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_waits_until_it_is_resumed(tmp_path: Path) -> None:
     async def story() -> None:
         model = ScriptedModel(Silence("half a"), say("whole"))
         async with opened(tmp_path, model) as engine:

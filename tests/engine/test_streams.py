@@ -42,7 +42,7 @@ def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> 
     virtually(story())
 
 
-def test_a_reader_who_has_seen_the_end_is_not_kept_waiting(tmp_path: Path) -> None:
+def test_a_reader_that_has_the_end_does_not_wait(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(), "go")
@@ -145,9 +145,7 @@ class Paced:
         (CallDelta(0, "look", '{"a'), CallDelta(0, "look", 't":1}'), 3),
     ],
 )
-def test_an_offset_is_the_place_in_the_whole_also_for_a_reader_who_came_late(
-    tmp_path: Path, first: Delta, second: Delta, offset: int
-) -> None:
+def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, second: Delta, offset: int) -> None:
     async def story() -> None:
         model = Paced()
         async with opened(tmp_path, model) as engine:
@@ -204,7 +202,7 @@ def test_a_slow_reader_does_not_slow_the_run() -> None:
     virtually(story())
 
 
-def test_closing_the_engine_tells_those_who_wait_for_a_run(tmp_path: Path) -> None:
+def test_closing_the_engine_ends_waits_for_runs(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -217,7 +215,7 @@ def test_closing_the_engine_tells_those_who_wait_for_a_run(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("read", [1, 7])
-def test_closing_the_engine_tells_those_who_read(tmp_path: Path, read: int) -> None:
+def test_closing_the_engine_ends_streams(tmp_path: Path, read: int) -> None:
     """One reader is behind, among what was stored; the other is up to date and waits."""
 
     async def story() -> None:
@@ -298,7 +296,7 @@ def test_a_script_runs_without_a_loop_and_again(tmp_path: Path) -> None:
     assert (first.text, second.text, second.session_id) == ("one", "two", first.session_id)
 
 
-def test_a_run_records_what_it_used(tmp_path: Path) -> None:
+def test_a_run_records_its_usage(tmp_path: Path) -> None:
     async def story() -> treadle.Result:
         usage = Usage(100, 10, cache_read_tokens=50)
         model = ScriptedModel(ask(call("look", at="a"), usage=usage), say("done", usage=usage))

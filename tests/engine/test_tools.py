@@ -131,7 +131,7 @@ async def add(a: int, b: int) -> int:
         ("[1]", "object"),
     ],
 )
-def test_arguments_that_do_not_fit_are_told_so_and_nothing_runs(arguments: str, words: str) -> None:
+def test_invalid_arguments_are_explained_and_nothing_runs(arguments: str, words: str) -> None:
     [answer], result = told(add, calls=(ToolUse("c", "add", arguments),))
     assert answer.is_error
     assert answer.content.startswith("`add` was not run: ")
@@ -145,7 +145,7 @@ def test_arguments_nested_beyond_reason_do_not_break_the_run() -> None:
     assert result.outcome == "completed"
 
 
-def test_what_a_tool_raises_is_told_with_the_advice_not_to_invent() -> None:
+def test_a_tool_exception_is_returned_with_advice_not_to_invent() -> None:
     @treadle.tool
     async def fail() -> str:
         raise ValueError("the disk is on fire")
@@ -231,7 +231,7 @@ def test_a_tool_that_exits_does_not_take_the_engine_with_it(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("place", ["result", "error", "progress"])
-def test_text_that_is_no_unicode_is_mended_and_not_lost(place: str) -> None:
+def test_invalid_unicode_is_replaced_and_not_lost(place: str) -> None:
     @treadle.tool
     async def list_files(context: treadle.ToolContext) -> str:
         name = b"caf\xe9.txt".decode("utf-8", "surrogateescape")
@@ -275,13 +275,13 @@ def test_progress_may_be_shown_from_a_thread(tmp_path: Path) -> None:
     assert asyncio.run(story(), debug=True) == "seen"
 
 
-def test_an_unknown_tool_is_told_the_nearest_name() -> None:
+def test_an_unknown_tool_suggests_the_nearest_name() -> None:
     [answer], _ = told(add, calls=(call("ad", "c"),))
     assert answer.is_error
     assert "Did you mean `add`?" in answer.content
 
 
-def test_calls_with_one_id_or_none_are_told_apart() -> None:
+def test_calls_with_the_same_or_no_id_are_distinguished() -> None:
     names = ("x", "x", "", "")
     calls = tuple(ToolUse(name, "add", f'{{"a": {number}, "b": 0}}') for number, name in enumerate(names))
     answers, _ = told(add, calls=calls)
@@ -303,7 +303,7 @@ def test_a_guard_that_speaks_goes_with_the_request_and_is_counted(tmp_path: Path
     asyncio.run(story())
 
 
-def test_a_call_under_way_is_stopped_by_a_cancel_and_the_end_lists_it(tmp_path: Path) -> None:
+def test_a_cancel_stops_a_call_in_progress_and_the_end_lists_it(tmp_path: Path) -> None:
     async def story() -> None:
         gate = Gate()
         stopped: list[str] = []
@@ -332,7 +332,7 @@ def test_a_call_under_way_is_stopped_by_a_cancel_and_the_end_lists_it(tmp_path: 
     asyncio.run(story())
 
 
-def test_the_deadline_stops_a_call_under_way() -> None:
+def test_the_deadline_stops_a_call_in_progress() -> None:
     @treadle.tool
     async def dawdle() -> str:
         await asyncio.sleep(100)

@@ -39,7 +39,7 @@ def sent(requests: Sequence[ModelRequest]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def test_a_run_of_two_steps_is_told_and_sent_as_on_record(tmp_path: Path) -> None:
+def test_the_transcript_of_two_steps_matches_the_record(tmp_path: Path) -> None:
     script = (
         ask(
             call("add", a=2, b=3), call("add", "call_2", a=4, b=5), text="I add.", thinking="2 and 3, then 4 and 5"

@@ -62,7 +62,7 @@ FORMATS = {
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("together", [True, False], ids=["in one piece", "in pieces"])
-def test_what_comes_after_the_end_is_ignored(name: str, together: bool) -> None:
+def test_data_after_the_end_is_ignored(name: str, together: bool) -> None:
     ended = FORMATS[name]
     pieces = [*ended.reply, *ended.late]
     events = ended.events_of(Answer([b"".join(pieces)] if together else pieces))

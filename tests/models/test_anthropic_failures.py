@@ -426,7 +426,7 @@ def test_nothing_but_pings() -> None:
     asyncio.run(run())
 
 
-def test_what_was_heard_is_shown_before_the_rest_has_come() -> None:
+def test_text_is_shown_as_it_arrives() -> None:
     async def run() -> None:
         connections, heard = Connections(), list[Any]()
         pieces = [begins(), *text(0, "first")[:2], PAUSE, more(0, "text_delta", text="then"), ends(), STOP]

@@ -431,7 +431,7 @@ def test_any_conversation_is_of_the_official_types(turns: list[Message]) -> None
     assert accepted(body) == json.loads(body)
 
 
-def test_the_official_types_refuse_what_is_not_of_them() -> None:
+def test_the_official_types_refuse_invalid_requests() -> None:
     """So that the checks above mean something."""
     from pydantic import ValidationError
 

@@ -130,12 +130,12 @@ def test_thinking_that_the_provider_keeps_to_itself() -> None:
     assert completed(*stream(thinking(0), text(1, "x"))).parts[0] == Thinking("", "fake", "m-1", signature="c2ln")
 
 
-def test_thinking_without_a_signature_is_kept_and_marked_as_such() -> None:
+def test_thinking_without_a_signature_is_kept_and_marked() -> None:
     last = completed(*stream(thinking(0, "hm", signature=None), text(1, "x")))
     assert last.parts == (Thinking("hm", "fake", "m-1"), Text("x"))
 
 
-def test_blocks_of_which_nothing_came() -> None:
+def test_blocks_without_content_are_dropped() -> None:
     last = completed(*stream(thinking(0, signature=None), text(1), redacted(2, ""), text(3, "")))
     assert last.parts == ()
 
@@ -162,7 +162,7 @@ def test_words_in_the_first_event_of_a_block() -> None:
     assert "".join(part.text for part in events if isinstance(part, TextDelta)) == "Hello"
 
 
-def test_what_is_shown_event_by_event() -> None:
+def test_text_is_shown_event_by_event() -> None:
     """Each piece once, under the call it belongs to; and nothing for events that bring none."""
     reply, shown = AnthropicReply(HELLO), list[list[Any]]()
     at_once = [opens(2, "tool_use", id="d", name="now", input={"a": 1}), closes(2)]
@@ -248,7 +248,7 @@ def test_refusals(blocks: list[list[bytes]], details: Any, parts: tuple[Part, ..
     assert shown == "".join(part.text for part in parts if isinstance(part, Text))
 
 
-def test_what_explains_another_stop_is_not_said_by_the_model() -> None:
+def test_an_explanation_of_another_stop_is_not_text_of_the_model() -> None:
     assert completed(*stream(text(0, "x"), details=DETAILS)).parts == (Text("x"),)
 
 
@@ -379,7 +379,7 @@ KNOWN = [
     st.text(max_size=8).filter(lambda kind: kind not in (*KNOWN, "error")),
     st.fixed_dictionaries({}, optional=FIELDS),
 )
-def test_events_that_nobody_knows_may_hold_anything(kind: str, fields: dict[str, Any]) -> None:
+def test_unknown_events_may_have_any_structure(kind: str, fields: dict[str, Any]) -> None:
     reply = AnthropicReply(HELLO)
     for one in stream(text(0, "x")):
         reply.feed(PayloadParser().feed(event(kind, **fields)))
@@ -388,7 +388,7 @@ def test_events_that_nobody_knows_may_hold_anything(kind: str, fields: dict[str,
 
 
 @given(st.lists(st.tuples(st.sampled_from(KNOWN), st.fixed_dictionaries({}, optional=FIELDS)), max_size=6))
-def test_events_that_everybody_knows_may_hold_anything_too(events: list[tuple[str, dict[str, Any]]]) -> None:
+def test_known_events_may_have_unknown_fields(events: list[tuple[str, dict[str, Any]]]) -> None:
     """Whatever they hold, the end is a reply whose calls can be run, or the word that it cannot be used."""
     reply = AnthropicReply(HELLO)
     try:
@@ -465,7 +465,7 @@ def test_ten_megabytes_of_arguments() -> None:
     assert last.parts == (ToolUse("c", "add", arguments),)
 
 
-def test_what_a_piece_costs_does_not_grow_with_the_pieces_before() -> None:
+def test_the_cost_of_a_piece_is_constant() -> None:
     """Four times the pieces take about four times as long, and nowhere near sixteen times."""
 
     def seconds(count: int) -> float:

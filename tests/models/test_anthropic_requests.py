@@ -72,7 +72,7 @@ def test_the_request_on_the_wire() -> None:
     }
 
 
-def test_without_a_key_none_is_sent() -> None:
+def test_no_key_header_is_sent_without_a_key() -> None:
     [request] = converse(says("hi"), api_key=None).requests
     assert "x-api-key" not in request.headers
 
@@ -224,7 +224,7 @@ def test_lone_surrogates_and_nul() -> None:
         (Thinking("", "other", "m-1", sealed="b3BhcXVl"), False),
     ],
 )
-def test_thinking_goes_back_to_where_it_came_from_and_only_whole(thinking: Thinking, goes_back: bool) -> None:
+def test_thinking_is_sent_back_only_complete_and_to_its_own_model(thinking: Thinking, goes_back: bool) -> None:
     sent_blocks = blocks(thinking, Text("so"))
     assert len(sent_blocks) == 1 + goes_back
     assert sent_blocks[-1] == {"type": "text", "text": "so"}
@@ -347,7 +347,7 @@ THEIRS = Thinking("hm", "other", "m-9", signature="c2ln")
         ),
     ],
 )
-def test_with_a_budget_a_turn_goes_on_as_it_began(turns: list[Message], asked: bool) -> None:
+def test_a_turn_with_a_thinking_budget_continues_as_it_started(turns: list[Message], asked: bool) -> None:
     assert ("thinking" in options(*turns, profile=BUDGET)) is asked
     assert options(*turns)["thinking"] == ADAPTIVE  # which may think or not, whenever it likes
     assert options(*turns, plain=True) == {"max_tokens": 32_768, "output_config": {"effort": "high"}}
@@ -376,7 +376,7 @@ def marks(value: Any) -> int:
     return sum(map(marks, cast("list[Any]", value))) if isinstance(value, list) else 0
 
 
-def test_where_the_cache_marks_stand() -> None:
+def test_the_positions_of_cache_marks() -> None:
     """Behind all that never changes, and behind the last turn."""
     more = ToolSpec("sub", "", {"type": "object"})
     with_system = sent(system="s", tools=(ADD, more))
@@ -394,7 +394,7 @@ def test_where_the_cache_marks_stand() -> None:
     ("calls", "words", "marked"),
     [(1, (), False), (9, (), False), (9, (Text("so"),), True), (10, (), True), (40, (), True)],
 )
-def test_after_a_wide_turn_the_request_before_is_still_found(
+def test_the_cache_finds_the_previous_request_after_a_wide_turn(
     calls: int, words: tuple[Text, ...], marked: bool
 ) -> None:
     """A mark looks back over twenty blocks; what was kept before more of them needs a mark of its own."""
@@ -449,7 +449,7 @@ def test_each_request_begins_with_the_bytes_of_the_one_before(turns: list[Messag
 
 
 @given(TURNS)
-def test_kept_bytes_are_those_that_would_be_made_anew(turns: list[Message]) -> None:
+def test_cached_bytes_equal_freshly_encoded_ones(turns: list[Message]) -> None:
     conversation = Conversation()
     for turn in turns:
         conversation.messages.append(turn)

@@ -22,7 +22,7 @@ def opened(at: float = 0.0) -> CircuitBreaker:
     return breaker
 
 
-def test_a_few_failures_do_not_open_it() -> None:
+def test_a_few_failures_do_not_open_the_breaker() -> None:
     breaker = CircuitBreaker()
     for _ in range(MIN_CALLS - 1):
         assert breaker.record(failed=True, now=0.0) is None
@@ -30,7 +30,7 @@ def test_a_few_failures_do_not_open_it() -> None:
     assert breaker.phase == "closed"
 
 
-def test_it_opens_at_half_and_not_below() -> None:
+def test_the_breaker_opens_at_half_failures() -> None:
     breaker = CircuitBreaker()
     for _ in range(6):
         assert breaker.record(failed=False, now=0.0) is None
@@ -47,14 +47,14 @@ def test_old_failures_are_forgotten() -> None:
     assert (breaker.calls, breaker.failures) == (1, 1)
 
 
-def test_an_open_one_says_how_long_to_wait() -> None:
+def test_an_open_breaker_returns_the_wait() -> None:
     breaker = opened(at=100.0)
     assert breaker.wait(100.0) == OPEN_SECONDS
     assert breaker.wait(110.0) == OPEN_SECONDS - 10
     assert breaker.is_open(110.0)
 
 
-def test_one_probe_goes_through_and_closes_it() -> None:
+def test_a_successful_probe_closes_the_breaker() -> None:
     breaker = opened()
     assert breaker.wait(OPEN_SECONDS) is None
     assert breaker.phase == "half_open"
@@ -67,7 +67,7 @@ def test_one_probe_goes_through_and_closes_it() -> None:
     assert breaker.record(failed=True, now=OPEN_SECONDS + 2) is None, "it counts from the start"
 
 
-def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit() -> None:
+def test_a_failed_probe_doubles_the_open_time_up_to_a_limit() -> None:
     breaker, now, rests = opened(), 0.0, list[float]()
     for _ in range(6):
         rest = breaker.wait(now)
@@ -79,21 +79,21 @@ def test_a_probe_that_fails_doubles_the_rest_up_to_a_limit() -> None:
     assert rests == [30, 60, 120, 240, MAX_OPEN_SECONDS, MAX_OPEN_SECONDS]
 
 
-def test_a_probe_that_is_cut_short_lets_another_one_through() -> None:
+def test_an_abandoned_probe_allows_another() -> None:
     breaker = opened()
     assert breaker.wait(OPEN_SECONDS) is None
     breaker.abandon()
     assert breaker.wait(OPEN_SECONDS) is None
 
 
-def test_a_call_that_was_sent_before_it_opened_changes_nothing() -> None:
+def test_a_call_sent_before_the_breaker_opened_has_no_effect() -> None:
     breaker = opened()
     assert breaker.record(failed=False, now=1.0) is None
     assert breaker.wait(1.0) == OPEN_SECONDS - 1
 
 
 @given(st.lists(st.tuples(st.floats(0, 100), st.booleans()), max_size=200))
-def test_it_never_counts_what_is_not_in_the_window(calls: list[tuple[float, bool]]) -> None:
+def test_calls_outside_the_window_are_not_counted(calls: list[tuple[float, bool]]) -> None:
     breaker, now, seen = CircuitBreaker(), 0.0, list[tuple[float, bool]]()
     for later, failed in calls:
         now += later
@@ -106,7 +106,7 @@ def test_it_never_counts_what_is_not_in_the_window(calls: list[tuple[float, bool
             assert (breaker.calls, breaker.failures) == (len(recent), sum(recent))
 
 
-def test_those_who_call_the_same_model_share_one() -> None:
+def test_callers_of_the_same_model_share_a_breaker() -> None:
     breakers = Breakers()
     first = breakers.get("mine", "https://host/v1", "m")
     assert breakers.get("mine", "https://host/v1", "m") is first

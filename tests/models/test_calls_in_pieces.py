@@ -70,7 +70,7 @@ def test_a_fragment_with_nothing_in_it_is_no_call() -> None:
     )
 
 
-def test_a_second_choice_is_somebody_elses() -> None:
+def test_a_second_choice_is_ignored() -> None:
     other = {
         "index": 1,
         "delta": {"content": "B", "tool_calls": [fragment(0, "x", "now")]},
@@ -82,7 +82,7 @@ def test_a_second_choice_is_somebody_elses() -> None:
     assert (last.parts, last.stop) == ((Text("AC"),), "end_turn")
 
 
-def test_what_is_attached_to_a_call_is_kept_with_it() -> None:
+def test_extra_content_is_kept_with_its_call() -> None:
     call = fragment(0, "c", "now") | {"extra_content": {"google": {"thought_signature": "s"}}}
     [use] = completed(delta(tool_calls=[call]), *END).parts
     assert use == ToolUse("c", "now", "{}", CallExtra("fake", "m-1", '{"google":{"thought_signature":"s"}}'))
@@ -224,7 +224,7 @@ def test_a_profile_may_have_its_dialect_read(dialect: CallDialect, text: str) ->
 @pytest.mark.parametrize(
     "text", ['<tool_call>{"name": "add", "argu', '<tool_call>{"name": "no", "arguments": {}}</tool_call>']
 )
-def test_what_is_not_a_whole_call_of_an_offered_tool_stays_text(text: str) -> None:
+def test_an_incomplete_or_unknown_call_stays_text(text: str) -> None:
     profile = Profile(call_dialect="hermes")
     request = ModelRequest("m-1", Preamble("", (ADD,)), HELLO.conversation, HELLO.settings, profile=profile)
     last = converse(Answer([delta(content=text, finish="stop"), DONE]), requests=[request]).replies[0][-1]

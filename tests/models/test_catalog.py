@@ -38,7 +38,7 @@ def test_a_long_prompt_is_dearer_as_a_whole() -> None:
     assert prices.cost(Usage(200_001, 1_000_000)) == pytest.approx(0.400002 + 4.0)
 
 
-def test_what_is_not_known_costs_nobody_knows_what_and_a_local_model_nothing() -> None:
+def test_an_unknown_model_has_no_cost_and_a_local_model_costs_nothing() -> None:
     assert Profile().cost(Usage(10, 10)) is None
     assert Profile(local=True).cost(Usage(10, 10)) == 0.0
 
@@ -53,7 +53,7 @@ def test_known_models_have_a_price_and_a_window() -> None:
         assert profile.context_window >= 100_000, alias
 
 
-def test_prices_agree_with_those_who_keep_them() -> None:
+def test_prices_match_genai_prices() -> None:
     """genai-prices, asked for the whole calculation, comes to the same sum."""
     from genai_prices import Usage as TheirUsage
     from genai_prices import calc_price
@@ -72,7 +72,7 @@ def test_prices_agree_with_those_who_keep_them() -> None:
         assert ours == pytest.approx(float(theirs.total_price)), alias
 
 
-def test_a_model_that_nobody_knows_has_the_default_window_and_no_price() -> None:
+def test_an_unknown_model_has_the_default_window_and_no_price() -> None:
     registry = ModelRegistry({})
     registry.add("mine", ProviderConfig("http://127.0.0.1:1/v1"))
     profile = registry.resolve("mine/no-such-model-9", None).profile
@@ -82,7 +82,7 @@ def test_a_model_that_nobody_knows_has_the_default_window_and_no_price() -> None
 # ── Aliases ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_alias_stands_for_the_first_that_has_a_key() -> None:
+def test_an_alias_resolves_to_the_first_model_with_a_key() -> None:
     found = ModelRegistry({"OPENROUTER_API_KEY": "sk-or"}).resolve("sonnet", None)
     assert (found.provider, found.api_mode) == ("openrouter", "chat_completions")
     assert "`sonnet` stands for it" in found.reason
@@ -99,7 +99,7 @@ def test_for_a_provider_that_the_alias_does_not_know_it_is_a_plain_id() -> None:
     assert (found.provider, found.model) == ("ollama", "sonnet")
 
 
-def test_a_default_provider_does_not_capture_short_names_and_is_preferred_where_one_stands_for_it() -> None:
+def test_a_default_provider_is_preferred_among_the_models_of_an_alias() -> None:
     found = ModelRegistry(KEYS, "ollama").resolve("gpt", None)
     assert (found.provider, found.model) == ("openai", "gpt-6-sol")
     found = ModelRegistry(KEYS, "openrouter").resolve("gpt", None)
@@ -108,12 +108,12 @@ def test_a_default_provider_does_not_capture_short_names_and_is_preferred_where_
     assert (found.provider, found.model) == ("openai", "own")
 
 
-def test_without_any_key_the_first_ones_is_asked_for() -> None:
+def test_without_any_key_the_first_model_reports_its_missing_key() -> None:
     with pytest.raises(MissingKey, match="ANTHROPIC_API_KEY"):
         ModelRegistry({}).resolve("sonnet", None)
 
 
-def test_one_that_is_left_alone_is_passed_over() -> None:
+def test_a_model_with_an_open_breaker_is_skipped() -> None:
     clock = [0.0]
     registry = ModelRegistry(KEYS, clock=lambda: clock[0])
     registry.catalog.aliases["it"] = ("openai/left-alone-1", "openrouter/x")
@@ -127,7 +127,7 @@ def test_one_that_is_left_alone_is_passed_over() -> None:
     assert registry.resolve("it", None).provider == "openai", "its probe is due"
 
 
-def test_when_all_are_left_alone_the_first_is_waited_for() -> None:
+def test_the_first_model_is_used_when_all_breakers_are_open() -> None:
     registry = ModelRegistry(KEYS, clock=lambda: 0.0)
     registry.catalog.aliases["both"] = ("openai/down-1", "openai/down-2")
     for name in ("openai/down-1", "openai/down-2"):
@@ -144,7 +144,7 @@ def home(tmp_path: Path, text: str) -> Home:
     return Home(tmp_path)
 
 
-def test_what_the_home_says_of_a_model_counts(tmp_path: Path) -> None:
+def test_config_overrides_the_facts_about_a_model(tmp_path: Path) -> None:
     config = home(
         tmp_path,
         "aliases: {fast: [mine/m]}\n"
@@ -199,7 +199,7 @@ def test_facts_are_looked_up_once() -> None:
         ("https://notanthropic.example/v1", None, "chat_completions"),
     ],
 )
-def test_the_wire_format_is_what_is_said_else_what_the_address_suggests(
+def test_the_wire_format_is_configured_or_derived_from_the_address(
     url: str, explicit: str | None, mode: str
 ) -> None:
     assert ProviderConfig(url, explicit).mode == mode  # pyright: ignore[reportArgumentType] -- one of the modes

@@ -144,7 +144,7 @@ def test_refusals(status: int, body: Any, kind: str, retryable: bool, words: str
     assert failure.usage == Usage()
 
 
-def test_what_a_provider_says_is_bounded_and_one_line() -> None:
+def test_a_provider_message_is_truncated_to_one_line() -> None:
     failure = failed(refuses(400, {"error": {"message": "a\nb\x1b[31m" + "x" * 450 + KEY + "y" * 50_000}}))
     assert "a b [31mxxx" in failure.message
     assert KEY[:8] not in failure.message
@@ -200,7 +200,7 @@ def call(url: str, **more: Any) -> Failed:
     return last
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     failure = call(f"http://user:hidden-word@127.0.0.1:{port}/v1", api_key=None)
@@ -263,7 +263,7 @@ def test_settings_that_make_no_request() -> None:
         (("Content-Encoding", "gzip"), [b"\x1f\x8b\x08\x00"]),
     ],
 )
-def test_a_body_that_is_not_what_its_headers_say(header: tuple[str, str], pieces: list[bytes]) -> None:
+def test_a_body_that_contradicts_its_headers_fails(header: tuple[str, str], pieces: list[bytes]) -> None:
     failure = failed(Answer(pieces, headers=dict([header]), framing="close"))
     assert (failure.kind, failure.retryable) == ("malformed", True)
 

@@ -44,7 +44,7 @@ def test_the_request_on_the_wire() -> None:
     }
 
 
-def test_without_a_key_no_authorization_is_sent() -> None:
+def test_no_authorization_header_is_sent_without_a_key() -> None:
     [request] = converse(says("hi"), api_key=None).requests
     assert "authorization" not in request.headers
 

@@ -19,14 +19,14 @@ PACKED = {"Content-Type": "text/event-stream", "Content-Encoding": "gzip"}
 ENDS = delta(content="hi", finish="stop") + DONE
 
 
-def test_none_is_asked_for() -> None:
+def test_no_compression_is_requested() -> None:
     [request] = converse(says("hi")).requests
     assert request.headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 @pytest.mark.parametrize("size", [1, 100_000])
-def test_one_that_comes_all_the_same_is_read(framing: Framing, size: int) -> None:
+def test_an_unrequested_compressed_reply_is_read(framing: Framing, size: int) -> None:
     body = gzip.compress(ENDS)
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
     [[*_, last]] = converse(Answer(pieces, headers=PACKED, framing=framing)).replies
@@ -34,7 +34,7 @@ def test_one_that_comes_all_the_same_is_read(framing: Framing, size: int) -> Non
     assert last.parts == (Text("hi"),)
 
 
-def test_so_are_the_words_of_a_refusal() -> None:
+def test_a_compressed_error_message_is_read() -> None:
     packed = gzip.compress(b'{"error": {"message": "You exceeded your quota", "code": "insufficient_quota"}}')
     failure = failed(refuses(429, packed, Content_Encoding="gzip"))
     assert (failure.kind, "You exceeded your quota" in failure.message) == ("billing", True)
@@ -70,13 +70,13 @@ def unpacked(body: bytes, timeouts: Timeouts) -> tuple[list[ModelEvent], float]:
 TINY = b'data: {"choices":[]}\n\n'
 
 
-def test_one_that_unpacks_to_very_much_leaves_others_their_turns() -> None:
+def test_a_decompression_bomb_does_not_block_other_tasks() -> None:
     [*_, last], longest = unpacked(TINY * 500_000 + ENDS, Timeouts(60, 60, 60))
     assert isinstance(last, Completed)
     assert longest < 0.25
 
 
-def test_one_that_unpacks_to_very_much_is_held_to_the_limits() -> None:
+def test_a_decompression_bomb_is_limited() -> None:
     [end], _ = unpacked(TINY * 4_000_000 + ENDS, Timeouts(whole_call=0.2))
     assert isinstance(end, Failed)
     assert "had not finished its reply after 0.2 s" in end.message

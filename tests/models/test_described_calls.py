@@ -39,7 +39,7 @@ def held_to(*tools: ToolSpec, choice: ToolChoice = "auto") -> Any:
 # ── The system message ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_request_of_a_model_that_is_held_to_a_schema() -> None:
+def test_the_request_for_a_schema_constrained_model() -> None:
     assert sent(asked()) == {
         "model": "m-1",
         "stream": True,
@@ -157,14 +157,14 @@ def test_definitions_of_several_tools_do_not_meet() -> None:
     assert not holds({"tool": "g", "arguments": {"y": ["a"]}})
 
 
-def test_a_recursive_type_is_held_to_its_shape() -> None:
+def test_a_recursive_type_is_constrained() -> None:
     holds = jsonschema_rs.validator_for(held_to(plan.spec)).is_valid
     near: dict[str, Any] = {"x": 1, "near": [{"x": 2, "near": []}]}
     assert holds({"tool": "plan", "arguments": {"place": "here", "spot": near, "pair": [1, "b"]}})
     assert not holds({"tool": "plan", "arguments": {"place": "here", "spot": {"x": 1, "near": [3]}}})
 
 
-def test_what_servers_cannot_make_a_grammar_of_is_left_out() -> None:
+def test_keywords_without_a_grammar_are_left_out() -> None:
     properties = {
         "pattern": {"type": "string", "pattern": "(?=a)", "minLength": 1, "maxLength": 100_000, "description": "d"},
         "tuple": {"type": "array", "prefixItems": [True], "items": False},
@@ -199,7 +199,7 @@ def test_what_servers_cannot_make_a_grammar_of_is_left_out() -> None:
         {"type": "object", "properties": {}, "additionalProperties": False},
     ],
 )
-def test_what_a_tool_says_of_further_arguments_counts(own: dict[str, Any]) -> None:
+def test_additional_properties_of_a_tool_are_respected(own: dict[str, Any]) -> None:
     assert held_to(ToolSpec("f", "", own))["oneOf"][0]["properties"]["arguments"] == own
 
 
@@ -218,7 +218,7 @@ TURNS = (
 )
 
 
-def test_every_kind_of_message_for_a_model_that_is_held_to_a_schema() -> None:
+def test_every_kind_of_message_for_a_schema_constrained_model() -> None:
     assert words(*TURNS) == [
         ("user", "look\n[An image was here; it cannot be shown.]\nthere"),
         ("assistant", '{"answer": "It\'s \\"ok\\""}\n{"tool": "add", "arguments": {"a": 1}}'),
@@ -254,7 +254,7 @@ def test_the_bytes_of_a_conversation_only_grow(style: ToolStyle, sizes: set[int]
         assert encode_request(growing).startswith(before)
 
 
-def test_a_result_is_told_with_its_tool_also_when_the_call_was_sent_before() -> None:
+def test_a_result_names_its_tool_even_if_the_call_was_sent_earlier() -> None:
     request = asked(user("x"), Message("assistant", (ToolUse("c", "add", "{}"),)))
     encode_request(request)
     results = Message("tool", (ToolResult("c", "", is_error=True), ToolResult("lost", "5")))

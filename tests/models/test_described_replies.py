@@ -32,7 +32,7 @@ from treadle.ports.model import CallDelta, Completed, Failed, ReasoningDelta, Te
         ("fenced", " " * 100_000, ""),
     ],
 )
-def test_a_huge_reply_costs_what_its_length_does(style: ToolStyle, head: str, tail: str) -> None:
+def test_a_huge_reply_takes_linear_time(style: ToolStyle, head: str, tail: str) -> None:
     reply = head + "ab\\n" * 25_000 + tail
     reading = SchemaParser(()) if style == "schema" else FencedParser(())
     for character in reply:

@@ -105,7 +105,7 @@ def test_everything_else_is_text_word_for_word(reply: str) -> None:
         assert read.whole.stop == "end_turn"
 
 
-def test_a_call_after_what_looks_like_one_is_read() -> None:
+def test_a_call_after_a_similar_text_is_parsed() -> None:
     for text in ("```python\nx = 1\n```", "```json\n{}\n```", "``` ```", "```\n```", "Use ``` for that."):
         read = fenced(f"{text}\n{BLOCK}")
         assert read.calls == [ADDED], text
@@ -118,7 +118,7 @@ def test_without_leave_to_call_nothing_is_read_as_a_call() -> None:
     assert not read.calls
 
 
-def test_only_what_may_be_a_call_is_held_back() -> None:
+def test_only_possible_calls_are_held_back() -> None:
     read = fenced("Look:\n", "```py", "thon\n", "x = 1", "\n```\n", "```\n", "pl", "ain\n", "more", "\n```")
     assert [delta.text for delta in read.shown if isinstance(delta, TextDelta)] == [
         "Look:", "\n```python", "\nx = 1", "\n```", "\n```\nplain", "\nmore", "\n```",

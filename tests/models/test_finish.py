@@ -40,7 +40,7 @@ EACH = [(end, word) for end, words in WORDS.items() for word in words]
 
 
 @pytest.mark.parametrize(("end", "word"), EACH)
-def test_what_a_word_means(end: ReplyEnd, word: str) -> None:
+def test_finish_words_are_classified(end: ReplyEnd, word: str) -> None:
     assert classify_finish_word(word) == end
 
 

@@ -30,7 +30,7 @@ def said(exchange: Exchange) -> list[str]:
 
 
 @pytest.mark.parametrize("request_", [HELLO, LARGE], ids=["small", "large"])
-def test_a_kept_connection_that_is_dropped_costs_no_failure(request_: ModelRequest) -> None:
+def test_a_dropped_pooled_connection_is_retried_silently(request_: ModelRequest) -> None:
     exchange = converse(says("a"), DROPPED, says("b"), says("c"), requests=[HELLO, request_, HELLO])
     assert said(exchange) == ["a", "b", "c"]
     assert [one.body for one in exchange.requests[1:3]] == [encode_request(request_)] * 2
@@ -68,13 +68,13 @@ def test_the_second_attempt_is_the_last_also_on_another_kept_connection() -> Non
 
 
 @pytest.mark.parametrize("begun", [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
-def test_an_answer_that_has_begun_is_not_asked_for_again(begun: bytes) -> None:
+def test_a_started_response_is_not_requested_again(begun: bytes) -> None:
     exchange = converse(says("a"), Raw(begun), requests=[HELLO] * 2)
     assert said(exchange) == ["a", ""]
     assert len(exchange.requests) == 2
 
 
-def test_a_reply_that_breaks_off_on_a_kept_connection_is_not_asked_for_again() -> None:
+def test_a_reply_that_breaks_off_on_a_pooled_connection_is_not_retried() -> None:
     exchange = converse(says("a"), Answer([b"data: "], ending="cut"), requests=[HELLO] * 2)
     assert said(exchange) == ["a", ""]
     assert len(exchange.requests) == 2

@@ -25,11 +25,11 @@ class Clock:
         return self.now
 
 
-def test_without_keys_there_is_none() -> None:
+def test_a_key_ring_without_keys_returns_none() -> None:
     assert KeyRing().current() is None
 
 
-def test_the_first_that_does_not_rest_is_used() -> None:
+def test_the_first_available_key_is_used() -> None:
     clock = Clock()
     keys = KeyRing([ONE, TWO, THREE], clock)
     assert keys.current() is ONE
@@ -41,7 +41,7 @@ def test_the_first_that_does_not_rest_is_used() -> None:
     assert keys.current() is ONE
 
 
-def test_when_all_rest_it_is_the_one_that_is_ready_first() -> None:
+def test_the_key_that_is_available_first_is_used_when_all_rest() -> None:
     keys = KeyRing([ONE, TWO], Clock())
     assert keys.rest(ONE, 20.0)
     assert not keys.rest(TWO, 10.0)
@@ -98,7 +98,7 @@ def test_with_one_key_a_rate_limit_is_waited_out() -> None:
     assert (ends[0].next_key, ends[0].retryable, ends[0].retry_after) == (False, True, None)
 
 
-def test_when_every_key_is_refused_that_is_said_of_the_last() -> None:
+def test_the_last_key_is_named_when_all_are_refused() -> None:
     sent, ends = exchange(WRONG, WRONG)
     assert sent == ["sk-one-1234", "sk-two-1234"]
     last = ends[-1]
@@ -127,7 +127,7 @@ def test_a_key_that_reached_its_rate_rests_as_long_as_the_provider_says() -> Non
 
 
 @pytest.mark.parametrize("key", ["", "  ", "sk-\n1", "schlüssel"])
-def test_a_key_that_is_none_is_named(key: str) -> None:
+def test_an_invalid_key_is_named(key: str) -> None:
     registry = ModelRegistry({})
     registry.add("mine", ProviderConfig("https://host/v1", api_keys=("sk-fine", key)))
     with pytest.raises(MissingKey, match=r"api_keys\[1\] of provider mine"):

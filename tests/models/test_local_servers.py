@@ -94,7 +94,7 @@ def test_closing_ends_a_server_whose_process_has_only_just_begun(
     asyncio.run(run())
 
 
-def test_whoever_gives_up_while_it_loads_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancelling_while_a_model_loads_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path)
         asked = ask(models, tmp_path / "m.gguf")
@@ -114,7 +114,7 @@ def serving(server: FakeEndpoint) -> str:
     return f"""echo '{{"url": "{server.url.removesuffix("/v1")}"}}'; exec cat"""
 
 
-def test_it_can_be_asked_again_after_it_was_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_model_can_be_called_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine can be opened again, also in another event loop."""
     models = LocalModels(tmp_path)
 
@@ -130,7 +130,7 @@ def test_it_can_be_asked_again_after_it_was_closed(tmp_path: Path, monkeypatch: 
             asyncio.run(run())
 
 
-def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
+def test_a_health_check_that_times_out_closes_its_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server_processes, "_HEALTH_TIMEOUT_SECONDS", 0.05)
@@ -155,7 +155,7 @@ def test_a_server_that_does_not_say_how_it_is_gets_its_connection_back(
     asyncio.run(run())
 
 
-def test_a_server_that_cannot_be_reached_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_is_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
         monkeypatch.setattr(server_processes, "_STOP_TIMEOUT_SECONDS", 0.05)  # it does not end by itself
@@ -168,9 +168,7 @@ def test_a_server_that_cannot_be_reached_is_given_up(tmp_path: Path, monkeypatch
     asyncio.run(run())
 
 
-def test_a_reply_is_bounded_where_nobody_says_how_long_it_may_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reply_without_a_limit_gets_the_default_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         models = LocalModels(tmp_path)
         async with FakeEndpoint(says("hi")) as server, asyncio.timeout(HANG_SECONDS):

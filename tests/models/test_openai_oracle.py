@@ -595,7 +595,7 @@ def test_requests_are_accepted(mode: Mode, request_: ModelRequest) -> None:
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_what_a_model_made_up_is_sent_back_in_a_legal_form(mode: Mode) -> None:
+def test_invented_names_are_sent_back_sanitized(mode: Mode) -> None:
     odd, long = "an id: no server takes it", "x" * 65
     uses = (ToolUse(odd, "functions.add", ""), ToolUse("", "", "{}"), ToolUse(long, "add", "{}"))
     results = tuple(ToolResult(use.call_id, "1") for use in uses)

@@ -135,7 +135,7 @@ def test_the_conversation_is_too_long(message: str) -> None:
 
 
 @pytest.mark.parametrize("message", REPLY)
-def test_the_reply_may_not_be_so_long(message: str) -> None:
+def test_a_reply_limit_that_is_too_large_is_recognised(message: str) -> None:
     assert blamed(message) == (Blame.REPLY, REPLY[message])
 
 

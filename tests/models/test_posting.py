@@ -68,7 +68,7 @@ def test_a_small_body_and_a_large_one_say_the_same(posted: list[bytes]) -> None:
         ({}, "me:secret@", ("authorization", "Basic bWU6c2VjcmV0")),
     ],
 )
-def test_what_is_not_plain_is_left_to_aiohttp(
+def test_unusual_cases_are_left_to_aiohttp(
     headers: dict[str, str], user: str, arrives: tuple[str, str], posted: list[bytes]
 ) -> None:
     [request] = asyncio.run(sent(b"{}", headers=headers, user=user))

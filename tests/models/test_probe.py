@@ -55,7 +55,7 @@ def by_key(answers: dict[str | None, Behaviour]) -> Any:
     return answer
 
 
-def test_a_listing_is_all_that_is_asked_for() -> None:
+def test_a_probe_requests_only_the_listing() -> None:
     found, [request] = probe_of(lists("a", "b"))
     assert (request.method, request.path, request.body) == ("GET", "/v1/models", b"")
     assert (found.verdict, found.words) == ("answers", "answers with 2 models")
@@ -81,7 +81,7 @@ def test_a_listing_is_all_that_is_asked_for() -> None:
         (Raw(b"SSH-2.0\r\n\r\n"), "failing", "does not speak HTTP"),
     ],
 )
-def test_what_an_answer_means(answer: Behaviour, verdict: str, words: str) -> None:
+def test_each_response_gives_its_verdict(answer: Behaviour, verdict: str, words: str) -> None:
     found, _ = probe_of(answer)
     assert found.verdict == verdict, found
     assert words in found.words
@@ -182,7 +182,7 @@ def test_a_listing_that_needs_the_key_proves_it(mode: ApiMode) -> None:
     asyncio.run(story())
 
 
-def test_a_redirect_takes_the_key_nowhere() -> None:
+def test_a_redirect_does_not_receive_the_key() -> None:
     async def story() -> None:
         async with FakeEndpoint() as elsewhere:
             away = refuses(307, b"", Location=f"{elsewhere.url}/models")
@@ -194,7 +194,7 @@ def test_a_redirect_takes_the_key_nowhere() -> None:
     asyncio.run(story())
 
 
-def test_a_provider_with_a_public_listing_is_asked_about_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_check_is_used_for_a_provider_with_a_public_listing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.models.probe._KEY_CHECK_PATHS", {"127.0.0.1": "/key"})
 
     def answer(request: Request) -> Behaviour:
@@ -223,7 +223,7 @@ def test_the_window_that_an_endpoint_states(field: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 0, -5, True, "many", 1.5])
-def test_a_window_that_is_no_number_of_tokens_is_none(value: object) -> None:
+def test_an_invalid_window_is_ignored(value: object) -> None:
     found, _ = probe_of(lists("a", context_length=value))
     assert found.window("a") is None
 
@@ -233,7 +233,7 @@ def test_spellings_of_one_model() -> None:
     assert all(map(found.lists, ("llama3", "gemini", "vendor/free:nitro")))
 
 
-def test_the_first_page_of_a_listing_is_not_taken_for_the_whole() -> None:
+def test_the_first_page_of_a_listing_is_not_complete() -> None:
     page = json.dumps({"data": [{"id": "a"}], "has_more": True}).encode()
     found, [request] = probe_of(refuses(200, page), api_mode="anthropic_messages")
     assert request.path == "/v1/models?limit=1000"

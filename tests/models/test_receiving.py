@@ -140,7 +140,7 @@ def test_a_reply_is_the_same_as_aiohttp_reads_it(talk: Ask, monkeypatch: pytest.
         HEAD.replace(b"Transfer-Encoding: chunked", b"Content-Length: %d" % len(BODY)),
     ],
 )
-def test_what_is_not_plain_is_left_to_aiohttp(head: bytes, talk: Ask) -> None:
+def test_unusual_cases_are_left_to_aiohttp(head: bytes, talk: Ask) -> None:
     answered = talk([(head + (BODY if b"Length" in head else CHUNKS),)])
     assert (answered.answers, answered.bodies) == ([AiohttpResponse], [BODY])
 
@@ -156,7 +156,7 @@ def test_what_is_not_plain_is_left_to_aiohttp(head: bytes, talk: Ask) -> None:
     ],
     ids=["another answer", "the start of one", "nonsense", "one that comes later", "the last one"],
 )
-def test_a_connection_on_which_more_was_said_is_not_used_again(answer: Sequence[bytes], talk: Ask) -> None:
+def test_a_connection_with_extra_data_is_not_reused(answer: Sequence[bytes], talk: Ask) -> None:
     talked = talk([answer, (GOOD,)])
     assert talked.bodies == [BODY, BODY]
     assert talked.connections == 2
@@ -170,13 +170,13 @@ def test_trailers_are_passed_over(talk: Ask) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"zz\r\n", b"3\r\nabcdef", b"-1\r\n", HANG_UP])
-def test_chunks_that_are_none_are_a_failure(broken: bytes, run: Run) -> None:
+def test_invalid_chunks_fail(broken: bytes, run: Run) -> None:
     with pytest.raises(CallFailed, match="broke off"):
         run(Talk([(HEAD + b"1\r\na\r\n", broken)]).ask(1))
 
 
 @pytest.mark.parametrize("begun", [HEAD, HEAD[:-2], HEAD[:1], b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\na"])
-def test_a_reply_that_has_begun_is_not_asked_for_again(begun: bytes, run: Run) -> None:
+def test_a_started_reply_is_not_requested_again(begun: bytes, run: Run) -> None:
     """Also not where the connection was kept, which a server may let go of at any time."""
     talked = Talk([(GOOD,), (begun, HANG_UP), (GOOD,)])
     with pytest.raises(CallFailed):
@@ -184,9 +184,7 @@ def test_a_reply_that_has_begun_is_not_asked_for_again(begun: bytes, run: Run) -
     assert (talked.connections, talked.bodies) == (1, [BODY])
 
 
-def test_a_connection_on_which_the_request_is_still_going_out_is_not_used_again(
-    talk: Ask, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connection_that_still_sends_is_not_reused(talk: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has answered before it had read everything."""
     connection_made = ResponseReceiver.connection_made
 

@@ -200,7 +200,7 @@ def test_a_local_model_may_take_its_time() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "host/v1", "ftp://host", "http://", "file:///etc"])
-def test_a_base_url_that_is_none(url: str) -> None:
+def test_an_invalid_base_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="base_url must be an http or https URL"):
         ProviderConfig(url)
 

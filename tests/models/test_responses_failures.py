@@ -132,7 +132,7 @@ def test_a_refused_key_that_was_never_sent() -> None:
     assert failure.message.endswith("No key was sent: set the variable FAKE_API_KEY.")
 
 
-def test_what_a_provider_says_is_bounded_and_one_line() -> None:
+def test_a_provider_message_is_truncated_to_one_line() -> None:
     failure = failed(refuses(400, error("a\nb\x1b[31m" + "x" * 450 + KEY + "y" * 50_000)))
     assert "a b [31mxxx" in failure.message
     assert KEY[:8] not in failure.message
@@ -210,7 +210,7 @@ def test_an_error_before_anything_else() -> None:
     assert broken(nested_error("busy", "server_error")).kind == "server"
 
 
-def test_a_failed_reply_is_charged_for_what_it_counted() -> None:
+def test_a_failed_reply_is_charged_for_its_reported_usage() -> None:
     assert broken(CREATED, failed_event("oops", "server_error", usage(9, 4))).usage == Usage(9, 4)
 
 
@@ -423,7 +423,7 @@ def call_at(url: str, **more: Any) -> Failed:
     return last
 
 
-def test_nobody_listens() -> None:
+def test_a_refused_connection_is_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     failure = call_at(f"http://user:hidden-word@127.0.0.1:{port}/v1", api_key=None)

@@ -97,7 +97,7 @@ def test_a_message_in_several_parts() -> None:
     assert completed(*replied(message("one", "two"))).parts == (Text("onetwo"),)
 
 
-def test_the_order_of_items_is_kept() -> None:
+def test_the_order_of_items_is_preserved() -> None:
     items = [
         reasoning("so", sealed="g1"),
         message("first"),
@@ -176,12 +176,12 @@ def test_reasoning_that_is_shown_itself() -> None:
 
 
 @pytest.mark.parametrize("sealed", [None, "gAAA"])
-def test_reasoning_without_words_is_kept_only_if_it_is_sealed(sealed: str | None) -> None:
+def test_reasoning_without_text_is_kept_only_if_encrypted(sealed: str | None) -> None:
     kept = (thinking("", sealed),) if sealed else ()
     assert completed(*replied(reasoning(sealed=sealed), message("x"))).parts == (*kept, Text("x"))
 
 
-def test_a_seal_is_taken_from_the_whole_item() -> None:
+def test_encrypted_content_comes_from_the_complete_item() -> None:
     begun = added(0, reasoning())
     begun["item"]["encrypted_content"] = "half"
     whole = reasoning(sealed="whole")
@@ -190,7 +190,7 @@ def test_a_seal_is_taken_from_the_whole_item() -> None:
         assert [part for part in last.parts if isinstance(part, Thinking)] == [thinking("", "whole")]
 
 
-def test_a_seal_that_is_not_whole_is_not_kept() -> None:
+def test_incomplete_encrypted_content_is_dropped() -> None:
     begun = added(0, reasoning("hm"))
     begun["item"]["encrypted_content"] = "half"
     cut_off = reasoning("hm", sealed="half", status="incomplete")
@@ -381,7 +381,7 @@ def test_two_messages_of_one_number() -> None:
         assert completed(CREATED, *events, {"type": "response.completed"}).parts == (Text("x"), Text("x"))
 
 
-def test_what_the_whole_does_not_repeat_is_kept() -> None:
+def test_pieces_missing_in_the_complete_item_are_kept() -> None:
     item = call("c1", "add", '{"a":1}', id="fc_1")
     whole = {"type": "function_call", "arguments": '{"a":1}'}
     sealed = {"type": "reasoning", "encrypted_content": "g"}
@@ -392,13 +392,13 @@ def test_what_the_whole_does_not_repeat_is_kept() -> None:
     )
 
 
-def test_items_that_come_in_another_order_than_they_are_told() -> None:
+def test_items_can_arrive_out_of_order() -> None:
     one, two = message("one"), message("two", id="msg_2")
     last = completed(CREATED, done(1, two), done(0, one), completed_event(one, two))
     assert last.parts == (Text("one"), Text("two"))
 
 
-def test_the_order_that_is_told_at_the_end_counts() -> None:
+def test_the_final_list_decides_the_order_of_items() -> None:
     late = [told(0, ITEMS[1]), told(1, ITEMS[0])]
     assert completed(CREATED, *late[0], *late[1], completed_event(*ITEMS[:2])).parts == PARTS[:2]
 
@@ -415,7 +415,7 @@ def test_text_that_was_never_ended() -> None:
     assert completed(text_delta("a"), text_delta("b"), completed_event()).parts == (Text("ab"),)
 
 
-def test_the_rest_of_what_came_in_pieces_is_taken_from_the_whole() -> None:
+def test_missing_pieces_come_from_the_complete_item() -> None:
     reply, shown = ResponsesReply(HELLO), list[Delta]()
     for event in (text_delta("one "), done(0, message("one two")), completed_event(message("one two"))):
         reply.feed([json.dumps(event).encode()])
@@ -424,7 +424,7 @@ def test_the_rest_of_what_came_in_pieces_is_taken_from_the_whole() -> None:
     assert reply.finish(0).parts == (Text("one two"),)
 
 
-def test_what_came_in_pieces_counts_if_the_whole_is_another() -> None:
+def test_pieces_win_over_a_different_complete_item() -> None:
     item = call("c1", "add", '{"a": 1}')
     for whole in ('{"a":1}', "{}", ""):
         ended = done(0, item | {"arguments": whole})
@@ -447,7 +447,7 @@ def test_calls_without_ids_and_with_one_id_pass_through() -> None:
         assert completed(CREATED, *events).parts == expected
 
 
-def test_the_id_of_an_item_stands_in_for_that_of_the_call() -> None:
+def test_the_item_id_replaces_a_missing_call_id() -> None:
     item = call("", "add", id="fc_7")
     assert completed(*replied(item)).parts == (ToolUse("fc_7", "add", "{}"),)
 

@@ -69,7 +69,7 @@ def test_the_request_on_the_wire() -> None:
     }
 
 
-def test_without_a_key_no_authorization_is_sent() -> None:
+def test_no_authorization_header_is_sent_without_a_key() -> None:
     [request] = converse(Answer(wire(*replied(message("hi")))), api_key=None).requests
     assert "authorization" not in request.headers
 
@@ -138,14 +138,14 @@ def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
     assert items(user("x"), assistant(SEALED)) == [{"role": "user", "content": "x"}]
 
 
-def test_sealed_reasoning_is_asked_for_where_there_is_any() -> None:
+def test_encrypted_reasoning_is_requested_from_models_that_have_it() -> None:
     sealing = Profile(sealed_reasoning=True)
     assert sent(replace(HELLO, profile=sealing))["include"] == ["reasoning.encrypted_content"]
     assert "include" not in sent(HELLO)
     assert "include" not in sent(replace(HELLO, profile=sealing, plain=True))
 
 
-def test_what_comes_back_sealed_is_sent_back_as_it_came() -> None:
+def test_encrypted_reasoning_is_sent_back_unchanged() -> None:
     whole: dict[str, Any] = {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": "gBBB"}
     use = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "add", "arguments": "{}"}
     reply = converse(Answer(wire(*replied(whole, use)))).replies[0][-1]

@@ -25,7 +25,7 @@ def test_every_answer_is_decided() -> None:
         assert find_rule(status, "something that nobody has seen yet") in RULES
 
 
-def test_what_is_compacted_or_repaired_is_not_simply_sent_again() -> None:
+def test_compaction_and_repair_are_not_plain_retries() -> None:
     assert not any(rule.retry and (rule.compact or rule.repair) for rule in RULES)
 
 
@@ -86,6 +86,6 @@ def test_a_short_wait_in_a_header_makes_a_quota_a_rate() -> None:
         ("", "server"),
     ],
 )
-def test_a_failure_behind_a_gateway_is_judged_by_what_it_says_of_it(body: str, kind: str) -> None:
+def test_a_failure_behind_a_gateway_is_judged_by_its_body(body: str, kind: str) -> None:
     assert classify_error(424, body).rule.kind == kind
     assert find_rule(424, body).kind == kind

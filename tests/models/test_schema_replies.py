@@ -45,9 +45,7 @@ def json_strings(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @given(json_strings(), CUTS, st.sampled_from(["", " ", "\n\t"]))
-def test_however_an_answer_is_cut_it_is_shown_as_what_it_says(
-    string: tuple[str, str], cuts: list[int], blank: str
-) -> None:
+def test_an_answer_is_decoded_correctly_for_any_split(string: tuple[str, str], cuts: list[int], blank: str) -> None:
     text, written = string
     whole = blank.join(["", "{", '"answer"', ":", f'"{written}"', "}", ""])
     read = held(*cut(whole, cuts))
@@ -56,9 +54,7 @@ def test_however_an_answer_is_cut_it_is_shown_as_what_it_says(
 
 
 @given(json_strings(), CUTS, st.integers(0, 60))
-def test_however_a_cut_off_answer_is_cut_all_that_is_shown_is_kept(
-    string: tuple[str, str], cuts: list[int], end: int
-) -> None:
+def test_everything_shown_of_a_truncated_answer_is_kept(string: tuple[str, str], cuts: list[int], end: int) -> None:
     text, written = string
     read = held(*cut('{"answer":"' + written[:end], cuts), finish="length")
     assert read.whole.stop == "max_tokens"
@@ -134,7 +130,7 @@ def test_a_call_that_was_not_allowed_is_unusable() -> None:
         ('{"answer": "so far"}', "end_turn"),
     ],
 )
-def test_an_answer_at_the_limit_of_tokens_is_kept(reply: str, stop: str) -> None:
+def test_an_answer_at_the_token_limit_is_kept(reply: str, stop: str) -> None:
     read = held(reply, finish="length")
     assert (read.text, read.whole.stop) == ("so far", stop)
 
@@ -151,13 +147,13 @@ def test_a_whole_call_of_a_reply_that_was_cut_is_left_out() -> None:
     assert whole.dropped_calls
 
 
-def test_a_refusal_is_told_in_the_words_of_the_provider() -> None:
+def test_a_refusal_quotes_the_provider() -> None:
     read = held({"refusal": "I will not "}, {"refusal": "do that."})
     assert read.shown == [TextDelta("I will not do that.")]
     assert read.whole == Completed((Text("I will not do that."),), "refusal", read.whole.usage)
 
 
 @pytest.mark.parametrize(("reply", "text"), [('{"answer": "So', "So"), ('{"tool": "a', ""), ("Sorry.", "Sorry.")])
-def test_what_a_filter_cut_off_is_a_refusal(reply: str, text: str) -> None:
+def test_a_filtered_reply_is_a_refusal(reply: str, text: str) -> None:
     read = held(reply, finish="content_filter")
     assert (read.text, read.whole.stop) == (text, "refusal")

@@ -270,7 +270,7 @@ async def all_met(form: str, tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("form", sorted(MODES))
-def test_every_shape_is_met_and_the_session_goes_on(form: str, tmp_path: Path) -> None:
+def test_every_odd_reply_is_handled_and_the_session_continues(form: str, tmp_path: Path) -> None:
     wrong = asyncio.run(all_met(form, tmp_path))
     assert not wrong, "\n" + "\n".join(wrong)
 

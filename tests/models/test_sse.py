@@ -50,7 +50,7 @@ def test_a_payload_comes_out_as_soon_as_it_is_whole() -> None:
         (b"", []),
     ],
 )
-def test_what_the_standard_and_the_field_allow(stream: bytes, expected: list[bytes]) -> None:
+def test_every_allowed_event_format_is_parsed(stream: bytes, expected: list[bytes]) -> None:
     assert payloads(stream) == expected
 
 

@@ -113,7 +113,7 @@ def test_tags_in_a_list_of_pieces_and_thoughts_among_them() -> None:
     assert "".join(delta.text for delta in shown if isinstance(delta, TextDelta)) == "Yes."
 
 
-def test_text_that_is_held_back_is_shown_in_the_end() -> None:
+def test_held_back_text_is_shown_at_the_end() -> None:
     *shown, last = events_of(Answer([delta(content="a <"), delta(finish="stop"), DONE]))
     assert "".join(delta.text for delta in shown if isinstance(delta, TextDelta)) == "a <"
     assert isinstance(last, Completed)

@@ -121,13 +121,13 @@ def silence(first_byte_after: float, show: Callable[[], None] = lambda: None) ->
     return asyncio.run(run())
 
 
-def test_silence_is_noticed_in_time_however_late_the_first_byte_came() -> None:
+def test_silence_is_noticed_in_time_after_a_late_first_byte() -> None:
     noticed, end = silence(first_byte_after=0.3)
     assert "fell silent" in end.message
     assert noticed < HANG_SECONDS, "long before the limit for the first byte"
 
 
-def test_whoever_takes_their_time_over_a_piece_is_not_a_silent_provider() -> None:
+def test_a_slow_reader_is_not_a_silent_provider() -> None:
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(

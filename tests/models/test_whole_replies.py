@@ -112,7 +112,7 @@ def cut(document: bytes, size: int) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_it_is_one_reply_over_however_many_lines(whole: Whole, indent: int | None, size: int) -> None:
+def test_a_document_may_span_many_lines(whole: Whole, indent: int | None, size: int) -> None:
     events = whole.of(*cut(json.dumps(whole.document, indent=indent).encode(), size))
     shown, last = events[:-1], events[-1]
     assert last == Completed(whole.parts, "tool_use", Usage(10, 5, 4))
@@ -137,20 +137,20 @@ def test_an_error_is_a_failure_in_the_words_of_the_provider(whole: Whole, indent
 
 
 @pytest.mark.parametrize("document", [b"\n", b"{}", b'{\n  "cho', b"[\n]", b'{"choices": []}\n{"choices": []}'])
-def test_what_is_no_reply_is_malformed(whole: Whole, document: bytes) -> None:
+def test_a_body_that_is_not_a_reply_is_malformed(whole: Whole, document: bytes) -> None:
     [end] = whole.of(document, framing="close")
     assert isinstance(end, Failed)
     assert (end.kind, end.retryable) == ("malformed", True)
     assert "it came as application/json and not as text/event-stream" in end.message
 
 
-def test_one_that_is_cut_off_is_malformed_however_whole_it_looks(whole: Whole) -> None:
+def test_a_truncated_document_is_malformed(whole: Whole) -> None:
     [end] = whole.of(json.dumps(whole.document, indent=2).encode(), framing="length", ending="cut")
     assert isinstance(end, Failed)
     assert end.kind == "malformed"
 
 
-def test_one_without_end_is_refused(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_document_is_refused(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1024 * 1024)
     [end] = whole.of(b'{\n"a": "', *[b"x" * 100_000] * 12)
     assert isinstance(end, Failed)
@@ -168,7 +168,7 @@ def test_events_under_the_wrong_name_are_events_all_the_same() -> None:
 
 
 @pytest.mark.parametrize("ids", [(None, None), ("same", "same"), ("", "")])
-def test_calls_of_a_whole_message_are_told_apart_by_their_places(ids: tuple[str | None, str | None]) -> None:
+def test_calls_of_a_complete_message_are_identified_by_position(ids: tuple[str | None, str | None]) -> None:
     calls = [
         {"id": ids[0], "function": {"name": "now", "arguments": ""}},
         {"id": ids[1], "function": {"name": "add", "arguments": '{"a": 1}'}},

@@ -65,7 +65,7 @@ STATED: list[tuple[dict[str, Any], Window | None]] = [
 
 
 @pytest.mark.parametrize(("answers", "window"), STATED)
-def test_what_servers_say(answers: dict[str, Any], window: Window | None) -> None:
+def test_the_window_is_read_from_each_server(answers: dict[str, Any], window: Window | None) -> None:
     server = Server(answers)
 
     async def run() -> Window | None:
@@ -101,7 +101,7 @@ def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.Monk
         (ProviderConfig("https://openrouter.ai/api/v1"), "cloudflare", False),
     ],
 )
-def test_who_is_asked(config: ProviderConfig, server: str, tells: bool) -> None:
+def test_only_local_servers_are_asked_for_their_window(config: ProviderConfig, server: str, tells: bool) -> None:
     assert can_report_window(config, server) is tells
 
 
@@ -130,7 +130,7 @@ def test_a_run_counts_on_the_window_that_the_server_states(tmp_path: Path) -> No
     assert server.paths.count("/props") == 1, "it is asked once"
 
 
-def test_a_model_that_is_not_loaded_yet_is_asked_about_again(tmp_path: Path) -> None:
+def test_the_window_of_an_unloaded_model_is_requested_again(tmp_path: Path) -> None:
     answers: dict[str, Any] = {"/api/ps": {"models": []}, "/api/show": TRAINED}
     server = Server(answers)
     assert resolved(server, tmp_path, 2, local=True) == [[40960], [40960]]
@@ -138,7 +138,7 @@ def test_a_model_that_is_not_loaded_yet_is_asked_about_again(tmp_path: Path) -> 
     assert resolved(server, tmp_path, 1, local=True) == [[4096]]
 
 
-def test_a_server_that_calls_itself_llama_cpp_is_asked_after_its_first_answer(tmp_path: Path) -> None:
+def test_a_llama_cpp_server_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
     server = Server({"/props": PROPS}, {"Server": "llama.cpp"})
     assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [8192]]
 

@@ -67,12 +67,12 @@ def call(bash: Bash, around: Around, command: str, timeout: float = HANG_SECONDS
         ('{"command": "%s"}' % ("x" * 100_001), "write_file"),
     ],
 )
-def test_what_is_refused_says_what_to_do(arguments: str, told: str, commands: ShellCommands) -> None:
+def test_a_refusal_says_what_to_do(arguments: str, told: str, commands: ShellCommands) -> None:
     with pytest.raises(InvalidArguments, match=told):
         Bash(commands).parse(arguments)
 
 
-def test_what_it_says_of_itself(commands: ShellCommands) -> None:
+def test_the_declaration_of_the_tool(commands: ShellCommands) -> None:
     spec = Bash(commands).spec
     assert spec.names == ("bash", "run_command")
     assert (spec.effect, spec.repeatable, spec.concurrent) == ("external", False, False)
@@ -82,7 +82,7 @@ def test_what_it_says_of_itself(commands: ShellCommands) -> None:
     assert list(spec.schema["properties"]) == ["command", "timeout"]
 
 
-def test_what_the_rules_look_at(commands: ShellCommands) -> None:
+def test_the_subjects_for_rules(commands: ShellCommands) -> None:
     bash = Bash(commands)
 
     def subjects(command: str) -> tuple[tuple[str, ...], bool, bool, str | None]:
@@ -157,7 +157,7 @@ def test_too_much_output_says_what_to_do(commands: ShellCommands, tmp_path: Path
     assert [event.why for event in around.events if isinstance(event, ProcessKilled)] == ["output"]
 
 
-def test_cancelled_it_ends_all_and_goes_on_cancelling(commands: ShellCommands, tmp_path: Path) -> None:
+def test_a_cancelled_command_ends_all_processes_and_propagates(commands: ShellCommands, tmp_path: Path) -> None:
     around = Around(tmp_path)
     bash = Bash(commands)
 
@@ -192,7 +192,7 @@ class NoSandbox:
         return Confinement(sandbox=False)
 
 
-def test_where_a_sandbox_is_required_and_there_is_none(tmp_path: Path) -> None:
+def test_a_required_sandbox_that_is_missing_is_reported(tmp_path: Path) -> None:
     around = Around(tmp_path, SandboxPolicy("required"))
     with pytest.raises(ToolError, match="not installed"):
         call(Bash(NoSandbox()), around, "ls")

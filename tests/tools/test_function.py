@@ -63,7 +63,7 @@ def test_the_declaration() -> None:
     }
 
 
-def test_what_is_not_said_is_taken_to_be_the_worst() -> None:
+def test_undeclared_properties_default_to_the_most_restrictive() -> None:
     @tool
     def plain() -> None: ...
 

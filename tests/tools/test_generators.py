@@ -48,7 +48,7 @@ def nothing() -> Iterator[str]:
     yield from ()
 
 
-def test_what_is_yielded_is_progress_and_the_result_is_what_is_returned_or_yielded_last() -> None:
+def test_yielded_values_are_progress_and_the_last_or_returned_value_is_the_result() -> None:
     assert run(counts) == ("2", ["1", "2"])
     assert run(works) == ("whole", ["half"])
     assert run(works_async) == ("whole", ["half", "whole"])
@@ -56,7 +56,7 @@ def test_what_is_yielded_is_progress_and_the_result_is_what_is_returned_or_yield
     assert run(nothing) == ("", [])
 
 
-def test_what_it_raises_is_raised() -> None:
+def test_an_exception_in_a_generator_is_raised() -> None:
     @tool
     def breaks() -> Iterator[str]:
         yield "half"

@@ -40,7 +40,7 @@ def test_the_instructions_and_a_file(home: Path) -> None:
     assert call('{"name": "pdf", "file": "form.md"}', home) == "The form.\n"
 
 
-def test_what_cannot_be_loaded_is_explained(home: Path) -> None:
+def test_a_skill_that_cannot_be_loaded_is_explained(home: Path) -> None:
     with pytest.raises(ToolError, match=r"There is no skill 'pdg'\. Did you mean `pdf`\?"):
         call('{"name": "pdg"}', home)
     with pytest.raises(ToolError, match=r"`pdf` has no file 'from\.md'\. Did you mean form\.md\?"):

@@ -56,7 +56,7 @@ class Remembered:
         return str(asyncio.run(tool.run(tool.parse(json.dumps(arguments)), context)))  # type: ignore[arg-type] -- any of them
 
 
-def test_what_is_found_is_shown_with_its_date() -> None:
+def test_results_show_their_date() -> None:
     remembered = Remembered(memory(1, "Likes tea.\nA lot."), notes=[memory(2, "go on", "journal")])
     assert remembered.call(memory_search, query=" what to drink? ") == (
         "- 2026-03-01: Likes tea. A lot. (score 0.50)\nYour latest journal notes:\n- 2026-03-01: go on"
@@ -84,7 +84,7 @@ def test_saving() -> None:
         (memory(7, "The user likes tea.", "journal"), None),
     ],
 )
-def test_what_is_known_already_is_refreshed(known: Memory, repeats: str | None) -> None:
+def test_a_known_fact_is_refreshed(known: Memory, repeats: str | None) -> None:
     remembered = Remembered(memory(1, "Something else."), known)
     told = remembered.call(memory_save, text="The user likes tea.")
     assert remembered.reported == [MemorySaved("mem_new", "The user likes tea.", "tool", repeats=repeats)]
@@ -113,7 +113,7 @@ def test_a_note() -> None:
         (journal_write, {"text": "x" * (MAX_NOTE_CHARACTERS + 1)}, "4001 characters, and at most 4000"),
     ],
 )
-def test_what_is_refused(tool: Tool, arguments: dict[str, Any], words: str) -> None:
+def test_invalid_texts_are_refused(tool: Tool, arguments: dict[str, Any], words: str) -> None:
     remembered = Remembered()
     with pytest.raises(ToolError, match=words):
         remembered.call(tool, **arguments)

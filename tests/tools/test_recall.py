@@ -33,7 +33,7 @@ def test_a_part_of_the_text(arguments: str, text: str) -> None:
     assert call(arguments) == text
 
 
-def test_what_cannot_be_read() -> None:
+def test_invalid_ranges_are_refused() -> None:
     with pytest.raises(ToolError, match="nothing is kept for the call `c8`"):
         call('{"call_id": "c8"}')
     with pytest.raises(ToolError, match="100 characters long, so nothing is at 100"):

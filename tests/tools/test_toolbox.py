@@ -51,7 +51,7 @@ def test_a_plain_name_that_no_tool_has() -> None:
         TOOLS.select(["x"])
 
 
-def test_a_name_stands_for_one_tool() -> None:
+def test_a_name_belongs_to_one_tool() -> None:
     registry = ToolRegistry([read_file, read_file])
     with pytest.raises(UsageError, match="two tools are called `read_file`"):
         registry.add(tool(name="read_file")(lambda: None))
@@ -92,7 +92,7 @@ def test_plugins_bring_a_tool_or_several(install: Path, value: str, names: list[
     assert [selected.spec.name for selected in registry.select(["*"])] == sorted([*names, "read_file"])
 
 
-def test_plugins_are_not_loaded_unless_asked_for(install: Path) -> None:
+def test_plugins_are_loaded_only_on_request(install: Path) -> None:
     install.write_text(f"[{PLUGIN_GROUP}]\nmine = plugin_under_test:one\n")
     assert ToolRegistry().find("one") is None
     assert "plugin_under_test" not in sys.modules

@@ -69,7 +69,7 @@ def test_every_route_wants_a_token(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["query", "basic", "cookie"])
-def test_a_token_is_taken_from_its_header_alone(tmp_path: Path, how: str) -> None:
+def test_a_token_is_accepted_only_in_its_header(tmp_path: Path, how: str) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             said: dict[str, dict[str, str]] = {
@@ -174,7 +174,7 @@ def test_a_revoked_or_expired_token_is_refused_at_once(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_belongs_to_another_agent_does_not_exist(tmp_path: Path) -> None:
+def test_data_of_another_agent_does_not_exist_for_a_token(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path, wants_a_file()) as server:
             run_id = await server.begin("asking")
@@ -231,7 +231,7 @@ def test_what_belongs_to_another_agent_does_not_exist(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_who_may_run_an_agent_may_not_lift_its_limits(tmp_path: Path) -> None:
+def test_the_scope_run_cannot_raise_limits(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             limits = {"max_steps": 5, "deadline": "10m"}
@@ -262,7 +262,7 @@ def test_who_may_run_an_agent_may_not_lift_its_limits(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_whoever_decides_is_on_record_with_the_token(tmp_path: Path) -> None:
+def test_a_decision_records_its_token(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path, wants_a_file()) as server:
             run_id = await server.begin("asking")

@@ -89,7 +89,7 @@ def test_text_comes_as_the_model_writes_it(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_usage_is_told_only_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_usage_is_sent_only_on_request(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Hi.")) as talk:
             chunks = await streamed(talk)
@@ -99,7 +99,7 @@ def test_usage_is_told_only_where_it_is_asked_for(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_is_said_between_calls_is_a_paragraph_of_its_own(tmp_path: Path) -> None:
+def test_text_between_calls_is_a_separate_paragraph(tmp_path: Path) -> None:
     looks = fragment(0, "call_1", "glob", '{"pattern": "*"}')
     first = Answer(
         [delta(role="assistant", content="I look."), delta(tool_calls=[looks]), delta(finish="tool_calls"), DONE]
@@ -209,7 +209,7 @@ def test_pictures_come_with_the_request(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_the_clients_own_tools_did_is_told_as_text(tmp_path: Path) -> None:
+def test_calls_of_client_tools_become_text(tmp_path: Path) -> None:
     called: Any = {"id": "c1", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
     told: list[Any] = [
         {"role": "user", "content": "The time?"},
@@ -228,7 +228,7 @@ def test_what_the_clients_own_tools_did_is_told_as_text(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_session_goes_on_with_the_latest_message_alone(tmp_path: Path) -> None:
+def test_a_continued_session_uses_only_the_latest_message(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Hi."), says("Still here."), says("And here.")) as talk:
             create = talk.client.chat.completions.with_raw_response.create
@@ -299,7 +299,7 @@ def test_a_run_that_waits_for_a_person_says_so_and_stays(tmp_path: Path, stream:
     in_time(perform())
 
 
-def test_what_was_said_before_a_person_is_asked_stands_apart(tmp_path: Path) -> None:
+def test_text_before_a_question_is_a_separate_paragraph(tmp_path: Path) -> None:
     writes = fragment(0, "call_1", "write_file", '{"path": "x.txt", "content": "hello"}')
     asks = Answer(
         [delta(role="assistant", content="I write."), delta(tool_calls=[writes]), delta(finish="tool_calls"), DONE]
@@ -313,7 +313,7 @@ def test_what_was_said_before_a_person_is_asked_stands_apart(tmp_path: Path) -> 
     in_time(perform())
 
 
-def test_a_database_that_fails_in_the_middle_is_told_of(tmp_path: Path) -> None:
+def test_a_database_failure_during_a_stream_is_reported(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, Answer([*WORDS[:2], PAUSE, *WORDS[2:], *END])) as talk:
             stream = await talk.client.chat.completions.create(model="one", messages=GO, stream=True)
@@ -423,7 +423,7 @@ def test_comments_come_while_there_is_nothing_to_say(tmp_path: Path, monkeypatch
     in_time(perform())
 
 
-def test_a_failure_in_the_middle_is_told_in_the_stream(tmp_path: Path) -> None:
+def test_a_failure_during_a_stream_is_reported_in_it(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, BREAKS) as talk:
             stream = await talk.client.chat.completions.create(model="one", messages=GO, stream=True)

@@ -33,7 +33,7 @@ def test_agents_are_listed_as_models(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_their_client_raises_what_it_knows(tmp_path: Path) -> None:
+def test_the_openai_client_raises_its_own_errors(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path) as talk:
             create = talk.client.chat.completions.create
@@ -53,7 +53,7 @@ def test_their_client_raises_what_it_knows(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_is_spent_is_a_limit_of_theirs(tmp_path: Path) -> None:
+def test_spent_credits_become_an_openai_quota_error(tmp_path: Path) -> None:
     much = Answer([delta(role="assistant", content="Fine."), delta(finish="stop"), usage(60_000), DONE])
 
     async def perform() -> None:
@@ -77,7 +77,7 @@ def test_what_is_spent_is_a_limit_of_theirs(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_an_agent_that_is_paused_is_not_asked_again_and_again(tmp_path: Path) -> None:
+def test_a_paused_agent_is_not_retried(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path) as talk:
             await talk.engine.service.set_agent_state("one", "paused")
@@ -118,7 +118,7 @@ REFUSED_IN_RESPONSES: list[tuple[str, Any]] = [
         (RESPONSES, {"model": "one", "input": "Go."}, REFUSED_IN_RESPONSES),
     ],
 )
-def test_what_cannot_be_done_is_refused_by_its_name(
+def test_unsupported_parameters_are_refused_by_name(
     tmp_path: Path, path: str, sound: dict[str, Any], refused: list[tuple[str, Any]]
 ) -> None:
     async def perform() -> None:
@@ -134,7 +134,7 @@ def test_what_cannot_be_done_is_refused_by_its_name(
     in_time(perform())
 
 
-def test_what_nobody_knows_is_ignored(tmp_path: Path) -> None:
+def test_unknown_parameters_are_ignored(tmp_path: Path) -> None:
     unknown = {"store": False, "user": "u", "seed": 7, "service_tier": "auto", "wholly_new": {"x": 1}}
     harmless = {"n": 1, "top_p": 1, "logprobs": False, "stop": None, "tools": [], "modalities": ["text"]}
 
@@ -149,7 +149,7 @@ def test_what_nobody_knows_is_ignored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [CHAT, RESPONSES])
-def test_a_body_that_is_none_is_refused(tmp_path: Path, path: str) -> None:
+def test_an_invalid_body_is_refused(tmp_path: Path, path: str) -> None:
     async def perform() -> None:
         async with talking(tmp_path) as talk:
             for body in (b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"model": "one"}'):

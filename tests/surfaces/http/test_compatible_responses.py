@@ -56,7 +56,7 @@ def test_an_answer_and_the_same_again_from_the_journal(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_stream_is_what_their_helper_expects(tmp_path: Path) -> None:
+def test_the_openai_stream_helper_accepts_the_stream(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, Answer([*WORDS[:2], PAUSE, *WORDS[2:], *END])) as talk:
             said: list[str] = []
@@ -94,7 +94,7 @@ def test_the_events_of_a_stream(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_is_said_between_calls_is_a_message_of_its_own(tmp_path: Path) -> None:
+def test_text_between_calls_is_a_separate_message(tmp_path: Path) -> None:
     looks = fragment(0, "call_1", "glob", '{"pattern": "*"}')
     first = Answer(
         [delta(role="assistant", content="I look."), delta(tool_calls=[looks]), delta(finish="tool_calls"), DONE]
@@ -109,7 +109,7 @@ def test_what_is_said_between_calls_is_a_message_of_its_own(tmp_path: Path) -> N
     in_time(perform())
 
 
-def test_what_a_failed_attempt_has_said_is_no_part_of_the_response(tmp_path: Path) -> None:
+def test_text_of_a_failed_attempt_is_not_in_the_response(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, BREAKS, says("Eins."), more="fallbacks: [fake/m2]") as talk:
             events = await streamed(talk)
@@ -121,7 +121,7 @@ def test_what_a_failed_attempt_has_said_is_no_part_of_the_response(tmp_path: Pat
     in_time(perform())
 
 
-def test_responses_go_on_in_their_session(tmp_path: Path) -> None:
+def test_a_response_continues_its_session(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Hi."), says("Yes."), says("Still.")) as talk:
             create = talk.client.responses.create
@@ -145,7 +145,7 @@ def test_responses_go_on_in_their_session(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_items_of_all_kinds_are_told(tmp_path: Path) -> None:
+def test_every_kind_of_input_item_is_accepted(tmp_path: Path) -> None:
     picture = f"data:image/png;base64,{PIXEL}"
     items: Any = [
         {"role": "developer", "content": "Be kind."},
@@ -173,7 +173,7 @@ def test_items_of_all_kinds_are_told(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_response_in_the_background_is_asked_for_later(tmp_path: Path) -> None:
+def test_a_background_response_can_be_fetched_later(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, Answer([PAUSE, *WORDS, *END])) as talk:
             made = await talk.client.responses.create(model="one", input="Go.", background=True)
@@ -287,7 +287,7 @@ class Point(BaseModel):
     x: int
 
 
-def test_a_schema_is_kept_to(tmp_path: Path) -> None:
+def test_a_response_matches_its_schema(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("nothing"), says('{"x": 1}'), says('{"x": 2}')) as talk:
             parsed = await talk.client.responses.parse(model="one", input="Go.", text_format=Point)
@@ -298,7 +298,7 @@ def test_a_schema_is_kept_to(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_effort_is_not_raised_above_what_the_agent_says(tmp_path: Path) -> None:
+def test_effort_cannot_exceed_the_agents_setting(tmp_path: Path) -> None:
     async def perform() -> None:
         settings = "model_settings: {reasoning: medium}"
         async with talking(tmp_path, says("a"), says("b"), more=settings) as talk:
@@ -310,7 +310,7 @@ def test_effort_is_not_raised_above_what_the_agent_says(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_another_agent_has_said_does_not_exist_for_whoever_may_not_see_it(tmp_path: Path) -> None:
+def test_responses_of_an_invisible_agent_do_not_exist(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Secret.")) as talk:
             made = await talk.client.responses.create(model="one", input="Go.")

@@ -78,7 +78,7 @@ def shown(pieces: list[AnswerPiece]) -> str:
 
 
 @given(st.lists(attempts, min_size=1, max_size=4), st.data())
-def test_what_stands_in_the_end_is_the_answer(tried: list[Attempt], data: st.DataObject) -> None:
+def test_the_final_text_is_the_answer(tried: list[Attempt], data: st.DataObject) -> None:
     events: list[EventData] = []
     for number, words in enumerate(tried, 1):
         seen = list(tokens(number, words))
@@ -129,7 +129,7 @@ def test_another_step_is_another_paragraph_unless_it_continues_the_text() -> Non
     assert heard(DeltaTracker(AGENT), *said, Continuation(1, ""), *more) == [AnswerText("One"), AnswerText("two")]
 
 
-def test_what_was_thought_is_told_once_and_opens_the_step() -> None:
+def test_reasoning_is_sent_once_and_opens_the_step() -> None:
     heard_it = (asked(1, 1), ThinkingDelta(1, 1, 0, "Hm"), *tokens(1, ("One",)), replied(1, 1, "One", "Hm"))
     missed = (asked(2, 1), replied(2, 1, "two", "Ah"))
     assert heard(DeltaTracker(AGENT), *heard_it, *missed) == [
@@ -137,11 +137,11 @@ def test_what_was_thought_is_told_once_and_opens_the_step() -> None:
     ]  # fmt: skip
 
 
-def test_a_step_that_was_not_seen_is_told_when_it_is_whole() -> None:
+def test_a_missed_step_is_sent_when_it_is_complete() -> None:
     assert heard(DeltaTracker(AGENT), asked(1, 1), replied(1, 1, "All of it")) == [AnswerText("All of it")]
 
 
-def test_what_must_be_whole_comes_at_the_end() -> None:
+def test_an_answer_with_a_schema_is_sent_at_the_end() -> None:
     said = (asked(1, 1), ThinkingDelta(1, 1, 0, "Hm"), *tokens(1, ("DONE",)), replied(1, 1, "Yes DONE"))
     end = ended("Yes")
     for agent in (AgentSpec("one", "fake/m", loop=Loop(final_marker="DONE")), AgentSpec("one", "m", output={})):

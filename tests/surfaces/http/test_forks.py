@@ -69,7 +69,7 @@ def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_makes_no_sense_is_told_as_a_problem(tmp_path: Path) -> None:
+def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
     async def story() -> None:
         async with offered(tmp_path) as web:
             old = await ended(web)
@@ -93,7 +93,7 @@ def test_what_makes_no_sense_is_told_as_a_problem(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_token_forks_only_what_it_may_see(tmp_path: Path) -> None:
+def test_a_token_forks_only_visible_runs(tmp_path: Path) -> None:
     async def story() -> None:
         async with offered(tmp_path) as web:
             one, two = await ended(web), await ended(web, "two")
@@ -153,7 +153,7 @@ def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_run_is_replayed_for_those_who_may_see_it(tmp_path: Path) -> None:
+def test_a_run_is_replayed_for_tokens_that_may_see_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with offered(tmp_path) as web:
             one, two = await ended(web), await ended(web, "two")

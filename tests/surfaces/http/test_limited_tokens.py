@@ -171,7 +171,7 @@ def test_the_open_streams_of_a_token_are_limited(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_streams_that_are_asked_for_at_once_are_limited_too(tmp_path: Path) -> None:
+def test_concurrent_streams_are_limited(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path, streams_per_token=3) as server:
             token = await server.mint("read")

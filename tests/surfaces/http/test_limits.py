@@ -111,7 +111,7 @@ def test_a_text_that_is_too_long_is_refused_alike_on_every_route(tmp_path: Path)
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"message": "x", "overrides": {"output": {"a":'])
-def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, opening: bytes) -> None:
+def test_a_deeply_nested_body_is_refused(tmp_path: Path, opening: bytes) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             for path in ("/v1/agents/one/runs", "/v1/agents", "/v1/tokens", "/v1/submissions"):
@@ -135,7 +135,7 @@ def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_who_is_slow_with_the_head_is_hung_up_on(tmp_path: Path, quick: Quick) -> None:
+def test_a_slow_head_closes_the_connection(tmp_path: Path, quick: Quick) -> None:
     async def perform() -> None:
         quick("HEAD_TIMEOUT_SECONDS", 0.3)
         async with offered(tmp_path) as server:
@@ -151,7 +151,7 @@ def test_who_is_slow_with_the_head_is_hung_up_on(tmp_path: Path, quick: Quick) -
     in_time(perform())
 
 
-def test_who_is_slow_with_the_body_is_told_so(tmp_path: Path, quick: Quick) -> None:
+def test_a_slow_body_returns_408(tmp_path: Path, quick: Quick) -> None:
     async def perform() -> None:
         quick("BODY_IDLE_SECONDS", 0.3)
         quick("BODY_TIMEOUT_SECONDS", 1.0)
@@ -171,7 +171,7 @@ def test_who_is_slow_with_the_body_is_told_so(tmp_path: Path, quick: Quick) -> N
     in_time(perform())
 
 
-def test_what_is_no_http_is_refused(tmp_path: Path) -> None:
+def test_data_that_is_not_http_is_refused(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             for said in (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"HELO there\r\n\r\n", b"GET\r\n\r\n"):
@@ -195,7 +195,7 @@ def test_requests_in_a_row_are_answered_in_that_order(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_too_many_connections_are_told_to_come_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_connections_get_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
@@ -212,7 +212,7 @@ def test_too_many_connections_are_told_to_come_again(tmp_path: Path, monkeypatch
     in_time(perform())
 
 
-def test_who_waits_for_an_end_is_answered_when_the_server_stops(tmp_path: Path) -> None:
+def test_a_waiting_client_is_answered_when_the_server_stops(tmp_path: Path) -> None:
     """At once, and with the run: whoever is told of an error would ask for it again."""
 
     async def perform() -> None:
@@ -237,9 +237,7 @@ def test_who_waits_for_an_end_is_answered_when_the_server_stops(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("path", "asked"), [("chat/completions", "messages"), ("responses", "input")])
-def test_an_answer_that_cannot_be_asked_for_again_is_brought_to_its_end(
-    tmp_path: Path, path: str, asked: str
-) -> None:
+def test_a_response_that_cannot_be_repeated_is_finished(tmp_path: Path, path: str, asked: str) -> None:
     """As far as there is time: a stream that ends early would pass for an answer that is whole."""
 
     async def perform() -> None:
@@ -260,7 +258,7 @@ def test_an_answer_that_cannot_be_asked_for_again_is_brought_to_its_end(
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_what_a_server_that_stops_does_not_wait_for_is_told_so(quick: Quick, begun: bool) -> None:
+def test_a_request_abandoned_at_shutdown_gets_503(quick: Quick, begun: bool) -> None:
     """Not that something failed. An answer that has begun breaks off, as when the server dies."""
     quick("GRACE_SECONDS", 0.1)
     started = asyncio.Event()
@@ -291,7 +289,7 @@ def test_what_a_server_that_stops_does_not_wait_for_is_told_so(quick: Quick, beg
     in_time(perform())
 
 
-def test_what_was_given_up_by_somebody_else_is_not_said_to_be_the_server() -> None:
+def test_a_cancellation_inside_a_request_is_not_reported_as_shutdown() -> None:
     async def waits_for_what_was_cancelled(scope: Scope, receive: Receive, send: Send) -> None:
         raise asyncio.CancelledError
 
@@ -308,7 +306,7 @@ def test_what_was_given_up_by_somebody_else_is_not_said_to_be_the_server() -> No
     in_time(perform())
 
 
-def test_who_leaves_while_waiting_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_disconnected_client_is_not_waited_for(tmp_path: Path) -> None:
     """Whoever asks with `wait` and goes leaves nothing behind, and the run goes on."""
 
     async def perform() -> None:

@@ -100,7 +100,7 @@ def test_the_tokens_of_other_agents_and_other_owners_are_not_shown(tmp_path: Pat
     in_time(perform())
 
 
-def test_a_slow_reader_is_told_what_it_missed_and_loses_no_durable_event(
+def test_a_slow_reader_learns_what_it_missed_and_loses_no_durable_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed, "MAX_BACKLOG_EVENTS", 4)

@@ -48,7 +48,7 @@ def test_many_at_once_are_one(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_failed_is_tried_again(tmp_path: Path) -> None:
+def test_a_failed_request_can_be_retried(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             assert (await server.ask("POST", "/v1/agents/one/state", {"state": "paused"})).status == 200

@@ -121,7 +121,7 @@ def test_an_agent_that_shares_its_memories_recalls_those_of_all_users(
     in_time(perform())
 
 
-def test_tokens_of_one_user_share_what_is_said(tmp_path: Path) -> None:
+def test_tokens_of_one_user_share_sessions(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             phone, laptop = await mint(server, "run", user="alice"), await mint(server, "run", user="alice")
@@ -135,7 +135,7 @@ def test_tokens_of_one_user_share_what_is_said(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_run_belongs_to_whoever_owns_its_session(tmp_path: Path) -> None:
+def test_a_run_belongs_to_the_owner_of_its_session(tmp_path: Path) -> None:
     """A token that sees all users and goes on in a session of another asks in that user's name."""
 
     async def perform() -> None:
@@ -264,7 +264,7 @@ def _filled(path: str) -> str:
     return path
 
 
-def test_lists_leave_out_what_belongs_to_others(tmp_path: Path) -> None:
+def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             scopes: tuple[Scope, ...] = ("read", "run")
@@ -297,7 +297,7 @@ def test_lists_leave_out_what_belongs_to_others(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_streams_leave_out_what_belongs_to_others(tmp_path: Path) -> None:
+def test_streams_leave_out_data_of_other_users(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             alice, bob = [await mint(server, "read", "run", visibility="own") for _ in range(2)]
@@ -322,7 +322,7 @@ def test_streams_leave_out_what_belongs_to_others(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_session_of_another_user_cannot_be_gone_on_in(tmp_path: Path) -> None:
+def test_a_session_of_another_user_cannot_be_continued(tmp_path: Path) -> None:
     """It looks like one that never was, on every route that takes one; nor can such a token name a new one."""
 
     async def perform() -> None:
@@ -417,7 +417,7 @@ def test_a_token_has_a_user_of_its_own_unless_it_is_made_for_another(tmp_path: P
 # ── What runs begin ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_schedules_and_hooks_run_for_whoever_made_them(tmp_path: Path) -> None:
+def test_schedules_and_hooks_run_for_their_creator(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             access = server.engine.context.access

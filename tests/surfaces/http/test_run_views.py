@@ -7,7 +7,7 @@ from tests.surfaces.http.offered import offered, wants_a_file
 from tests.surfaces.http.test_access import in_time
 
 
-def test_a_wait_that_runs_out_tells_what_the_run_waits_for(tmp_path: Path) -> None:
+def test_a_wait_that_times_out_says_what_the_run_waits_for(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path, policy=lambda _: wants_a_file()) as server:
             run_id = await server.begin("asking")
@@ -36,7 +36,7 @@ def test_a_submission_that_waits_answers_with_the_state_of_its_run(tmp_path: Pat
     in_time(perform())
 
 
-def test_silence_and_every_metric_are_told(tmp_path: Path) -> None:
+def test_silent_runs_and_metrics_are_returned(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path, says("NO_REPLY"), says("Hello.")) as server:
             silent = (await server.ask("POST", "/v1/agents/one/runs?wait=60", {"message": "Go."})).json

@@ -48,7 +48,7 @@ def assert_whole(sent: list[Sent]) -> None:
     assert sent[-1].type == "run_end"
 
 
-def test_cut_at_any_byte_it_goes_on_without_a_gap(tmp_path: Path) -> None:
+def test_a_stream_cut_at_any_byte_resumes_without_a_gap(tmp_path: Path) -> None:
     chance = random.Random(7)
 
     async def perform() -> None:
@@ -75,7 +75,7 @@ def test_cut_at_any_byte_it_goes_on_without_a_gap(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_who_comes_late_is_given_the_text_in_flight_once(tmp_path: Path) -> None:
+def test_a_late_reader_gets_the_text_in_progress_once(tmp_path: Path) -> None:
     half = len(WORDS) // 2
     pieces = [*(delta(content=word) for word in WORDS[:half]), PAUSE]
     slow = Answer([*pieces, *(delta(content=word) for word in WORDS[half:]), delta(finish="stop"), DONE])
@@ -126,7 +126,7 @@ async def until_a_word(wire: Wire) -> list[Sent]:
     return [each async for each in until_words(wire, len(WORDS) // 2)]
 
 
-def test_a_slow_reader_is_cut_off_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_reader_is_disconnected_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is not slowed; the reader is told, and misses nothing that is durable."""
     long = Answer([*(delta(content="x" * 2000) for _ in range(3000)), delta(finish="stop"), DONE])
 
@@ -326,7 +326,7 @@ def test_the_feed_is_in_the_order_of_commits_without_a_gap(tmp_path: Path) -> No
     in_time(perform())
 
 
-def test_an_id_that_was_never_there_begins_anew(tmp_path: Path) -> None:
+def test_an_unknown_event_id_restarts_the_stream(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path, says("Hello.")) as server:
             run_id = await server.begin()

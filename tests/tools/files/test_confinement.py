@@ -113,7 +113,7 @@ def test_absolute_paths_inside_are_accepted(workspace: Path, tmp_path: Path) -> 
     assert "leads out" in refused(workspace, "read_file", path=f"{workspace}/../outside/secret.txt")
 
 
-def test_what_is_not_a_file(workspace: Path) -> None:
+def test_special_files_are_refused(workspace: Path) -> None:
     os.mkfifo(workspace / "pipe")
     with socket.socket(socket.AF_UNIX) as server:
         here = os.getcwd()
@@ -139,7 +139,7 @@ def test_a_hard_link_to_a_file_outside_is_never_written_through(workspace: Path,
     assert outside.is_untouched()
 
 
-def test_the_workspace_is_gone(tmp_path: Path) -> None:
+def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
     assert "cannot be opened" in refused(tmp_path / "no", "read_file", path="a")
 
 

@@ -34,7 +34,7 @@ def test_lines_are_numbered_and_the_rest_is_offered(workspace: Path) -> None:
         (b"a\x0cb\xe2\x80\xa8c\n", "1\ta\x0cb\u2028c\n", "lines 1-1 of 1"),
     ],
 )
-def test_what_is_unusual_is_said(workspace: Path, data: bytes, line: str, note: str) -> None:
+def test_unusual_encodings_and_newlines_are_reported(workspace: Path, data: bytes, line: str, note: str) -> None:
     (workspace / "f").write_bytes(data)
     came = call(workspace, "read_file", path="f")
     assert line in came
@@ -55,12 +55,12 @@ def test_an_empty_file(workspace: Path) -> None:
         (b"abc\0def", "binary data (7 bytes)"),
     ],
 )
-def test_what_is_not_text_is_named(workspace: Path, data: bytes, kind: str) -> None:
+def test_a_binary_file_is_named_by_its_kind(workspace: Path, data: bytes, kind: str) -> None:
     (workspace / "f").write_bytes(data)
     assert kind in refused(workspace, "read_file", path="f")
 
 
-def test_a_missing_file_brings_the_ones_beside_it(workspace: Path) -> None:
+def test_a_missing_file_suggests_similar_names(workspace: Path) -> None:
     (workspace / "README.md").touch()
     assert "Beside it there is README.md." in refused(workspace, "read_file", path="REDME.md")
     assert "glob finds" in refused(workspace, "read_file", path="nothing/like.it")
@@ -91,7 +91,7 @@ def test_rules_look_at_the_plain_path() -> None:
     assert tool.subjects(tool.parse('{"path": "/w/.env", "content": "x"}')).opaque is not None
 
 
-def test_what_is_offered_to_a_person_fits_the_path() -> None:
+def test_the_suggested_pattern_matches_the_path() -> None:
     tool = TOOLS["read_file"]
     judged = tool.subjects(tool.parse('{"path": "a[1]*.txt"}'))
     assert judged.pattern is not None

@@ -74,7 +74,7 @@ def test_files_and_folders_are_listed_in_order(workspace: Path) -> None:
         ("*\n!a.txt", ["a.txt"]),
     ],
 )
-def test_what_gitignore_names_is_passed_by(workspace: Path, rules: str, left: list[str]) -> None:
+def test_ignored_files_are_skipped(workspace: Path, rules: str, left: list[str]) -> None:
     made(workspace, "a.log", "keep.log", "a.txt", "build", "sub/build/y", "sub/dist/x")
     (workspace / ".gitignore").write_text(rules)
     found = [
@@ -139,7 +139,7 @@ def test_only_files_with_such_names(workspace: Path, glob: str, files: list[str]
 
 
 @each("pattern", [r"\Aab\z", "ab$", "^ab", r"a\w", "(?i)AB", r"a[^x]", r"b*\s*$", "^$|ab"])
-def test_a_line_is_looked_at_by_itself(workspace: Path, pattern: str) -> None:
+def test_each_line_is_matched_on_its_own(workspace: Path, pattern: str) -> None:
     made(workspace, "f", text="ab\ncd\nab")
     assert "1:ab" in (came := call(workspace, "grep", pattern=pattern))
     assert "3:ab" in came
@@ -205,7 +205,7 @@ def test_it_ends_after_a_number_of_files_and_not_after_a_time(
     assert "there are more than 2 files and folders" in walk.notes("more")[0]
 
 
-def test_it_ends_when_nobody_waits_for_it(workspace: Path) -> None:
+def test_a_search_stops_when_its_caller_is_gone(workspace: Path) -> None:
     made(workspace, "a", "b")
     stopped = threading.Event()
     walk = FolderWalk(stopped)
@@ -215,7 +215,7 @@ def test_it_ends_when_nobody_waits_for_it(workspace: Path) -> None:
         assert list(entries) == []
 
 
-def test_a_search_is_bounded_by_what_it_reads(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_is_limited_by_the_bytes_it_reads(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern that takes more steps for each byte may read less of them."""
     made(workspace, "f", text="no such line\n" * 30)
     monkeypatch.setattr(sys.modules[run_search.__module__], "_MAX_BYTES", 1000)

@@ -30,7 +30,7 @@ def test_created_and_replaced(workspace: Path) -> None:
     assert os.listdir(workspace / "a/b") == ["c.txt"]
 
 
-def test_what_cannot_be_written(workspace: Path) -> None:
+def test_unwritable_targets_are_refused(workspace: Path) -> None:
     (workspace / "folder").mkdir()
     (workspace / "file").touch()
     assert "is a folder" in refused(workspace, "write_file", path="folder", content="")
@@ -49,7 +49,7 @@ def test_permissions_stay(workspace: Path, mode: int) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == mode
 
 
-def test_an_edit_shows_what_it_did(workspace: Path) -> None:
+def test_an_edit_shows_its_diff(workspace: Path) -> None:
     (workspace / "f").write_text("".join(f"line {number}\n" for number in range(1, 11)))
     assert call(workspace, "edit_file", path="f", old="line 5\n", new="five\nand a half\n") == (
         "f changed.\n@@ -2,7 +2,8 @@\n line 2\n line 3\n line 4\n-line 5\n+five\n+and a half\n"
@@ -109,7 +109,7 @@ def test_every_place_at_once(workspace: Path) -> None:
     assert (workspace / "f").read_text() == "aa b aa\n" * 10
 
 
-def test_an_edit_of_what_is_not_there_makes_nothing(workspace: Path) -> None:
+def test_an_edit_of_a_missing_file_creates_nothing(workspace: Path) -> None:
     assert "is not there" in refused(workspace, "edit_file", path="a/b", old="x", new="y")
     assert "is not there" in refused(workspace, "edit_file", path="c", old="x", new="y")
     assert os.listdir(workspace) == []
@@ -121,12 +121,12 @@ def test_a_character_that_the_file_cannot_hold(workspace: Path) -> None:
     assert (workspace / "f").read_bytes() == b"gr\xfcn"
 
 
-def test_a_hostile_file_does_not_hold_up_the_search_for_what_was_meant(workspace: Path) -> None:
+def test_a_hostile_file_does_not_slow_down_the_suggestion(workspace: Path) -> None:
     (workspace / "f").write_text(("ab" * 100 + "\n") * 20_000)
     assert "not found" in refused(workspace, "edit_file", path="f", old="ba" * 90 + "c", new="y")
 
 
-def test_what_was_meant_is_guessed_alike_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suggestion_is_the_same_on_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """How much is compared is a count, not a time."""
     text = "".join(f"value_{number} = {number}\n" for number in range(300)) + "def f():\n"
     guessed = explain_not_found(text, "def ff():", "x")
@@ -157,7 +157,7 @@ def test_a_file_that_another_program_writes_is_tried_a_number_of_times(
     assert (workspace / "f").read_text() == "b"
 
 
-def test_no_update_is_lost_whatever_names_a_file_goes_by(workspace: Path) -> None:
+def test_no_update_is_lost_with_hard_links(workspace: Path) -> None:
     count = 40
     (workspace / "f").write_text("".join(f"<{number}>\n" for number in range(count)))
     (workspace / "folder").mkdir()

@@ -159,7 +159,7 @@ ASKED = (
 
 
 @pytest.mark.parametrize("line", ASKED)
-def test_a_line_that_the_overrides_do_not_cover_is_asked_about(line: str, commands: ShellCommands) -> None:
+def test_a_line_that_the_overrides_do_not_cover_needs_approval(line: str, commands: ShellCommands) -> None:
     assert not is_allowed(line, commands)
 
 
@@ -195,13 +195,13 @@ async def test_a_repository_without_a_git_folder_is_not_used(tmp_path: Path, com
     assert "cannot use bare repository" in await run("git log -1", tmp_path / "bare", commands)
 
 
-async def test_reading_says_what_git_says(tmp_path: Path, commands: ShellCommands) -> None:
+async def test_reading_gives_the_output_of_git(tmp_path: Path, commands: ShellCommands) -> None:
     await run("git init -q", tmp_path, commands)
     (tmp_path / "new").write_text("x")
     assert await run("git status -s", tmp_path, commands) == "?? new\n"
 
 
-def test_the_variables_count_what_they_name() -> None:
+def test_the_variables_count_their_entries() -> None:
     variables = build_git_variables([("filter.x.clean", "")], None)
     assert variables["GIT_CONFIG_COUNT"] == str(len(ALWAYS) + 1)
     assert variables[f"GIT_CONFIG_KEY_{len(ALWAYS)}"] == "filter.x.clean"

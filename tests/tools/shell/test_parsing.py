@@ -261,7 +261,7 @@ def test_nesting_without_end_is_given_up() -> None:
         ("gh api repos/x", "gh api repos/x"),
     ],
 )
-def test_what_is_offered_for_always(line: str, pattern: str | None) -> None:
+def test_the_suggested_pattern(line: str, pattern: str | None) -> None:
     parsed = parse_commands(line)
     assert suggest_pattern(parsed) == pattern
     if pattern is not None:

@@ -60,7 +60,7 @@ def test_a_rule_that_names_the_path_without_a_glob_allows_it() -> None:
     assert verdict(ASKS, "./build.sh all > x") == "ask"
 
 
-def test_nothing_is_asked_where_no_rule_refuses_anything() -> None:
+def test_no_approval_is_needed_without_restrictive_rules() -> None:
     assert verdict(ApprovalRules(default="auto"), "./build.sh all") == "auto"
 
 

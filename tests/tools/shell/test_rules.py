@@ -10,7 +10,7 @@ from treadle.tools.shell.terminal import TERMINAL_RULES, find_terminal_advice
 each = pytest.mark.parametrize
 
 
-def test_every_rule_does_what_its_examples_say() -> None:
+def test_every_rule_matches_its_examples() -> None:
     RuleTable(TERMINAL_RULES)
     RuleTable(CAUTION_RULES)
     assert all(rule.match and rule.no_match for rule in (*TERMINAL_RULES, *CAUTION_RULES))
@@ -28,22 +28,22 @@ def test_a_rule_with_wrong_examples_is_refused(
 
 
 @each("line", [line for rule in TERMINAL_RULES for line in rule.match])
-def test_what_waits_for_a_terminal(line: str) -> None:
+def test_commands_that_wait_for_a_terminal(line: str) -> None:
     told = find_terminal_advice(parse_commands(f"cd x && {line}"))
     assert told is not None
     assert told.endswith(".")
 
 
 @each("line", [line for rule in TERMINAL_RULES for line in rule.no_match])
-def test_what_does_not(line: str) -> None:
+def test_commands_that_need_no_terminal(line: str) -> None:
     assert find_terminal_advice(parse_commands(line)) is None
 
 
 @each("line", [line for rule in CAUTION_RULES for line in rule.match] + [":(){ :|:& };:", "f() { f | f & }; f"])
-def test_what_is_asked_about(line: str) -> None:
+def test_commands_that_need_approval(line: str) -> None:
     assert find_caution(line, parse_commands(line)) is not None
 
 
 @each("line", [line for rule in CAUTION_RULES for line in rule.no_match] + ["f() { ls | wc & }; f"])
-def test_what_is_not(line: str) -> None:
+def test_commands_that_need_no_approval(line: str) -> None:
     assert find_caution(line, parse_commands(line)) is None

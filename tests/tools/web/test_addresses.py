@@ -108,7 +108,7 @@ def test_a_name_at_such_an_address(address: str) -> None:
         asyncio.run(fetched("https://innocent.example/", why_not_public, mixed))
 
 
-def test_what_the_system_says_is_vetted() -> None:
+def test_addresses_from_the_system_resolver_are_vetted() -> None:
     assert asyncio.run(resolve_host("127.0.0.1", 80)) == ["127.0.0.1"]
     with pytest.raises(ToolError, match="was not found"):
         asyncio.run(fetched("https://no-such-host.invalid/", why_not_public, resolve_host))

@@ -25,7 +25,7 @@ def test_the_declaration() -> None:
     assert spec.needs == ("network",)
 
 
-def test_a_page_is_marked_as_what_it_is() -> None:
+def test_a_page_is_marked_as_information() -> None:
     async def work() -> None:
         async with serving(page("<h1>Hello</h1><p>there")) as port:
             url = f"http://{HOST}:{port}/a?b=c"
@@ -159,7 +159,7 @@ def test_a_packed_body_is_unpacked_up_to_a_size(packing: str) -> None:
 
 
 @each("packing", ["br", "gzip, gzip", "zstd", "gzip"])
-def test_what_cannot_be_unpacked(packing: str) -> None:
+def test_a_body_that_cannot_be_decompressed_is_refused(packing: str) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=b"junk", headers={"Content-Encoding": packing, "Content-Type": "text/plain"})
 
@@ -231,7 +231,7 @@ def test_kinds_of_text(kind: str, body: bytes, shown: str) -> None:
 
 
 @each("kind", ["image/png", "application/pdf", "application/octet-stream", "video/mp4"])
-def test_what_is_not_text_is_refused_by_its_type(kind: str) -> None:
+def test_a_page_that_is_not_text_is_refused(kind: str) -> None:
     async def work() -> None:
         async with serving(page("x", kind)) as port:
             with pytest.raises(ToolError, match=f"is {kind} .* reads only text"):
