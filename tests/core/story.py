@@ -48,7 +48,7 @@ def same(call: Call) -> str:
 
 
 class Story:
-    """A run under way. `turn` plays the model and the tools; what was decided on the way is kept."""
+    """A run in progress. `turn` plays the model and the tools, and the decisions are recorded."""
 
     def __init__(self, *tools: ToolSpec, limits: dict[str, Any] | None = None, **agent: Any) -> None:
         self.state: RunState = new_state(ORIGIN)

@@ -1,4 +1,4 @@
-"""Which calls run, side by side or one after the other, and what those are told that do not."""
+"""Which calls run, concurrently or one after the other, and the results of those that do not."""
 
 from tests.core.story import AGAIN, OTHER_READ, READ, WRITE, Story, fails, spec, use
 from tests.observed import all_told

@@ -1,4 +1,4 @@
-"""The rules for approvals: the strictest that matches decides, and what nobody can tell is never waved through."""
+"""Approval rules: the strictest matching rule decides, and an opaque command never passes without approval."""
 
 import pytest
 

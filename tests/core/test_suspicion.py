@@ -73,8 +73,8 @@ def test_result_of_the_tool_that_was_running_is_progress_and_that_of_another_is_
 
 
 def test_tool_that_kills_its_worker_is_found_although_its_calls_are_never_repeated() -> None:
-    """The model keeps asking for it with other arguments. An unknown outcome is no progress, nor are replies
-    and results of other tools in the same steps."""
+    """The model keeps calling it with other arguments. An unknown outcome is not progress, nor are replies and
+    results of other tools in the same steps."""
     story = Story(READ, KILL)
     for number in range(4):
         assert isinstance(story.decision(), CallModel)

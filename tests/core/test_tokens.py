@@ -104,8 +104,7 @@ def test_a_conversation_grows_with_its_messages(said: list[list[Part]], reports:
 
 
 def test_how_a_call_ended_counts_the_same_for_every_result() -> None:
-    """It stands before the text, and would be taken for the whole of it where only a sample is
-    looked at."""
+    """The status precedes the text, and would count for the whole text if only a sample were examined."""
     text = PROSE * 1000
     plain = estimate_message(Message("tool", (ToolResult("c", text),)))
     assert estimate_message(Message("tool", (ToolResult("c", make_header("ok", 3) + text),))) == plain
@@ -150,8 +149,7 @@ def test_reported_counts_are_not_estimated_again() -> None:
 
 
 def test_the_rate_is_learned_from_added_messages() -> None:
-    """What stands before the conversation is said in the provider's own way, and teaches nothing
-    about results."""
+    """The preamble is encoded in the provider's own way, and says nothing about results."""
     count = TokenCount(before=1000)
     count.report(2500, 100)
     assert count.rate == 1.0
@@ -178,7 +176,7 @@ def test_another_kind_of_text_is_learned_in_a_few_turns() -> None:
 
 
 def test_the_learned_rate_survives_a_change() -> None:
-    """After the conversation was shortened, what stands before it and the rate are still known."""
+    """After the conversation was shortened, the size of the preamble and the rate are still known."""
     count = TokenCount(before=1000)
     count.report(2500, 100)
     for turn in range(1, 9):

@@ -157,7 +157,8 @@ def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("via", [None, "api"])
 def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: str | None) -> None:
-    """By a program, a schedule or a pipe: nobody is there, unless the agent says that somebody is at the API."""
+    """In a program, a schedule or a pipe there is no reviewer, unless the agent says that there is one at the
+    API."""
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
     async def story() -> None:

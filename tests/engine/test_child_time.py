@@ -1,4 +1,4 @@
-"""The time that a child has stands still while it, or a run under it, waits for a person."""
+"""The time limit of a child run pauses while it, or one of its child runs, waits for a person."""
 
 import asyncio
 

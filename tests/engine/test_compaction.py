@@ -80,7 +80,7 @@ def greeting(_: ModelRequest, model: Recorder) -> ScriptStep:
 
 
 def steps(count: int, summary: ScriptStep | None = None) -> Recorder:
-    """Looks so many times, then answers; sums up what it is told to."""
+    """Calls a tool this many times, then answers. Summarises on request."""
 
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if is_summary(request):

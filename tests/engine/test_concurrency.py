@@ -57,7 +57,7 @@ def test_others_do_not_wait_with_them() -> None:
 
 
 def test_a_run_that_waits_for_its_own_kind_leaves_it_its_place() -> None:
-    """An agent with one place that has itself invoked, and again: nobody waits for ever."""
+    """An agent with one slot invokes itself twice: no run waits forever."""
 
     def policy(request: ModelRequest) -> ScriptStep:
         asked = request.conversation.messages[0].text

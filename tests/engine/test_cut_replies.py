@@ -138,7 +138,7 @@ def test_a_good_end_before_or_behind_a_bad_one_changes_nothing() -> None:
 
 
 class Session:
-    """An agent with a tool that counts how often it strikes, over a server that is told what to say."""
+    """An agent with a tool that counts its calls, over a scripted server."""
 
     def __init__(self, engine: treadle.Engine, script: list[Behaviour]) -> None:
         self._engine = engine

@@ -185,7 +185,7 @@ def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
 
 
 def test_an_alias_whose_first_model_is_left_alone_in_mid_run_asks_its_second(tmp_path: Path) -> None:
-    """And falls back only when all that it stands for are left alone."""
+    """It falls back only when the breakers of all its models are open."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text("aliases: {twins: [first/a, scripted/x]}\n")
     home = Home(tmp_path / "home")

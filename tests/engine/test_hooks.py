@@ -1,4 +1,4 @@
-"""Hooks see every call before it runs and what came of it. One that fails blocks."""
+"""Hooks see every call before it runs, and its result. A failing hook blocks the call."""
 
 import asyncio
 from pathlib import Path

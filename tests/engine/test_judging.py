@@ -1,4 +1,4 @@
-"""How a run ends is looked at before it ends: scored, sent back, diagnosed; and never failed by whoever looks."""
+"""A run is judged before it ends: scored, sent back, diagnosed. A judge never fails a run."""
 
 import asyncio
 from typing import Any
@@ -256,7 +256,7 @@ def test_an_interrupt_during_judging_parks_both_runs_until_resumed() -> None:
 
 
 def test_a_run_that_fails_to_answer_a_later_message_has_failed() -> None:
-    """The answer that was sent back is no answer to what came after it."""
+    """The answer that was sent back does not answer a message that came after it."""
 
     async def policy(request: ModelRequest) -> ScriptStep:
         if is_judge(request):

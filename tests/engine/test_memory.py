@@ -1,4 +1,4 @@
-"""Memory around a run: what it is reminded of, where that stands, and what is kept of it."""
+"""Memory around a run: what is recalled, where it is in the prompt, and what is recorded."""
 
 import asyncio
 from contextlib import closing

@@ -22,7 +22,7 @@ TERMINAL: dict[str, Any] = {"asker": "terminal"}
 
 
 class Odd:
-    """A tool that gives back what it is told to."""
+    """A tool that returns a given value."""
 
     def __init__(self, result: Any, subjects: Any = None) -> None:
         self.spec = ToolSpec("odd", "Be odd.", {"type": "object"})
@@ -41,7 +41,7 @@ class Odd:
 
 
 def told_of(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any) -> tuple[str, list[str]]:
-    """What the model is told of a call of the first tool, and the types of the events."""
+    """Return the result of a call of the first tool as the model sees it, and the types of the events."""
     name = tools[0].spec.name
     model = ScriptedModel(ask(call(name, "c1")), say("done"))
 

@@ -113,7 +113,7 @@ class Broken:
 
 
 class Cancelling:
-    """An adapter that is cancelled by nobody but itself."""
+    """An adapter that cancels itself."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed:
         raise asyncio.CancelledError("an inner task was cancelled")

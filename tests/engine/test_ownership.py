@@ -1,4 +1,4 @@
-"""Owning a run: what others deliver is heard while work is under way, whenever it comes."""
+"""Owning a run: deliveries are processed while work is in progress, whenever they arrive."""
 
 import asyncio
 from random import Random
@@ -28,7 +28,7 @@ async def wait_for_ever() -> None:
 
 
 async def a_process_and_a_run(seed: int) -> tuple[SimulatedProcess, RunId]:
-    """A process that takes its time for everything, as drawn from the seed, and a run that nobody works on."""
+    """A process with random delays drawn from the seed, and an unclaimed run."""
     world = World(Random(seed), lambda request, world: say("done"))
     process = world.start(lambda operation: None, sole=False)
     ticket = await process.service.submit(Submission(AgentSpec("hero", "simulated"), user("go")))

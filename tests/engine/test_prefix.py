@@ -22,7 +22,7 @@ STEPS = 60
 
 
 def history_of(body: bytes) -> bytes:
-    """A request up to its last message: what stands behind may differ from request to request."""
+    """Return a request up to its last message. What follows may differ between requests."""
     return body[: body.rindex(b"]")]
 
 

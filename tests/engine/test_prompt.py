@@ -1,4 +1,4 @@
-"""What stands before the conversation and after it: in a fixed order, kept for the session, made again exactly."""
+"""What precedes and follows the conversation: in a fixed order, kept for the session, rebuilt exactly."""
 
 import asyncio
 from itertools import pairwise

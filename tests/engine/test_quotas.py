@@ -174,7 +174,7 @@ def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path:
 
 
 def test_a_model_whose_price_became_unknown_is_not_called() -> None:
-    """The prices may have been taken away since the run was asked for, or another model stands for its name."""
+    """The prices may have been removed since the submission, or the name may resolve to another model."""
     state = new_state(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
     fold(state, RunQueued(AgentSpec("hero", "p/m", limits=Limits(cost=1.0), quotas=Quotas(credits=5.0))), 1, 0.0)
     reserve = reserve_model_call(state, 1, 1, 100, None)

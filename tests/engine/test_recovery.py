@@ -1,4 +1,4 @@
-"""An engine that goes away in the middle, and one that takes up what it left."""
+"""An engine that dies in the middle of a run, and one that resumes its runs."""
 
 import asyncio
 import time
@@ -234,7 +234,7 @@ def test_a_wait_survives_a_restart(tmp_path: Path) -> None:
 
 
 class SlowWall:
-    """A wall clock that runs at half speed beside the event loop, as one does that is being set right."""
+    """A wall clock at half the speed of the event loop, like one that is being corrected."""
 
     def now(self) -> float:
         return 1_800_000_000 + asyncio.get_running_loop().time() / 2

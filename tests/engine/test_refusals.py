@@ -1,4 +1,4 @@
-"""Requests that a provider refuses: what is tried before a run gives up, and what the user is told."""
+"""Requests that a provider refuses: what is tried before a run fails, and what the user sees."""
 
 import asyncio
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""A child never has more than its parent: not by folders, links, names of tools, quotas or secrets; and nobody who
-is judged can speak for another to whoever judges."""
+"""A child run never has more rights than its parent: not through folders, links, tool names, quotas or secrets.
+Judged text cannot impersonate another role to the judge."""
 
 import asyncio
 import os

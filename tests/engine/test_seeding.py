@@ -1,4 +1,4 @@
-"""A session that begins with what was said elsewhere, and a run that is told more than its agent's instructions."""
+"""A session that starts with messages from elsewhere, and a run with instructions beyond its agent's."""
 
 import asyncio
 from contextlib import closing

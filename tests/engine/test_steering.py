@@ -1,4 +1,4 @@
-"""People who speak to a run under way, stop it, let it go on."""
+"""Users who steer, interrupt and resume a run in progress."""
 
 import asyncio
 from pathlib import Path

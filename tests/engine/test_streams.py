@@ -112,7 +112,7 @@ def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
 
 
 class Paced:
-    """A model that says what it is told to, when it is told to."""
+    """A model that says what a test tells it to, when it tells it to."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Delta | Completed] = asyncio.Queue()

@@ -22,7 +22,7 @@ def results(model: ScriptedModel) -> list[ToolResult]:
 
 
 def told(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], treadle.Result]:
-    """What the model is told of these calls, and how the run ended, in virtual time."""
+    """Return the results of these calls as the model sees them, and how the run ended, in virtual time."""
 
     async def story() -> treadle.Result:
         async with in_virtual_time(model) as engine:

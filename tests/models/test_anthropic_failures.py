@@ -282,7 +282,7 @@ def test_calls_are_not_run_after_an_end_that_is_not_known(stop: str | None) -> N
 
 
 def test_a_call_that_never_ended_and_has_no_arguments() -> None:
-    """Whether it needs none or they were cut off nobody can know."""
+    """It is unknown whether the call needs no arguments or they were cut off."""
     assert "call 1 of it (add)" in broken(*stream(asks(0, "c", "add")[:-1], stop="tool_use")).message
 
 

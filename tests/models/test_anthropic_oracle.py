@@ -1,5 +1,5 @@
-"""The anthropic_messages adapter beside the official client of the provider: both make the same of a stream; what
-the other swallows, ours does not; and what ours sends is of the other's types."""
+"""Compares the anthropic_messages adapter with the provider's official client: both read a stream alike, ours
+refuses what theirs ignores, and our requests have their types."""
 
 import asyncio
 import json
@@ -287,7 +287,7 @@ def test_a_stream_that_ends_too_early(length: int) -> None:
 
 
 def test_a_call_that_ends_too_early() -> None:
-    """Theirs has arguments made of what had come. Ours is no call."""
+    """Their client builds arguments from what arrived. Ours makes no call."""
     theirs, ours = both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
     assert theirs.content[0].input == {"path": "/tmp/x"}
     assert isinstance(ours, Failed)
@@ -306,7 +306,7 @@ def test_arguments_cut_in_the_middle_and_proper_events_after_them(arguments: str
 
 
 def test_a_call_cut_by_the_token_limit() -> None:
-    """Theirs is there, with less than was meant. Ours is left out, and why it stopped is told."""
+    """Their client returns the call with incomplete arguments. Ours leaves it out and reports the stop reason."""
     theirs, ours = both(stream(text(0, "x"), asks(1, "t", "write", '{"text": "a", "more": "b'), stop="max_tokens"))
     assert theirs.content[1].input == {"text": "a"}
     assert isinstance(ours, Completed)

@@ -54,7 +54,7 @@ def test_known_models_have_a_price_and_a_window() -> None:
 
 
 def test_prices_match_genai_prices() -> None:
-    """genai-prices, asked for the whole calculation, comes to the same sum."""
+    """The whole calculation of genai-prices gives the same sum."""
     from genai_prices import Usage as TheirUsage
     from genai_prices import calc_price
 

@@ -1,4 +1,4 @@
-"""Replies that are compressed although nobody asked for that: a few bytes may unpack to very many."""
+"""Replies that are compressed without a request for it: a few bytes may expand to very many."""
 
 import asyncio
 import gzip

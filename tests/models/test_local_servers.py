@@ -1,6 +1,6 @@
-"""The processes of models on this machine: when they are begun, given up and ended, also while one is loading.
+"""The server processes of local models: when they start, are discarded and end, also while one is loading.
 
-What stands in for a server here is a shell script, so that no weights are needed."""
+A shell script replaces the server, so that no weights are needed."""
 
 import asyncio
 import sys

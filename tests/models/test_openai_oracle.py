@@ -453,7 +453,7 @@ def test_the_cut_arguments_of_a_completion_pass_there() -> None:
 
 
 def test_a_response_without_its_end_passes_there() -> None:
-    """Only whoever asks for the final response is told; whoever follows the events is not."""
+    """Only a request for the final response fails there; following the events does not."""
     sdk, ours = hear("responses", Answer(wire(CREATED, *told(0, HELLO_AGAIN), *told(1, ADDED))))
     assert sdk is None
     assert "ended without its last event" in malformed(ours).message

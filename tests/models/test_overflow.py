@@ -1,4 +1,4 @@
-"""What an error says is too large: the conversation, the reply that is asked for, or something else."""
+"""What an error says is too large: the conversation, the reply limit, or something else."""
 # ruff: noqa: E501
 
 import json

@@ -1,5 +1,5 @@
-"""Good replies in chunks are taken apart here and the others by aiohttp, and nobody can tell which it was: on the
-event loop of a library and on that of the server."""
+"""Replies in chunks are parsed here and all others by aiohttp, with the same results, on the event loop of a
+library and on that of the server."""
 
 import asyncio
 import socket
@@ -177,7 +177,7 @@ def test_invalid_chunks_fail(broken: bytes, run: Run) -> None:
 
 @pytest.mark.parametrize("begun", [HEAD, HEAD[:-2], HEAD[:1], b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\na"])
 def test_a_started_reply_is_not_requested_again(begun: bytes, run: Run) -> None:
-    """Also not where the connection was kept, which a server may let go of at any time."""
+    """This also holds for a pooled connection, which a server may close at any time."""
     talked = Talk([(GOOD,), (begun, HANG_UP), (GOOD,)])
     with pytest.raises(CallFailed):
         run(talked.ask(2))

@@ -1,4 +1,4 @@
-"""Which model a name stands for."""
+"""How a name resolves to a model."""
 
 import asyncio
 

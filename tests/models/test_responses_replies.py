@@ -297,7 +297,7 @@ def spaced(items: list[Item]) -> list[Event]:
 
 
 def ended_late(items: list[Item]) -> list[Event]:
-    """All items begin and go on one after the other, and are told as a whole only after the last."""
+    """All items start and continue one after the other, and are sent complete only after the last."""
     groups = [told(index, item) for index, item in enumerate(items)]
     return [event for group in groups for event in group[:-1]] + [group[-1] for group in groups]
 

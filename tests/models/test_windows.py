@@ -1,4 +1,4 @@
-"""The context window of a model on a server of one's own: asked for, and not assumed."""
+"""The context window of a model on the user's own server is requested, not assumed."""
 
 import asyncio
 import json

@@ -30,7 +30,7 @@ def commands() -> Iterator[ShellCommands]:
 
 
 class Around:
-    """What a tool sees of its call, and what it does beside its result."""
+    """The context of a tool call, and its side effects."""
 
     def __init__(self, workspace: Path, policy: SandboxPolicy = OFF) -> None:
         self.shown: list[str] = []

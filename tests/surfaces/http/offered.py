@@ -150,5 +150,5 @@ def write_home(home: Path, url: str) -> None:
 
 
 def wants_a_file() -> Behaviour:
-    """The answer of a model that wants to write a file."""
+    """The answer of a model that writes a file."""
     return calls(fragment(0, "call_1", "write_file", '{"path": "x.txt", "content": "hello"}'))

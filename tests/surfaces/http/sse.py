@@ -1,4 +1,4 @@
-"""Server-sent events over a raw socket: read to the last byte, and let go of wherever a test likes."""
+"""Server-sent events over a raw socket: read to the last byte, and closed wherever a test requires."""
 
 import asyncio
 import json

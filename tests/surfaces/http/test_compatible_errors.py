@@ -1,4 +1,4 @@
-"""What OpenAI's clients are told when something is wrong, in the words that they know."""
+"""The errors that OpenAI clients receive, in OpenAI's format."""
 
 import json
 from pathlib import Path

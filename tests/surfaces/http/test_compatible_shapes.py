@@ -35,7 +35,7 @@ each_story = pytest.mark.parametrize("story", STORIES)
 
 
 async def lines(talk: Talking, path: str, body: dict[str, Any]) -> list[str]:
-    """What stands in the events of a stream. A model that pauses goes on when something has come."""
+    """Return the events of a stream. A model that pauses continues after the first event."""
     headers, found = {"Authorization": f"Bearer {talk.server.token}"}, list[str]()
     url = talk.server.url + path
     async with (

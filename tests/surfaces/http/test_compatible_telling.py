@@ -1,4 +1,4 @@
-"""What a client is told of a run, whatever becomes of the attempts of its model."""
+"""What a client receives of a run, whatever happens to the attempts of its model."""
 
 from collections.abc import Iterable
 
@@ -64,7 +64,7 @@ def ended(text: str) -> RunEnd:
 
 
 def shown(pieces: list[AnswerPiece]) -> str:
-    """What stands, of all that was said: what is void is taken away."""
+    """Return the text that remains: void text is removed."""
     text = ""
     for piece in pieces:
         match piece:

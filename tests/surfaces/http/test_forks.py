@@ -113,7 +113,7 @@ def test_a_token_forks_only_visible_runs(tmp_path: Path) -> None:
 
 
 def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> None:
-    """The owner ran the agent in a folder of their own, with a tool that it does not have by itself."""
+    """The owner ran the agent in their own folder, with a tool that the agent does not have."""
 
     async def story() -> None:
         async with offered(tmp_path) as web:

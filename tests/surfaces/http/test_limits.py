@@ -213,7 +213,7 @@ def test_too_many_connections_get_503(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_waiting_client_is_answered_when_the_server_stops(tmp_path: Path) -> None:
-    """At once, and with the run: whoever is told of an error would ask for it again."""
+    """At once, and with the run: a client that gets an error would request it again."""
 
     async def perform() -> None:
         async with offered(tmp_path, wants_a_file()) as server:

@@ -36,7 +36,7 @@ async def mint(
 
 
 def answer(request: Request) -> Any:
-    """A model that wants to write a file where it may, and else answers with what it was asked."""
+    """A model that writes a file if it may, and otherwise answers with its message."""
     said = request.json["messages"]
     if any(tool["function"]["name"] == "write_file" for tool in request.json.get("tools", ())):
         return wants_a_file()
@@ -56,7 +56,7 @@ async def home(tmp_path: Path) -> AsyncGenerator[Offered, None]:
 
 
 async def say(server: Offered, token: str, message: str, agent: str = "keen", **body: Any) -> Any:
-    """A run that has ended, as whoever asked for it is told."""
+    """Run an agent, and return the response to its caller."""
     sent = {"message": message, "wait": 30, **body}
     reply = await server.ask("POST", f"/v1/agents/{agent}/runs", sent, token)
     assert reply.status == 200, reply
@@ -223,7 +223,7 @@ async def alices(server: Offered, token: str) -> Theirs:
 
 
 def without(reply: Reply, theirs: Theirs) -> tuple[int, str]:
-    """An answer without the ids that it was asked for."""
+    """Return a response without the requested ids."""
     body = reply.body.decode()
     for value in (*theirs[:3], theirs.run_id.removeprefix("run_")):
         body = body.replace(value, "ID")
@@ -231,7 +231,7 @@ def without(reply: Reply, theirs: Theirs) -> tuple[int, str]:
 
 
 def test_for_a_limited_token_nothing_of_other_users_exists_on_any_route(tmp_path: Path) -> None:
-    """A route that nobody has decided about fails this test."""
+    """A new route without an entry here fails this test."""
 
     async def perform() -> None:
         async with home(tmp_path) as server:

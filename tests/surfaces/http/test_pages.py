@@ -1,4 +1,4 @@
-"""Lists come in pages: each goes on where the one before ended, and shows nobody what is not theirs."""
+"""Lists come in pages. Each continues where the previous one ended, and contains nothing of other users."""
 
 from pathlib import Path
 from typing import Any

@@ -60,8 +60,8 @@ async def submit(serving: Serving, number: int, accepted: dict[str, str]) -> Non
 
 @pytest.mark.slow
 def test_nothing_that_was_acknowledged_is_lost(tmp_path: Path) -> None:
-    """Runs are asked for while the server dies again and again. Each is there once, ends, and its stream and the
-    feed show every event of it once and in order."""
+    """Runs are submitted while the server dies repeatedly. Each exists once, ends, and its stream and the feed
+    show every event once and in order."""
     chance = random.Random(11)
     runs = 12
 

@@ -1,4 +1,4 @@
-"""Streams: without a gap and without a double, whoever falls away, and for nobody who may not see them."""
+"""Streams: no gaps or duplicates, whoever disconnects, and only for callers that may see them."""
 
 import asyncio
 import random
@@ -127,7 +127,7 @@ async def until_a_word(wire: Wire) -> list[Sent]:
 
 
 def test_a_slow_reader_is_disconnected_and_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run is not slowed; the reader is told, and misses nothing that is durable."""
+    """The run is not slowed down. The reader gets a reset and misses nothing durable."""
     long = Answer([*(delta(content="x" * 2000) for _ in range(3000)), delta(finish="stop"), DONE])
 
     async def perform() -> None:
@@ -193,8 +193,8 @@ def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
 def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has begun and ended, which is no error: a browser that is told 200 comes again, after a 500 it never does.
-    The moment is the one in which nothing was sent yet."""
+    """It starts and ends without an error: a browser reconnects after a 200 and never after a 500. The server
+    stops before anything was sent."""
     added = open_streams.OpenStreams.add
 
     def add_and_cut(self: open_streams.OpenStreams, stream: open_streams.OpenStream) -> None:

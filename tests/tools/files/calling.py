@@ -33,7 +33,7 @@ def refused(workspace: Path, name: str, **arguments: Any) -> str:
 
 
 class Outside:
-    """A folder beside the workspace that must stay as it is and must never be seen."""
+    """A folder next to the workspace that must not change and must never be read."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

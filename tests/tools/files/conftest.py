@@ -1,4 +1,4 @@
-"""A workspace, and something beside it."""
+"""A workspace, and a folder next to it."""
 
 from pathlib import Path
 

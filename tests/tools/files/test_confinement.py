@@ -1,4 +1,4 @@
-"""Whatever a path says and whatever stands in the workspace, nothing outside is read or written."""
+"""Whatever a path says and whatever the workspace contains, nothing outside is read or written."""
 
 import os
 import socket

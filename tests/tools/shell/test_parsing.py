@@ -1,4 +1,4 @@
-"""What a line is taken to do: every command in it, or the reason why nobody can tell."""
+"""The analysis of a line: every command in it, or the reason why it is opaque."""
 
 import time
 from fnmatch import fnmatchcase

@@ -1,4 +1,4 @@
-"""The tables of commands that wait for a terminal and of those that somebody is asked about."""
+"""The tables of commands that wait for a terminal and of commands that need approval."""
 
 import pytest
 
