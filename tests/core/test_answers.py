@@ -31,14 +31,14 @@ def test_an_answer_completes_the_run() -> None:
 
 
 @pytest.mark.parametrize("text", ["NO_REPLY", "[SILENT]", "  NO_REPLY\n"])
-def test_a_silent_answer_is_stored_in_words_and_returned_as_nothing(text: str) -> None:
+def test_a_silent_answer_is_stored_and_returned_as_empty(text: str) -> None:
     story = Story()
     ended = result(story.turn(text=text))
     assert (ended.kind, ended.text) == ("silent", "")
     assert story.state.transcript.messages[-1].text == "[no reply needed]"
 
 
-def test_an_answer_that_only_holds_the_silent_word_is_an_answer() -> None:
+def test_an_answer_that_merely_contains_the_silent_marker_is_an_answer() -> None:
     assert result(Story().turn(text="Say NO_REPLY to stay silent.")).kind == "completed"
 
 
@@ -118,7 +118,7 @@ def test_an_answer_that_fits_at_last_completes() -> None:
     assert result(story.turn(text='{"n": 1}')) == Outcome("completed", '{"n": 1}')
 
 
-def test_the_error_says_where_it_does_not_fit() -> None:
+def test_the_error_says_where_the_answer_is_invalid() -> None:
     assert find_mismatch('{"n": "x"}', SCHEMA) == 'at `n`: "x" is not of type "integer"'
     assert find_mismatch('{"n": 1}', SCHEMA) is None
 
@@ -139,7 +139,7 @@ def test_formats_are_checked_because_types_are_read_by_them() -> None:
     assert find_mismatch('"tomorrow"', {"type": "string", "format": "date-time"}) is not None
 
 
-def test_the_marker_is_no_part_of_an_answer_that_must_fit_a_schema() -> None:
+def test_the_marker_is_removed_before_a_schema_is_checked() -> None:
     story = Story(output=SCHEMA, loop=Loop(final_marker="DONE"))
     assert result(story.turn(text='{"n": 1} DONE')) == Outcome("completed", '{"n": 1}')
 
@@ -185,7 +185,7 @@ def test_the_final_marker_leaves_no_trace(text: str, left: str) -> None:
     assert result(Story(loop=Loop(final_marker="DONE")).turn(text=text)) == Outcome("completed", left)
 
 
-def test_a_word_that_holds_the_marker_does_not_end_the_run() -> None:
+def test_a_word_that_contains_the_marker_does_not_end_the_run() -> None:
     story = Story(READ, loop=Loop(final_marker="DONE"))
     story.turn(use("read", path="a"), text="This is UNDONE and DONE_LATER.")
     assert story.ran == ["call_1"]
@@ -233,7 +233,7 @@ def test_a_retry_is_not_another_step() -> None:
     assert result(story.turn(text="done")).kind == "completed"
 
 
-def test_a_limit_ends_the_run_with_the_last_thing_it_said() -> None:
+def test_a_limit_ends_the_run_with_its_last_text() -> None:
     story = Story(READ, limits={"max_steps": 2})
     story.turn(use("read", path="a"), text="So far: the door is open.")
     assert result(story.turn(use("read", path="b"))).text == "So far: the door is open."

@@ -44,13 +44,13 @@ def test_an_unknown_tool_is_refused_with_the_nearest_name() -> None:
     assert story.ran == []
 
 
-def test_an_unknown_tool_far_from_any_is_refused_with_the_names_there_are() -> None:
+def test_an_unknown_tool_without_a_near_name_lists_the_available_names() -> None:
     story = Story(READ)
     story.turn(use("xyzzy"))
     assert story.errors["call_1"].content == "There is no tool `xyzzy`. Tools you may call: `read`."
 
 
-def test_an_unknown_tool_does_not_keep_the_others_from_running() -> None:
+def test_an_unknown_tool_does_not_stop_other_calls() -> None:
     story = Story(READ)
     story.turn(use("nope"), use("read", path="a"), use("nope"))
     assert story.ran == ["call_2"]

@@ -166,7 +166,7 @@ def test_the_transcript_only_grows(turns: list[Any]) -> None:
 
 
 @given(TURNS)
-def test_a_request_never_ends_with_the_models_own_words(turns: list[Any]) -> None:
+def test_a_request_never_ends_with_an_assistant_message(turns: list[Any]) -> None:
     prefixes: list[list[Message]] = []
     tell(turns, prefixes)
     assert all(messages[-1].role != "assistant" for messages in prefixes)

@@ -64,7 +64,7 @@ def test_the_same_call_with_other_arguments_is_not_counted() -> None:
     assert story.blocked == []
 
 
-def test_arguments_are_the_same_however_they_are_spelled() -> None:
+def test_arguments_are_compared_by_value() -> None:
     keys = {
         make_call_key(ToolUse("1", "read", '{"a": 1, "b": [1, 2]}')),
         make_call_key(ToolUse("2", "read", '{"b":[1,2],"a":1}')),

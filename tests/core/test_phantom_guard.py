@@ -85,7 +85,7 @@ def test_a_phantom_claim_is_challenged_once_and_then_delivered_with_a_note() -> 
     assert (step.outcome.kind, step.outcome.unverified_claim) == ("completed", "The email has been sent to Bob.")
 
 
-def test_an_answer_that_takes_it_back_is_clean() -> None:
+def test_an_answer_that_retracts_the_claim_is_clean() -> None:
     story = Story(TOOLS["read_file"])
     story.asks()
     story.replies(text="I have sent the email to Bob.")
@@ -207,7 +207,7 @@ def test_earlier_calls_of_the_session_count(done: list[str]) -> None:
 TEXT_OUTPUT = {"type": "string"}
 
 
-def test_of_an_answer_in_json_the_strings_are_looked_at() -> None:
+def test_the_strings_of_a_json_answer_are_checked() -> None:
     claim = "I sent the email to bob@example.com."
     for value in ({"summary": claim}, {"a": {"b": [1, None, claim]}}, [claim]):
         answer = msgspec.json.encode(value).decode()
@@ -220,12 +220,12 @@ def test_a_draft_in_one_string_does_not_hide_the_next() -> None:
     assert judged('{"draft": "Hi Bob,\\nall is well.", "summary": "I sent the email to Bob."}', [])
 
 
-def test_a_label_in_json_is_no_claim() -> None:
+def test_a_label_in_json_is_not_a_claim() -> None:
     assert not judged('{"status": "paid", "event": "refund issued"}', [])
 
 
 @pytest.mark.parametrize("answer", ["[" * 100_000, "{" * 100_000, '{"a": "sen', "[1, 2, 3]", "{}"])
-def test_json_that_is_broken_or_says_nothing_claims_nothing(answer: str) -> None:
+def test_broken_or_empty_json_claims_nothing(answer: str) -> None:
     assert not judged(answer, [])
 
 
@@ -283,7 +283,7 @@ def test_no_mixture_of_shapes_takes_long(pieces: list[str], size: int) -> None:
     assert not takes_long(("".join(pieces) * size)[:size])
 
 
-def test_of_a_long_answer_both_ends_are_looked_at() -> None:
+def test_both_ends_of_a_long_answer_are_checked() -> None:
     claim, filler = "I have sent the email to Bob.", "\n" + "All is well with the world. " * 4_000 + "\n"
     assert [found.sentence for found in find_answer_claims(claim + filler)] == [claim]
     assert [found.sentence for found in find_answer_claims(filler + claim)] == [claim]

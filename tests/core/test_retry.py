@@ -137,7 +137,7 @@ def test_a_message_does_not_wait_for_the_retry() -> None:
     assert isinstance(story.decision(), CallModel)
 
 
-def test_without_a_retry_the_run_ends_with_the_providers_words() -> None:
+def test_without_a_retry_the_run_ends_with_the_providers_message() -> None:
     story = Story()
     story.asks()
     story.happens(LlmError(1, 1, "auth", "the key is wrong", False))

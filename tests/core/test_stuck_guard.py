@@ -74,7 +74,7 @@ def test_a_model_that_calls_instead_of_reporting_is_stopped() -> None:
     assert len(story.ran) <= 8
 
 
-def test_eight_failures_stop_the_run_however_they_come() -> None:
+def test_eight_failures_stop_the_run_in_any_order() -> None:
     story = Story(READ)
     calls = [use("read", path=str(number)) for number in range(8)]
     assert outcome(story.turn(*calls, answer=fails)) == "stuck"
@@ -101,7 +101,7 @@ def test_a_successful_write_starts_the_failure_counts_over() -> None:
     assert story.happened(StuckDetected) == []
 
 
-def test_steps_that_tell_nothing_new_are_escalated_to_the_end() -> None:
+def test_steps_without_progress_are_escalated() -> None:
     story = Story(READ, limits={"stuck_steps": 3})
     first = story.turn(use("read", path="0"), answer=same)
     assert stages(first) == []

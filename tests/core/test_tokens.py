@@ -35,7 +35,7 @@ def test_appending_never_lowers_the_estimate(one: str, other: str) -> None:
 
 
 @given(ANY_TEXT, ANY_TEXT)
-def test_the_whole_is_about_its_parts(one: str, other: str) -> None:
+def test_an_estimate_is_close_to_the_sum_of_its_parts(one: str, other: str) -> None:
     """Only where they meet may it differ."""
     assert abs(estimate_text(one + other) - estimate_text(one) - estimate_text(other)) <= 12
 
@@ -126,7 +126,7 @@ def test_a_tool_counts_with_its_schema() -> None:
     assert tool(path={"enum": ["a", "b"]}) < tool(path={"enum": ["a", "b", "c"]})
 
 
-def test_a_schema_may_be_as_deep_as_it_likes() -> None:
+def test_a_schema_may_be_arbitrarily_deep() -> None:
     schema: dict[str, object] = {"type": "string"}
     for _ in range(5000):
         schema = {"type": "object", "properties": {"inner": schema}}

@@ -90,7 +90,7 @@ def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_retry(tmp_path:
     asyncio.run(story())
 
 
-def test_it_survives_a_restart_with_the_same_id_and_holds_nothing_meanwhile(tmp_path: Path) -> None:
+def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) -> None:
     post = Post()
 
     async def story() -> None:
@@ -177,7 +177,7 @@ def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: s
 
 
 @pytest.mark.parametrize("on_expiry", ["deny", "end"])
-def test_it_expires(on_expiry: str) -> None:
+def test_a_pending_approval_expires(on_expiry: str) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), *([say("went on")] if on_expiry == "deny" else []))
 
     async def story() -> None:

@@ -46,7 +46,7 @@ async def asked(engine: treadle.Engine) -> tuple[str, str, str]:
     return root, middle, leaf
 
 
-def test_an_approval_from_below_can_be_given_hours_later() -> None:
+def test_an_approval_of_a_child_run_can_be_given_hours_later() -> None:
     async def work() -> None:
         async with in_virtual_time(asks_below()) as engine:
             root, middle, leaf = await asked(engine)
@@ -81,7 +81,7 @@ def test_the_clock_continues_with_the_answer() -> None:
     virtually(work())
 
 
-def test_a_tree_that_was_interrupted_for_hours_has_all_its_time_left() -> None:
+def test_an_interrupted_tree_keeps_its_remaining_time() -> None:
     async def policy(request: ModelRequest) -> ScriptStep:
         if first_said(request) != "go":
             await asyncio.sleep(300)

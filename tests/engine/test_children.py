@@ -171,7 +171,7 @@ def test_a_storm_ends_at_the_limits() -> None:
     virtually(work())
 
 
-def test_a_child_has_no_tool_that_its_parent_has_not() -> None:
+def test_a_child_run_has_no_tool_that_its_parent_lacks() -> None:
     async def work() -> None:
         asked = call("invoke_agent", agent="other", message="task")
         policy: Policy = lambda request: (  # noqa: E731 -- one expression

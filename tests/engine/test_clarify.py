@@ -106,7 +106,7 @@ def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_any_tool_may_ask_a_person(tmp_path: Path) -> None:
+def test_any_tool_may_require_approval(tmp_path: Path) -> None:
     class Confirm(Clarify):
         """The same under another name."""
 

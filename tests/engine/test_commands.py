@@ -70,7 +70,7 @@ def test_a_cancel_ends_the_whole_tree_and_the_end_lists_it(tmp_path: Path, works
     asyncio.run(story())
 
 
-def test_an_interrupt_ends_it_and_the_outcome_is_unknown(tmp_path: Path, workspace: Path) -> None:
+def test_an_interrupt_ends_a_command_with_an_unknown_outcome(tmp_path: Path, workspace: Path) -> None:
     model = ScriptedModel(ask(call("bash", "c1", command="echo ready; sleep 300")), say("went on"))
 
     async def story() -> None:
@@ -111,7 +111,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-def test_a_worker_that_is_killed_takes_its_commands_along_and_they_are_not_run_again(
+def test_the_commands_of_a_killed_worker_end_and_are_not_repeated(
     tmp_path: Path, workspace: Path, sandbox: str
 ) -> None:
     arguments = [sys.executable, "-c", WORKER, str(tmp_path), ESCAPES, sandbox]

@@ -175,7 +175,7 @@ def test_time_and_place_stay_with_their_messages_through_compaction_and_undo(tmp
     asyncio.run(story())
 
 
-def test_after_an_undo_nothing_is_summed_up_before_it_must_be(tmp_path: Path) -> None:
+def test_after_an_undo_nothing_is_summarised_early(tmp_path: Path) -> None:
     model = steps(11)
 
     async def story() -> None:
@@ -213,7 +213,7 @@ def test_a_summary_that_fails_loses_nothing_and_the_next_way_is_tried(tmp_path: 
     asyncio.run(story())
 
 
-def test_an_overflow_that_a_provider_tells_of_goes_through_every_way_once(tmp_path: Path) -> None:
+def test_an_overflow_error_tries_every_remedy_once(tmp_path: Path) -> None:
     """It takes less than it says: the run ends only when nothing more can be left out, and names the ways out."""
 
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
@@ -294,7 +294,7 @@ def test_the_message_limit_drops_the_oldest_and_keeps_pinned_ones(tmp_path: Path
     asyncio.run(story())
 
 
-def test_commands_are_runs_of_their_own_that_ask_no_model(tmp_path: Path) -> None:
+def test_commands_are_separate_runs_without_model_calls(tmp_path: Path) -> None:
     model = Recorder(greeting)
 
     async def story() -> None:

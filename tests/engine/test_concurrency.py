@@ -26,7 +26,7 @@ class Napping:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_no_more_runs_than_it_says_and_each_in_its_turn(seed: int) -> None:
+def test_concurrent_runs_are_limited_and_execute_in_order(seed: int) -> None:
     async def work() -> None:
         nap = Napping()
         async with in_virtual_time(FunctionModel(nap)) as engine:
@@ -56,7 +56,7 @@ def test_others_do_not_wait_with_them() -> None:
     virtually(work())
 
 
-def test_a_run_that_waits_for_its_own_kind_leaves_it_its_place() -> None:
+def test_a_run_that_waits_for_a_run_of_its_agent_releases_its_slot() -> None:
     """An agent with one slot invokes itself twice: no run waits forever."""
 
     def policy(request: ModelRequest) -> ScriptStep:

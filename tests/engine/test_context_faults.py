@@ -84,7 +84,7 @@ def test_the_task_stays_whatever_is_left_out(tmp_path: Path, limits: Limits) -> 
     asyncio.run(story())
 
 
-def test_a_guess_that_the_provider_has_shown_to_be_wrong_ends_no_run(tmp_path: Path) -> None:
+def test_a_wrong_estimate_does_not_end_a_run(tmp_path: Path) -> None:
     """Digits look long to us and are short to this model."""
     numbers = " ".join(str(number) for number in range(20_000))[:100_000]
     usage = Usage(40_000, 10)
@@ -186,7 +186,7 @@ def test_an_adapter_that_misbehaves_costs_a_summary_and_not_the_run(tmp_path: Pa
     asyncio.run(story())
 
 
-def test_half_characters_of_an_adapter_are_made_whole(tmp_path: Path) -> None:
+def test_lone_surrogates_of_an_adapter_are_replaced(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(say("half \ud800 a character"))) as engine:
             result = await engine.run(agent(), "go")
@@ -195,7 +195,7 @@ def test_half_characters_of_an_adapter_are_made_whole(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_recall_reads_the_result_that_was_cut_last_and_from_where_it_was_cut(tmp_path: Path) -> None:
+def test_recall_reads_the_latest_truncated_result_from_the_cut(tmp_path: Path) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         number = len(model.asked)
         script: dict[int, ScriptStep] = {
@@ -284,7 +284,7 @@ def test_the_notes_of_one_workspace_are_not_shown_in_another(tmp_path: Path) -> 
     asyncio.run(story())
 
 
-def test_a_summary_that_is_no_shorter_changes_nothing(tmp_path: Path) -> None:
+def test_a_summary_that_is_not_shorter_changes_nothing(tmp_path: Path) -> None:
     def answer(request: ModelRequest) -> ScriptStep:
         if is_summary(request):
             return say("## Done\n" + WORDS * 40, usage=UNCOUNTED)

@@ -78,7 +78,7 @@ def test_failed_attempts_are_charged_for_their_usage(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_call_that_was_cut_short_is_charged_by_estimate(tmp_path: Path) -> None:
+def test_an_interrupted_call_is_charged_by_estimate(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(priced(tmp_path), ScriptedModel(Silence("so far " * 100))) as engine:
             run_id = await engine.submit(agent(persona="x" * 4000), "go")
@@ -91,7 +91,7 @@ def test_a_call_that_was_cut_short_is_charged_by_estimate(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
-def test_without_a_price_the_run_says_how_many_calls_are_missing_from_the_sum(tmp_path: Path) -> None:
+def test_without_a_price_the_run_reports_how_many_calls_the_sum_lacks(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("look", place="x")), say("done"))) as engine:
             result = await engine.run(agent(tools=[look]), "go")

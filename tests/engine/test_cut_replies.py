@@ -107,7 +107,7 @@ def calls_in(mode: ApiMode, body: bytes) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", BY_MODE)
-def test_a_stream_that_is_cut_at_any_byte_holds_no_call(mode: ApiMode) -> None:
+def test_a_stream_cut_at_any_byte_contains_no_call(mode: ApiMode) -> None:
     body = b"".join(BY_MODE[mode].pieces)
     assert calls_in(mode, body) == ["strike", "strike"]
     last = len(body.rstrip())  # its last event needs no blank line behind it
@@ -116,7 +116,7 @@ def test_a_stream_that_is_cut_at_any_byte_holds_no_call(mode: ApiMode) -> None:
 
 
 @pytest.mark.parametrize("mode", BY_MODE)
-def test_a_stream_that_ends_badly_after_any_event_holds_no_call(mode: ApiMode) -> None:
+def test_a_stream_that_fails_after_any_event_contains_no_call(mode: ApiMode) -> None:
     wire = BY_MODE[mode]
     for word in FORBIDDING:
         for count in range(len(wire.pieces)):

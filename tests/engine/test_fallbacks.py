@@ -161,7 +161,7 @@ def test_a_resumed_run_continues_with_its_fallback(tmp_path: Path) -> None:
 # ── The breaker ────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
+def test_a_failing_model_is_skipped_by_all_runs() -> None:
     down = FunctionModel(lambda _: ScriptedFailure("server", "down", retryable=False, next_model=True))
 
     async def story() -> None:
@@ -184,7 +184,7 @@ def test_a_model_that_keeps_failing_is_left_alone_by_all_runs() -> None:
     virtually(story())
 
 
-def test_an_alias_whose_first_model_is_left_alone_in_mid_run_asks_its_second(tmp_path: Path) -> None:
+def test_an_alias_uses_its_second_model_while_the_breaker_of_the_first_is_open(tmp_path: Path) -> None:
     """It falls back only when the breakers of all its models are open."""
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text("aliases: {twins: [first/a, scripted/x]}\n")
@@ -288,7 +288,7 @@ def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ["auth", "not_found", "server", "billing"])
-def test_the_error_says_why_the_other_took_over(tmp_path: Path, kind: str) -> None:
+def test_the_error_says_why_the_fallback_was_used(tmp_path: Path, kind: str) -> None:
     async def story() -> None:
         failure = ScriptedFailure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
         async with opened(tmp_path, ScriptedModel(failure)) as engine:
@@ -364,7 +364,7 @@ def test_a_deadline_does_not_wait_for_a_breaker() -> None:
     virtually(story())
 
 
-def test_a_probe_that_is_cut_short_by_the_end_of_the_engine_is_given_back(tmp_path: Path) -> None:
+def test_a_probe_interrupted_by_closing_the_engine_is_abandoned(tmp_path: Path) -> None:
     model = FunctionModel(lambda _: Silence("so far"))
 
     async def story() -> None:

@@ -80,7 +80,7 @@ def test_a_hook_can_change_arguments_and_results(tmp_path: Path) -> None:
     assert (echo.said, told) == (["hello!"], "HELLO!")
 
 
-def test_hooks_compose_in_the_order_in_which_they_were_added(tmp_path: Path) -> None:
+def test_hooks_run_in_the_order_they_were_added(tmp_path: Path) -> None:
     echo, told, _, _ = run(tmp_path, Loud(), Loud())
     assert (echo.said, told) == (["hello!!"], "HELLO!!")
 
@@ -93,7 +93,7 @@ def test_a_hook_may_block(tmp_path: Path) -> None:
     assert "tool_call_start" not in kinds
 
 
-def test_a_hook_sees_only_the_tools_that_it_is_for(tmp_path: Path) -> None:
+def test_a_hook_sees_only_its_own_tools(tmp_path: Path) -> None:
     echo, _, _, _ = run(tmp_path, Elsewhere())
     assert echo.said == ["hello"]
 

@@ -130,7 +130,7 @@ def test_a_single_stall_does_not_count_as_busy(seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("readers", "every"), [(50, 0.1), (400, 0.1), (1000, 0.3)])
-def test_many_readers_that_are_woken_together_now_and_then_make_no_process_busy(readers: int, every: float) -> None:
+def test_many_readers_woken_together_do_not_make_a_process_busy(readers: int, every: float) -> None:
     loop, pauses = Loop(), 0
     begin = loop.now
     for burst in range(100):

@@ -31,7 +31,7 @@ def scores(*given: str) -> "Any":
     return policy
 
 
-def test_an_answer_is_scored_by_a_run_of_its_own_that_has_no_tools() -> None:
+def test_an_answer_is_scored_by_a_separate_run_without_tools() -> None:
     async def work() -> None:
         model = FunctionModel(scores('{"score": 0.9, "reasons": "complete"}'))
         async with in_virtual_time(model) as engine:
@@ -62,7 +62,7 @@ def test_an_answer_below_the_minimum_is_sent_back_with_the_reasons() -> None:
     virtually(work())
 
 
-def test_it_is_sent_back_only_so_often_and_then_goes_out_as_it_is() -> None:
+def test_an_answer_is_sent_back_a_limited_number_of_times() -> None:
     async def work() -> None:
         bad = '{"score": 0.1, "reasons": "thin"}'
         async with in_virtual_time(FunctionModel(scores(bad, bad, bad))) as engine:
@@ -147,7 +147,7 @@ def test_a_failed_run_is_diagnosed_and_stays_failed() -> None:
     virtually(work())
 
 
-def test_a_message_that_comes_while_it_is_judged_is_answered_first() -> None:
+def test_a_message_during_judging_is_answered_first() -> None:
     async def policy(request: ModelRequest) -> ScriptStep:
         if is_judge(request):
             await asyncio.sleep(5)
@@ -168,7 +168,7 @@ def test_a_message_that_comes_while_it_is_judged_is_answered_first() -> None:
     virtually(work())
 
 
-def test_cancel_while_it_is_judged_ends_it_and_the_judge() -> None:
+def test_a_cancel_during_judging_ends_the_run_and_the_judge() -> None:
     async def policy(request: ModelRequest) -> ScriptStep:
         if is_judge(request):
             await asyncio.sleep(50)
@@ -185,7 +185,7 @@ def test_cancel_while_it_is_judged_ends_it_and_the_judge() -> None:
     virtually(work())
 
 
-def test_calls_that_are_open_when_it_ends_have_a_result_before_anybody_looks() -> None:
+def test_open_calls_have_a_result_before_the_run_is_judged() -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         if is_judge(request):
             return say("Nobody answered.")

@@ -54,7 +54,7 @@ def test_another_session_is_reminded_and_the_same_one_is_not(tmp_path: Path) -> 
     asyncio.run(story())
 
 
-def test_it_may_stand_in_the_system_prompt_or_be_recalled_before_every_step(tmp_path: Path) -> None:
+def test_memory_can_be_in_the_system_prompt_or_recalled_before_every_step(tmp_path: Path) -> None:
     script = (say("The key is under the mat."), say("so"), ask(call("look"), text="the green door"), say("done"))
     model = ScriptedModel(*script)
 
@@ -116,7 +116,7 @@ def test_a_repeated_fact_is_remembered_once(tmp_path: Path) -> None:
     ("memory", "message"),
     [({"remember": False}, "hello there"), ({"recall": 0}, "hello there")],
 )
-def test_it_can_be_switched_off(tmp_path: Path, memory: dict[str, Any], message: str) -> None:
+def test_memory_can_be_disabled(tmp_path: Path, memory: dict[str, Any], message: str) -> None:
     model = ScriptedModel(say("hello yourself"), say("hello yourself"))
 
     async def story() -> None:

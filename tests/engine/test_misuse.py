@@ -292,7 +292,7 @@ def test_replacing_a_tool_replaces_its_aliases(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_rule_sees_text_however_deep_it_is(tmp_path: Path) -> None:
+def test_a_rule_sees_text_at_any_depth(tmp_path: Path) -> None:
     sent: list[Any] = []
 
     @treadle.tool

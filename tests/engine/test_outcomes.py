@@ -130,7 +130,7 @@ class Endless:
     ("model", "words"),
     [(Broken(), "the adapter is broken"), (Cancelling(), "an inner task"), (Endless(), "not Completed or Failed")],
 )
-def test_a_fault_of_an_adapter_ends_the_run_in_words(
+def test_an_adapter_error_ends_the_run_with_a_reason(
     model: Model, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:

@@ -48,13 +48,13 @@ def test_a_limit_for_one_run_replaces_the_agents() -> None:
     assert (result.outcome, result.metrics.steps) == ("max_steps", 2)
 
 
-def test_limits_that_are_not_given_stay_the_agents() -> None:
+def test_omitted_limits_are_those_of_the_agent() -> None:
     hero = agent(tools=[look], limits={"max_steps": 1})
     result = run(ScriptedModel(ask(call("look", at="a"))), hero, limits={"stuck_steps": 9})
     assert result.outcome == "max_steps"
 
 
-def test_limits_given_whole_replace_the_agents_whole() -> None:
+def test_a_limits_object_replaces_the_agents_limits() -> None:
     hero = agent(tools=[look], limits={"max_steps": 1})
     script = ScriptedModel(ask(call("look", at="a")), say("done"))
     assert run(script, hero, limits=Limits(max_steps=50)).outcome == "completed"

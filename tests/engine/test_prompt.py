@@ -99,9 +99,7 @@ def test_notes_last_until_a_new_segment_of_the_session(tmp_path: Path, home: Pat
     asyncio.run(story())
 
 
-def test_a_skill_that_changes_is_not_there_until_it_is_approved_again(
-    tmp_path: Path, home: Path, workspace: Path
-) -> None:
+def test_a_changed_skill_is_unavailable_until_approved_again(tmp_path: Path, home: Path, workspace: Path) -> None:
     path = skill(of_home(home), "pdf") / "SKILL.md"
     approve(home, "pdf")
     model = ScriptedModel(*(say("so") for _ in range(3)))

@@ -136,7 +136,7 @@ def test_a_run_without_a_ceiling_reserves_nothing(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_one_call_may_be_given_a_ceiling_of_its_own(tmp_path: Path) -> None:
+def test_a_run_can_have_its_own_ceiling(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(priced(tmp_path), ScriptedModel()) as engine:
             result = await engine.run(agent(limits={"cost": 5}), "go", cost=0.005)
@@ -457,7 +457,7 @@ def test_credits_are_cost_times_rate_and_raising_them_adds_to_the_rest(tmp_path:
     asyncio.run(story())
 
 
-def test_an_agent_that_is_not_running_takes_no_messages() -> None:
+def test_a_paused_agent_accepts_no_messages() -> None:
     async def story() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("done"))) as engine:
             await engine.service.set_agent_state("hero", "paused")

@@ -156,7 +156,7 @@ GEMINI = "Function call is missing a thought_signature in functionCall parts. Th
 
 
 @pytest.mark.parametrize("refusal", [DEEPSEEK, KIMI])
-def test_a_provider_that_insists_on_reasoning_gets_it_in_every_step(tmp_path: Path, refusal: str) -> None:
+def test_a_provider_that_requires_reasoning_gets_it_in_every_step(tmp_path: Path, refusal: str) -> None:
     script = (asks(1, reasoning_content="One."), asks(2, reasoning_content="Two."), says("Nothing."), says("Bye."))
     ran = run(tmp_path, policy=insisting("reasoning_content", refusal, *script), messages=2)
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
@@ -171,7 +171,7 @@ def test_a_provider_that_insists_on_reasoning_gets_it_in_every_step(tmp_path: Pa
         (GEMINI, "thought_signature", "gemini-3"),
     ],
 )
-def test_where_a_model_gave_no_reasoning_a_blank_goes_back(
+def test_missing_reasoning_is_sent_back_as_a_placeholder(
     tmp_path: Path, refusal: str, wanted: str, model: str
 ) -> None:
     ran = run(
@@ -236,19 +236,19 @@ def test_when_reasoning_goes_back_is_a_matter_of_the_profile() -> None:
     assert sent("always") == [True, True, True]
 
 
-def test_reasoning_goes_to_no_other_provider_or_model() -> None:
+def test_reasoning_is_not_sent_to_another_provider_or_model() -> None:
     assert sent("always", provider="other") == [False, False, False]
     assert sent("always", model="m-2") == [False, False, False]
     assert sent("always", plain=True) == [False, False, False]
 
 
-def test_reasoning_of_old_journals_has_no_field_and_stays_where_it_is() -> None:
+def test_reasoning_of_old_journals_is_not_sent_back() -> None:
     old = [user("x"), Message("assistant", (Thinking("hm", "fake", "m-1"), ToolUse("c", "add", "{}")))]
     request = ModelRequest("m-1", Preamble("", ()), Conversation(old), HELLO.settings, provider="fake")
     assert b"hm" not in encode_request(request)
 
 
-def test_very_long_reasoning_is_cut_in_the_middle() -> None:
+def test_very_long_reasoning_is_truncated_in_the_middle() -> None:
     long = Thinking("x" * 1_000_000, "fake", "m-1", field="reasoning")
     turns = [user("x"), Message("assistant", (long, ToolUse("c", "add", "{}")))]
     body = encode_request(

@@ -111,7 +111,7 @@ def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_run_that_has_not_begun_has_no_steps() -> None:
+def test_a_run_that_has_not_started_has_no_steps() -> None:
     assert steps_of([]) == []
     assert records_of([]).metrics == Metrics()
 

@@ -38,7 +38,7 @@ def test_a_run_interrupted_in_a_model_call_repeats_it_once_and_records_that(tmp_
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
-def test_a_run_cut_off_in_a_tool_repeats_it_only_if_it_may(tmp_path: Path, repeatable: bool) -> None:
+def test_a_run_interrupted_in_a_tool_repeats_it_only_if_allowed(tmp_path: Path, repeatable: bool) -> None:
     async def story() -> None:
         gate, ran = Gate(), list[str]()
 
@@ -105,7 +105,7 @@ def test_finished_calls_are_kept_after_a_crash(tmp_path: Path) -> None:
 # ── What the new engine lacks ──
 
 
-def test_a_run_whose_tool_is_missing_waits_until_it_is_there(tmp_path: Path) -> None:
+def test_a_run_with_a_missing_tool_waits_for_it(tmp_path: Path) -> None:
     async def story() -> None:
         gate = Gate()
 
@@ -130,7 +130,7 @@ def test_a_run_whose_tool_is_missing_waits_until_it_is_there(tmp_path: Path) -> 
     asyncio.run(story())
 
 
-def test_a_run_whose_model_is_missing_waits_until_it_is_there(tmp_path: Path) -> None:
+def test_a_run_with_a_missing_model_waits_for_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("rare", ScriptedModel(Silence("half")))

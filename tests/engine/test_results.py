@@ -34,7 +34,7 @@ async def recalled(call_id: str, context: treadle.ToolContext) -> str:
     return "nothing" if text is None else f"{len(text)} {LONG.startswith(text)}"
 
 
-def test_a_long_result_is_cut_and_can_be_recalled_also_by_a_later_run(tmp_path: Path) -> None:
+def test_a_long_result_is_truncated_and_can_be_recalled_by_a_later_run(tmp_path: Path) -> None:
     model = ScriptedModel(
         ask(call("read_all", "big", length=400_000)),
         ask(call("recalled", "c2", call_id="big")),
@@ -92,7 +92,7 @@ def test_parallel_results_share_the_room(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "length", [0, 1, MIN_RESULT_CHARACTERS - 1, MIN_RESULT_CHARACTERS, MIN_RESULT_CHARACTERS + 1]
 )
-def test_short_results_are_left_as_they_are(tmp_path: Path, length: int) -> None:
+def test_short_results_are_not_changed(tmp_path: Path, length: int) -> None:
     model = ScriptedModel(ask(call("read_all", "c1", length=length)), say("done"))
 
     async def story() -> None:

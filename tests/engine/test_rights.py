@@ -76,7 +76,7 @@ def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path)
     asyncio.run(story())
 
 
-def test_a_folder_that_was_changed_for_a_link_after_it_began_is_not_followed(tmp_path: Path) -> None:
+def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
     folder, outside = tmp_path / "workspace", tmp_path / "outside"
     (folder / "inside").mkdir(parents=True)
     outside.mkdir()
@@ -309,7 +309,7 @@ def test_work_of_a_child_run_is_not_a_phantom_claim() -> None:
 
 @pytest.mark.parametrize("name", ["../other", "a/b", "x" * 5000, "nul\0l", "..", " ", "broken", "paused"])
 @pytest.mark.parametrize("tool", ["agent_send", "invoke_agent", "agent_spawn"])
-def test_an_agent_that_is_not_to_be_had_is_an_error_that_says_so(tool: str, name: str, tmp_path: Path) -> None:
+def test_an_unavailable_agent_is_a_clear_error(tool: str, name: str, tmp_path: Path) -> None:
     home = tmp_path / "home"
     for known, text in (("broken", "name: broken\nmodle: x"), ("paused", "name: paused\nmodel: scripted/x")):
         (home / "agents" / known).mkdir(parents=True)

@@ -52,7 +52,7 @@ def test_a_session_starts_with_earlier_messages(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_it_is_there_again_after_a_crash(tmp_path: Path) -> None:
+def test_earlier_messages_survive_a_crash(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             ticket = await seeded(engine.service)
@@ -131,7 +131,7 @@ def test_secrets_in_earlier_messages_are_redacted(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_session_that_is_there_cannot_begin_with_something_else(tmp_path: Path) -> None:
+def test_an_existing_session_cannot_start_with_other_messages(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             wanted = Submission(HERO, user("Go."), SessionId("ses_x"), before=BEFORE)

@@ -103,7 +103,7 @@ def test_a_run_behind_another_can_be_cancelled_without_waiting_for_it(tmp_path: 
 # ── Keys ──
 
 
-def test_one_key_is_one_run(tmp_path: Path) -> None:
+def test_one_key_creates_one_run(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(say("once"))) as engine:
             first = await engine.run(agent(), "go", key="k")
@@ -190,7 +190,7 @@ def test_a_message_with_invalid_unicode_is_repaired_or_refused(tmp_path: Path) -
     asyncio.run(story())
 
 
-def test_an_engine_that_is_not_open_says_so(tmp_path: Path) -> None:
+def test_an_engine_that_is_not_open_reports_it(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match="open already"):

@@ -176,7 +176,7 @@ def test_a_run_can_be_cancelled_while_it_waits(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_nothing_can_be_said_to_a_run_that_has_ended(tmp_path: Path) -> None:
+def test_an_ended_run_accepts_no_messages(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(), "go")
@@ -190,7 +190,7 @@ def test_nothing_can_be_said_to_a_run_that_has_ended(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_nothing_can_be_said_to_a_run_that_never_was(tmp_path: Path) -> None:
+def test_an_unknown_run_accepts_no_messages(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             for attempt in (engine.steer("run_x", "hi"), engine.cancel("run_x"), engine.wait("run_x")):
@@ -246,7 +246,7 @@ def test_an_empty_message_is_refused(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_to_resume_after_the_answer_was_given_adds_nothing_to_the_conversation(tmp_path: Path) -> None:
+def test_resuming_after_the_answer_adds_nothing_to_the_conversation(tmp_path: Path) -> None:
     async def story() -> None:
         model = ScriptedModel(say("one two three four", seconds=0.02), say("yes"))
         async with opened(tmp_path, model) as engine:

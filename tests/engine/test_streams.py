@@ -165,7 +165,7 @@ def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, s
     asyncio.run(story())
 
 
-def test_a_slow_reader_is_cut_off_with_a_reset_it_can_resume_from(tmp_path: Path) -> None:
+def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> None:
     async def story() -> None:
         model = Paced()
         async with opened(tmp_path, model) as engine:

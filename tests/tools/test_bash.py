@@ -101,7 +101,7 @@ def test_output_code_and_secrets(commands: ShellCommands, tmp_path: Path) -> Non
     assert observed == Observation(f"s3cret-value\n{tmp_path}\n{ending}", 3, is_error=True)
 
 
-def test_a_command_that_fails_is_an_error_and_one_that_says_no_is_not(
+def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
     commands: ShellCommands, tmp_path: Path
 ) -> None:
     (tmp_path / "notes").write_text("one\n")

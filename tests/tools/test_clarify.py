@@ -27,6 +27,6 @@ def test_the_question_and_the_options() -> None:
         clarify.parse('{"question": ""}')
 
 
-def test_it_is_never_run() -> None:
+def test_the_tool_is_never_run() -> None:
     with pytest.raises(RuntimeError, match="never run"):
         asyncio.run(clarify.run(clarify.parse('{"question": "Which?"}'), CONTEXT))

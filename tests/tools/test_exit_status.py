@@ -22,7 +22,7 @@ FAILURES = [
 
 
 @pytest.mark.parametrize("line", ANSWERS)
-def test_a_program_that_says_no_has_not_failed(line: str) -> None:
+def test_a_negative_answer_is_not_a_failure(line: str) -> None:
     assert not is_failure(line, 1)
     assert not is_failure(line, 0)
     for status in (2, 124, 126, 127, 130, 137, 139, 143):

@@ -71,7 +71,7 @@ def test_undeclared_properties_default_to_the_most_restrictive() -> None:
     assert (plain.spec.name, plain.spec.description) == ("plain", "")
 
 
-def test_everything_can_be_said() -> None:
+def test_every_declaration_can_be_set() -> None:
     made = tool(parallel=True, interactive=True, poller=True, timeout=3, name="other-name", description="Does it.")(
         lambda: "x"
     )
@@ -80,12 +80,12 @@ def test_everything_can_be_said() -> None:
     assert (spec.name, spec.description) == ("other-name", "Does it.")
 
 
-def test_it_is_still_the_function() -> None:
+def test_a_tool_is_still_callable_as_a_function() -> None:
     assert asyncio.run(add(1, b=5)) == 6
     assert inspect.signature(add).parameters["b"].default == 2
 
 
-def test_it_runs() -> None:
+def test_a_function_tool_runs() -> None:
     assert run(add, '{"a": 1}') == "3"
     assert run(add, '{"a": 1, "b": 1}') == "2"
 
@@ -104,7 +104,7 @@ def test_a_sync_function_runs_in_a_thread_with_its_context() -> None:
     assert asyncio.run(call()) == "green False"
 
 
-def test_the_context_is_handed_in_and_not_shown() -> None:
+def test_the_context_is_supplied_and_not_in_the_schema() -> None:
     @tool
     async def whoami(context: ToolContext, greeting: str = "I am") -> str:
         return f"{greeting} {context.call_id}"
@@ -125,7 +125,7 @@ def test_results(result: Any, text: str) -> None:
     assert run(give) == text
 
 
-def test_a_result_that_is_no_json() -> None:
+def test_a_result_that_is_not_json_is_refused() -> None:
     @tool
     async def give() -> object:
         return object()
@@ -229,7 +229,7 @@ def written(source: str) -> Callable[..., Any]:
         (lambda: None, "`<lambda>` is not a valid tool name"),
     ],
 )
-def test_signatures_that_no_json_object_can_fill(function: Callable[..., Any], words: str) -> None:
+def test_invalid_signatures_are_refused(function: Callable[..., Any], words: str) -> None:
     with pytest.raises(TypeError) as raised:
         tool(function)
     assert words in str(raised.value)

@@ -98,7 +98,7 @@ def test_a_sync_one_is_stopped_at_its_next_yield() -> None:
     assert closed.wait(5)
 
 
-def test_an_async_one_is_closed_when_it_is_cancelled() -> None:
+def test_a_cancelled_async_generator_is_closed() -> None:
     closed: list[bool] = []
 
     @tool

@@ -64,7 +64,7 @@ def test_results_show_their_date() -> None:
     assert remembered.asked == [("what to drink?", 5)]
 
 
-def test_nothing_and_only_words() -> None:
+def test_empty_results_and_word_only_searches() -> None:
     assert Remembered().call(memory_search, query="x", limit=20) == "Nothing that is remembered fits."
     shown = Remembered(degraded="down").call(memory_search, query="x")
     assert shown.endswith("[only words were compared, not meanings: if nothing fits, try other words]")

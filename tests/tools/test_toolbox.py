@@ -44,7 +44,7 @@ def test_finding_one() -> None:
     assert TOOLS.find("read_*") is None
 
 
-def test_a_plain_name_that_no_tool_has() -> None:
+def test_an_unknown_tool_name_is_refused() -> None:
     with pytest.raises(UsageError, match="no tool is called `raed_file`; did you mean `read_file`"):
         TOOLS.select(["raed_file"])
     with pytest.raises(UsageError, match="no tool is called `x`; known tools: read_file, read_url, write_file"):

@@ -76,7 +76,7 @@ def test_a_set_has_a_name_in_allowlists() -> None:
         registry.add_set(NOTES.only("read_*"))
 
 
-def test_a_tool_of_ones_own_takes_the_place_of_a_built_in_one() -> None:
+def test_a_user_defined_tool_replaces_a_built_in_one() -> None:
     registry = ToolRegistry()
     registry.add_builtin([NOTES.prefixed(""), read_note])
     mine = next(iter(NOTES.wrapped(loud)))

@@ -151,7 +151,7 @@ def test_text_is_not_doubled_when_another_model_takes_over(tmp_path: Path, then:
     in_time(perform())
 
 
-def test_an_answer_cut_by_the_client_ends_for_its_length(tmp_path: Path) -> None:
+def test_an_answer_at_the_clients_limit_ends_with_length(tmp_path: Path) -> None:
     cut = Answer([*WORDS[:2], delta(finish="length"), usage(), DONE])
 
     async def perform() -> None:
@@ -177,7 +177,7 @@ class Point(BaseModel):
     x: int
 
 
-def test_an_answer_that_must_fit_a_schema_comes_when_it_does(tmp_path: Path) -> None:
+def test_an_answer_with_a_schema_is_sent_when_it_is_valid(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("no JSON"), says('{"x": 1}'), says('{"y": 1}'), says('{"x": 2}')) as talk:
             parsed = await talk.client.chat.completions.parse(model="one", messages=GO, response_format=Point)
@@ -248,7 +248,7 @@ def test_a_continued_session_uses_only_the_latest_message(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
-def test_a_client_that_leaves_cancels_its_run_unless_it_says_otherwise(
+def test_a_disconnecting_client_cancels_its_run_unless_it_asks_to_keep_it(
     tmp_path: Path, stream: bool, keep: bool
 ) -> None:
     async def perform() -> None:
@@ -274,7 +274,7 @@ def test_a_client_that_leaves_cancels_its_run_unless_it_says_otherwise(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_run_that_waits_for_a_person_says_so_and_stays(tmp_path: Path, stream: bool) -> None:
+def test_a_run_that_waits_for_a_reviewer_says_so_and_stays(tmp_path: Path, stream: bool) -> None:
     async def perform() -> None:
         async with talking(tmp_path, wants_a_file(), says("Written.")) as talk:
             if stream:
@@ -331,7 +331,7 @@ def test_a_database_failure_during_a_stream_is_reported(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_message_to_a_session_that_waits_is_answered_in_words_again(tmp_path: Path) -> None:
+def test_a_message_to_a_waiting_session_explains_the_wait_again(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, wants_a_file()) as talk:
             create = talk.client.chat.completions.with_raw_response.create
@@ -365,7 +365,7 @@ def test_a_question_is_answered_by_the_next_message(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_an_agent_with_nothing_to_say_says_nothing(tmp_path: Path) -> None:
+def test_a_silent_agent_returns_an_empty_answer(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("NO_REPLY"), says("NO_REPLY"), says("NO")) as talk:
             assert text_of(await streamed(talk)) == ""
@@ -402,7 +402,7 @@ def test_a_stream_with_a_key_can_be_had_again(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_comments_come_while_there_is_nothing_to_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_comments_keep_an_idle_stream_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(open_streams, "HEARTBEAT_INTERVAL_SECONDS", 0.02)
     monkeypatch.setattr(run_answer, "FIRST_BYTE_SECONDS", 0.02)
 

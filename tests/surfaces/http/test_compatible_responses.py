@@ -223,7 +223,7 @@ def test_only_a_response_in_the_background_outlives_its_client(tmp_path: Path, b
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("background", [False, True])
-def test_a_run_that_waits_for_a_person_says_so(tmp_path: Path, stream: bool, background: bool) -> None:
+def test_a_run_that_waits_for_a_reviewer_says_so(tmp_path: Path, stream: bool, background: bool) -> None:
     async def perform() -> None:
         async with talking(tmp_path, wants_a_file(), says("Written.")) as talk:
             create, asked = talk.client.responses.create, {"model": "asking", "input": "Go."}
@@ -246,7 +246,7 @@ def test_a_run_that_waits_for_a_person_says_so(tmp_path: Path, stream: bool, bac
     in_time(perform())
 
 
-def test_an_answer_that_is_cut_is_incomplete(tmp_path: Path) -> None:
+def test_a_truncated_answer_is_incomplete(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, CUT, CUT) as talk:
             made = await talk.client.responses.create(model="one", input="Go.", max_output_tokens=3)

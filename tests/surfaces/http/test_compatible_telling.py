@@ -97,7 +97,7 @@ def test_the_final_text_is_the_answer(tried: list[Attempt], data: st.DataObject)
 
 
 @given(st.lists(attempts, min_size=1, max_size=4))
-def test_nothing_is_void_that_the_next_attempt_says_too(tried: list[Attempt]) -> None:
+def test_text_repeated_by_the_next_attempt_is_not_void(tried: list[Attempt]) -> None:
     """Text that was said is said again only after a word that it is void."""
     telling, sent, events = DeltaTracker(AGENT), "", list[EventData]()
     for number, words in enumerate(tried, 1):

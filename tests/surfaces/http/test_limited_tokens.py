@@ -136,7 +136,7 @@ def test_a_local_model_that_is_not_there_is_a_clean_refusal_for_an_administrator
     in_time(perform())
 
 
-def test_pinning_needs_an_administrator_also_when_something_is_added(tmp_path: Path) -> None:
+def test_pinning_requires_the_admin_scope(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             token = await server.mint("read", "run")

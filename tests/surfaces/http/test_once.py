@@ -61,7 +61,7 @@ def test_a_failed_request_can_be_retried(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_server_that_died_before_noting_the_answer_has_done_it_once(tmp_path: Path) -> None:
+def test_a_server_that_died_before_storing_the_response_acts_once(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             first = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
@@ -79,7 +79,7 @@ def test_a_server_that_died_before_noting_the_answer_has_done_it_once(tmp_path: 
     in_time(perform())
 
 
-def test_a_secret_is_shown_once_and_kept_nowhere(tmp_path: Path) -> None:
+def test_a_secret_is_shown_once_and_not_stored(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             secrets: list[str] = []

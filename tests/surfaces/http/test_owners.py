@@ -71,7 +71,7 @@ def prompts(server: Offered, since: int = 0) -> str:
 # ── The prompt ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_words_of_one_token_do_not_enter_the_prompt_of_another(tmp_path: Path) -> None:
+def test_messages_of_one_token_do_not_enter_the_prompt_of_another(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             alice, bob = await mint(server, "run"), await mint(server, "run")
@@ -384,7 +384,7 @@ def test_memory_is_that_of_the_tokens_user_and_only_an_administrator_names_anoth
 # ── Tokens ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_token_has_a_user_of_its_own_unless_it_is_made_for_another(tmp_path: Path) -> None:
+def test_a_token_has_its_own_user_unless_created_for_another(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             made: list[Any] = []

@@ -190,7 +190,7 @@ def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
     in_time(perform())
 
 
-def test_a_stream_that_begins_as_the_server_stops_ends_as_it_begins(
+def test_a_stream_that_starts_as_the_server_stops_ends_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It starts and ends without an error: a browser reconnects after a 200 and never after a 500. The server

@@ -153,7 +153,7 @@ def test_a_missing_workspace_is_reported(tmp_path: Path) -> None:
     ).map("/".join)
 )
 @settings(max_examples=150, deadline=None)
-def test_no_string_leads_out(path: str) -> None:
+def test_no_path_leads_out_of_the_workspace(path: str) -> None:
     with TemporaryDirectory() as folder:
         workspace = Path(folder) / "workspace"
         (workspace / "a").mkdir(parents=True)
@@ -176,7 +176,7 @@ def _flip(folder: Path, other: Path, over: threading.Event) -> None:
             spare.rename(folder)
 
 
-def test_a_folder_that_is_swapped_for_a_link_meanwhile(workspace: Path, outside: Outside) -> None:
+def test_a_folder_swapped_for_a_link_is_refused(workspace: Path, outside: Outside) -> None:
     folder = workspace / "flip"
     folder.mkdir()
     (folder / "secret.txt").write_text("inside")

@@ -112,7 +112,7 @@ def test_links_are_never_followed(workspace: Path, outside: Outside) -> None:
     assert "leads out" in refused(workspace, "grep", pattern=CANARY, path="out")
 
 
-def test_lines_and_those_around_them(workspace: Path) -> None:
+def test_matching_lines_with_context(workspace: Path) -> None:
     made(workspace, "a.txt", text="".join(f"line {number}\n" for number in range(1, 21)))
     made(workspace, "b/c.txt", text="first\r\nLINE 3\r\n")
     assert call(workspace, "grep", pattern="line 3$") == "a.txt\n3:line 3\n[1 matching line in 1 file]"
@@ -145,7 +145,7 @@ def test_each_line_is_matched_on_its_own(workspace: Path, pattern: str) -> None:
     assert "3:ab" in came
 
 
-def test_an_empty_match_at_the_end_makes_no_line(workspace: Path) -> None:
+def test_an_empty_match_at_the_end_adds_no_line(workspace: Path) -> None:
     made(workspace, "f", text="a\n\nb\n")
     assert call(workspace, "grep", pattern="^$") == "f\n2:\n[1 matching line in 1 file]"
 
@@ -191,9 +191,7 @@ def test_a_file_of_several_blocks_keeps_its_numbers(workspace: Path) -> None:
     assert call(workspace, "grep", pattern="needle").startswith("f\n300001:needle")
 
 
-def test_it_ends_after_a_number_of_files_and_not_after_a_time(
-    workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_is_limited_by_files_and_not_by_time(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine finds the same as a quiet one."""
     made(workspace, "a", "b", "c")
     monkeypatch.setattr(folder_walk, "_MAX_ENTRIES", 2)

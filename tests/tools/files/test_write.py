@@ -40,7 +40,7 @@ def test_unwritable_targets_are_refused(workspace: Path) -> None:
 
 
 @each("mode", [0o755, 0o640, 0o600])
-def test_permissions_stay(workspace: Path, mode: int) -> None:
+def test_permissions_are_preserved(workspace: Path, mode: int) -> None:
     path = workspace / "run.sh"
     path.write_text("a")
     path.chmod(mode)
@@ -75,7 +75,9 @@ def test_an_edit_shows_its_diff(workspace: Path) -> None:
         (b"\xff\xfea\0b\0", "a", "ü", b"\xff\xfe\xfc\0b\0"),
     ],
 )
-def test_line_ends_marks_and_encodings_stay(workspace: Path, data: bytes, old: str, new: str, after: bytes) -> None:
+def test_newlines_byte_order_marks_and_encodings_are_preserved(
+    workspace: Path, data: bytes, old: str, new: str, after: bytes
+) -> None:
     (workspace / "f").write_bytes(data)
     call(workspace, "edit_file", path="f", old=old, new=new)
     assert (workspace / "f").read_bytes() == after

@@ -170,9 +170,7 @@ def test_verbs_that_change_something_can_be_allowed(line: str, commands: ShellCo
     assert is_allowed(line, commands)
 
 
-async def test_every_git_process_gets_the_overrides_also_one_that_another_program_starts(
-    repository: Repository, commands: ShellCommands
-) -> None:
+async def test_every_git_process_gets_the_overrides(repository: Repository, commands: ShellCommands) -> None:
     (repository.folder / "build.sh").write_text("git config --get core.fsmonitor\n")
     assert await run("sh build.sh", repository.folder, commands) == "false\n"
     assert "root-core.fsmonitor" not in repository.ran()
@@ -207,9 +205,7 @@ def test_the_variables_count_their_entries() -> None:
     assert variables[f"GIT_CONFIG_KEY_{len(ALWAYS)}"] == "filter.x.clean"
 
 
-async def test_reading_the_settings_of_a_partial_clone_runs_nothing_it_names(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_reading_a_partial_clone_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Git may fetch a missing `.gitmodules` with the program that the repository names. Older versions do not know
     GIT_NO_LAZY_FETCH."""
     environment = getattr(git_settings, "_READ_ONLY_ENVIRONMENT")  # noqa: B009 -- as an older git takes it

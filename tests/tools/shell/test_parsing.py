@@ -284,7 +284,7 @@ FRAGMENTS = st.lists(
 
 @settings(max_examples=150, deadline=None)
 @given(st.one_of(st.text(), FRAGMENTS))
-def test_no_text_breaks_it_and_no_command_slips_in(line: str) -> None:
+def test_no_text_breaks_the_parser_or_hides_a_command(line: str) -> None:
     parsed = parse_commands(line)
     assume("#" not in line and not line.endswith("\\"))
     longer = parse_commands(f"{line}; rm x")

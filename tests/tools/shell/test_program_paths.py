@@ -64,7 +64,7 @@ def test_no_approval_is_needed_without_restrictive_rules() -> None:
     assert verdict(ApprovalRules(default="auto"), "./build.sh all") == "auto"
 
 
-def test_a_person_can_allow_a_path_for_good() -> None:
+def test_a_reviewer_can_allow_a_path_permanently() -> None:
     pattern = suggest_pattern(parse_commands("./other.sh x"))
     assert pattern == "./other.sh x"
     only_asks = ApprovalRules(default="ask")

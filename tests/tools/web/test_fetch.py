@@ -131,7 +131,7 @@ def test_a_name_that_changes_its_address_is_looked_up_once() -> None:
     run(work)
 
 
-def test_the_connection_goes_to_the_vetted_address_and_no_other() -> None:
+def test_the_connection_uses_only_the_vetted_address() -> None:
     async def work() -> None:
         async with serving(page("this is the wrong machine"), "127.0.0.2") as port:
             with pytest.raises(ToolError, match="could not be fetched"):
