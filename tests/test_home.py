@@ -52,7 +52,7 @@ def test_a_home_is_made_when_it_is_needed_and_for_its_user_alone(home: Home) -> 
 
 def test_a_home_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"file/home cannot be made: Not a directory\. .* TREADLE_HOME"):
+    with pytest.raises(ConfigError, match=r"file/home cannot be created: Not a directory\. .* TREADLE_HOME"):
         Home(tmp_path / "file" / "home").ensure()
 
 
@@ -147,7 +147,7 @@ ACCEPTED = (
         ("name: a\nmodel: [x", "line 2, column 10: it is not valid YAML: expected ',' or ']', but got"),
         ("name: a\n\tmodel: x", "line 2, column 1: it is not valid YAML: found character '\\t' that cannot"),
         ("name: a\nmodel: !!python/object:os.system x", "line 2, column 8: it is not valid YAML: could not deter"),
-        ("name: a\nmodel: x\nname: b", "line 3: the key `name` stands there twice; remove one"),
+        ("name: a\nmodel: x\nname: b", "line 3: the key `name` is there twice; remove one"),
         ("name: a\nmodel: x\n1: 1", "line 3: the key `1` is not text; put it in quotes"),
         ("name: a\nmodel: x\n? [k]\n: 1", "line 3: the key `…` is not text; put it in quotes"),
         (b"name: \xff\xfe", "byte 7 is not UTF-8; save the file as UTF-8"),
@@ -306,5 +306,5 @@ def test_a_workspace_is_the_homes_own_unless_it_is_named(home: Home, tmp_path: P
     assert own == home.path / "workspaces" / "a"
     assert stat.S_IMODE(own.stat().st_mode) == 0o700
     assert home.workspace(AgentSpec("a", "x", workspace=str(tmp_path))) == tmp_path
-    with pytest.raises(UsageError, match="is no folder"):
+    with pytest.raises(UsageError, match="is not a folder"):
         home.workspace(AgentSpec("a", "x", workspace=str(tmp_path / "nowhere")))

@@ -12,7 +12,7 @@ class Bell:
     def __init__(self) -> None:
         self.rung: list[float] = []
 
-    def ring(self) -> None:
+    def fire(self) -> None:
         self.rung.append(asyncio.get_running_loop().time())
 
 
@@ -25,8 +25,8 @@ def test_each_rings_once_in_its_time_and_those_called_off_do_not() -> None:
         timers.set(early, began + 0.04)
         timers.set(moved, began + 0.01)
         timers.set(moved, began + 0.06)
-        timers.call_off(off)
-        timers.call_off(off)
+        timers.cancel(off)
+        timers.cancel(off)
         await asyncio.sleep(0.2)
         assert off.rung == []
         for bell, after in ((early, 0.04), (moved, 0.06), (late, 0.10)):
@@ -38,8 +38,8 @@ def test_each_rings_once_in_its_time_and_those_called_off_do_not() -> None:
 
 def test_one_that_sets_itself_again_rings_again() -> None:
     class Again(Bell):
-        def ring(self) -> None:
-            super().ring()
+        def fire(self) -> None:
+            super().fire()
             if len(self.rung) < 3:
                 timers.set(self, asyncio.get_running_loop().time() + 0.01)
 

@@ -274,7 +274,7 @@ def test_a_session_that_was_deleted_is_told_of() -> None:
     ("wanted", "told"),
     [
         (NewSchedule("hero", "look", "@daily"), "accepted: seconds"),
-        (NewSchedule("hero", "look", "0 9 * * *", "Mars/Olympus"), "no time zone"),
+        (NewSchedule("hero", "look", "0 9 * * *", "Mars/Olympus"), "not a time zone"),
         (NewSchedule("hero", "  ", 60), "The message is empty"),
     ],
 )

@@ -38,7 +38,7 @@ IDS = CountingIds()
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sweeps are not waited for."""
     monkeypatch.setattr(local, "SWEEP_SECONDS", 0.05)
-    monkeypatch.setattr(pgqueuer, "LONGEST_PAUSE", 0.2)
+    monkeypatch.setattr(pgqueuer, "LONGEST_PAUSE_SECONDS", 0.2)
 
 
 def run(story: Awaitable[object]) -> None:

@@ -228,13 +228,13 @@ def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no folder"):
         back_up(home, tmp_path / "nowhere" / "b.tar", replace=True)
     for inside in ("agents/b.tar", "skills/dance/b.tar"):
-        with pytest.raises(UsageError, match="would be part of what is backed up"):
+        with pytest.raises(UsageError, match="would be part of the backup"):
             back_up(home, home.path / inside, replace=False)
     with pytest.raises(UsageError, match="nothing to back up"):
         back_up(Home(tmp_path / "empty"), tmp_path / "c.tar", replace=False)
     with pytest.raises(UsageError, match="Is TREADLE_DATABASE_URL right"):
         back_up(Home(home.path, f"sqlite:///{tmp_path}/none.db"), tmp_path / "c.tar", replace=False)
-    with pytest.raises(UsageError, match="gone when this command ends"):
+    with pytest.raises(UsageError, match="lost when this command ends"):
         back_up(Home(tmp_path, "sqlite:///:memory:"), tmp_path / "c.tar", replace=False)
     assert not (tmp_path / "c.tar").exists()
 
@@ -444,7 +444,7 @@ def test_a_database_that_is_not_ours_or_not_whole_is_refused(
     ("sql", "error", "words"),
     [
         ("PRAGMA user_version = 999", StoreNewer, "newer Treadle"),
-        ("PRAGMA application_id = 5", UsageError, "its vault is none"),
+        ("PRAGMA application_id = 5", UsageError, "its vault is invalid"),
     ],
 )
 def test_a_vault_that_is_not_ours_is_refused(tmp_path: Path, sql: str, error: type[Exception], words: str) -> None:

@@ -139,7 +139,7 @@ def test_what_is_wrong_is_told_in_one_line(shell: Shell) -> None:
     async def story() -> None:
         shell.configure()
         for arguments, told in (
-            (("hooks", "add", "x", "--message", "{{code()}}"), "no place that can be filled"),
+            (("hooks", "add", "x", "--message", "{{code()}}"), "not a valid placeholder"),
             (("hooks", "remove", "hok_none"), "There is no hook hok_none"),
             (("hooks", "rotate", "hok_none"), "treadle hooks list"),
             (("webhooks", "add", "ftp://x"), "cannot be sent to"),

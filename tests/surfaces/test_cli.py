@@ -325,18 +325,18 @@ def test_a_home_that_cannot_be_made(shell: Shell) -> None:
     shell.home.touch()
     done = asyncio.run(shell("run", "-m", "ollama/m", "hi"))
     assert done.code == 2
-    assert re.search("home cannot be made: File exists.* set TREADLE_HOME to another one", done.complaint)
+    assert re.search("home cannot be created: File exists.* set TREADLE_HOME to another one", done.complaint)
 
 
 def test_a_database_of_another_kind(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "mysql://me:secret@host/db"
     done = asyncio.run(shell("runs", "list"))
     assert done.code == 2
-    assert "`mysql://me@host/db` is not a database URL that can be used here" in done.complaint
+    assert "`mysql://me@host/db` is not a supported database URL" in done.complaint
     shell.environment["TREADLE_DATABASE_URL"] = "postgresql+asyncpg://me:canary@host/db"
     done = asyncio.run(shell("doctor"))
     assert done.code == 1
-    assert "`postgresql+asyncpg://me@host/db` is not a database URL that can be used here" in done.out
+    assert "`postgresql+asyncpg://me@host/db` is not a supported database URL" in done.out
     assert "canary" not in done.out + done.err
 
 

@@ -216,7 +216,7 @@ def test_a_database_that_lasts_no_longer_than_the_command(shell: Shell, tmp_path
     shell.environment["TREADLE_DATABASE_URL"] = "sqlite:///:memory:"
     done = do(shell, "add", FACT)
     assert done.code == 2
-    assert "sqlite:///:memory: is gone when this command ends" in done.complaint
+    assert "sqlite:///:memory: is lost when this command ends" in done.complaint
     assert "Set TREADLE_DATABASE_URL to sqlite:///PATH" in done.complaint
     assert not list(tmp_path.glob("*.lock"))
 
@@ -284,7 +284,7 @@ def test_a_database_that_is_owned_can_be_looked_at_and_not_changed(shell: Shell)
                 f"Nothing was changed. The database {shell.home}/treadle.db is owned by process" in done.complaint
             )
             assert "Wait for it to end, or stop it (kill " in done.complaint
-            assert "Until then `treadle memory list`, `search` and `export` show what is" in done.complaint
+            assert "Until then `treadle memory list`, `search` and `export` show its memories" in done.complaint
     finally:
         lock.release()
 
@@ -307,4 +307,4 @@ def test_memories_are_shown_for_a_user_and_assigned_to_another(shell: Shell) -> 
     nothing = do(shell, "assign", "carol")
     assert (nothing.code, "No memories were named" in nothing.err) == (2, True)
     wrong = do(shell, "assign", "LOCAL", "-a", "ada")
-    assert (wrong.code, "would be taken for the local user" in wrong.err) == (2, True)
+    assert (wrong.code, "could be mistaken for the local user" in wrong.err) == (2, True)

@@ -1,1 +1,1 @@
-"""What programs import through `treadle`: the engine, agents and results."""
+"""The public API, importable from `treadle`: the engine, agents and results."""

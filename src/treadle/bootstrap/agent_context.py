@@ -1,4 +1,4 @@
-"""What surrounds the agents of a home: its rules, its skills, the notes of their workspaces."""
+"""The prompt context of the agents of a home: its rules, its skills, and the notes of the workspaces."""
 
 from collections.abc import Sequence
 
@@ -36,7 +36,7 @@ class HomeAgentContext:
     def notes(self, agent: AgentSpec) -> str:
         path = self._home.workspace_path(agent)
         if agent.workspace is None and not path.is_dir():
-            return ""  # one of the home's own, which no tool has used yet
+            return ""  # a workspace of the home that no tool has used yet
         return agents_md(path)
 
     def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:

@@ -1,4 +1,4 @@
-"""How schedules, hooks and webhooks are put together over an open engine, and over a home that nobody has open."""
+"""Wiring of schedules, inbound webhooks and webhooks, with an open engine and without one."""
 
 import asyncio
 import logging
@@ -60,18 +60,18 @@ class VaultSecrets:
 
 
 class HomeAgentReader:
-    """The agents of a home. Their files are read again when they have changed."""
+    """The agents of a home. Files are read again when they have changed."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
         self._known: dict[str, tuple[object, AgentSpec | None]] = {}
 
     def find(self, name: str) -> AgentSpec:
-        """Raises UsageError where there is none of that name, or its file is wrong."""
+        """Return an agent. Raise UsageError if there is none with that name, or if its file is invalid."""
         return self._home.agent(name)
 
     def all(self) -> dict[str, AgentSpec | None]:
-        """By name; None: its file is wrong."""
+        """Return all agents by name; None if the file is invalid."""
         self._known = {name: self._read(name) for name in self._home.agents()}
         return {name: spec for name, (_, spec) in self._known.items()}
 
@@ -82,15 +82,15 @@ class HomeAgentReader:
         try:
             return state, self._home.agent(name)
         except UsageError as error:
-            logger.warning("the agent %s is left as it was: %s", name, error)
+            logger.warning("agent %s keeps its previous settings: %s", name, error)
             return state, None
 
 
-def make_automation(known: "EngineConfig", stores: Stores, service: LocalService, hub: EventHub) -> Automation:
-    """Over an open engine."""
+def make_automation(config: "EngineConfig", stores: Stores, service: LocalService, hub: EventHub) -> Automation:
+    """Return the automation of an open engine."""
     schedules, hooks, webhooks, letters = stores.schedules, stores.hooks, stores.webhooks, stores.letters
-    home, clock, ids = known.home, known.time_of_day, known.ids
-    secrets, agents = VaultSecrets(home, known.vault.value), HomeAgentReader(home)
+    home, clock, ids = config.home, config.time_of_day, config.ids
+    secrets, agents = VaultSecrets(home, config.vault.value), HomeAgentReader(home)
     scheduler = Scheduler(schedules, service, agents.all, clock, ids)
     allow_local = home.config().webhooks.allow_local
     sender = WebhookSender(
@@ -99,20 +99,20 @@ def make_automation(known: "EngineConfig", stores: Stores, service: LocalService
         service,
         secrets,
         hub.show_live,
-        known.clock,
+        config.clock,
         random.random,
         clock.now,
         allow_local=allow_local,
     )
 
-    async def sending() -> None:
-        await stores.alone("webhooks", sender.work)  # two would send everything twice
+    async def send_exclusively() -> None:
+        await stores.alone("webhooks", sender.work)  # two senders would send everything twice
 
     @asynccontextmanager
-    async def at_work() -> AsyncGenerator[None, None]:
+    async def run_in_background() -> AsyncGenerator[None, None]:
         tasks = [
             asyncio.create_task(scheduler.work(), name="treadle-schedules"),
-            asyncio.create_task(sending(), name="treadle-webhooks"),
+            asyncio.create_task(send_exclusively(), name="treadle-webhooks"),
         ]
         try:
             yield
@@ -126,7 +126,7 @@ def make_automation(known: "EngineConfig", stores: Stores, service: LocalService
         InboundWebhookRegistry(hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
         WebhookRegistry(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
-        at_work,
+        run_in_background,
     )
 
 
@@ -134,7 +134,8 @@ def make_automation(known: "EngineConfig", stores: Stores, service: LocalService
 
 
 def automation_books(home: Home, stores: Stores, vault: HomeVault) -> Automation:
-    """Return what changes schedules and webhooks where no engine is open. Nothing is sent or received by it."""
+    """Return the automation of a database without an open engine: it changes schedules and webhooks, but sends and
+    receives nothing."""
     clock, ids = SystemClock(), TimeOrderedIds()
     secrets, agents = VaultSecrets(home, vault.value), HomeAgentReader(home)
     return Automation(
@@ -164,4 +165,4 @@ async def _idle() -> AsyncGenerator[None, None]:
 
 
 def _ignore_change() -> None:
-    """Whoever opens the engine next finds it."""
+    """Do nothing: the next engine that opens the database finds the change."""

@@ -1,4 +1,4 @@
-"""How a home is kept: over its database for those who delete, and over all its files for backups."""
+"""Backup and restore of a home, and access to its database for retention, agent states and tokens."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ from treadle.vault.store import VaultStore
 DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
-# ── Deleting ──
+# ── Retention ──
 
 
 @asynccontextmanager
@@ -59,16 +59,16 @@ async def open_archiving_retention(home: Home, file: EventExportFile) -> AsyncGe
 
 
 class BackupReport(Struct, frozen=True):
-    """A backup that was made and checked."""
+    """A backup that was written and checked."""
 
     path: str
     manifest: BackupManifest
     left_out: tuple[str, ...]
-    """What lies in the folders and is no plain file with a plain name."""
+    """What was skipped in the folders because it is not a plain file with a plain name."""
 
 
 def back_up(home: Home, target: Path, replace: bool) -> BackupReport:
-    """Write a backup of a home to a file, and check it, while others go on with their work."""
+    """Write a backup of a home to a file, and check it, while other processes continue."""
     target = target.expanduser().absolute()
     database = database_path(home)
     _check_target(home, target, replace)
@@ -93,45 +93,45 @@ def back_up(home: Home, target: Path, replace: bool) -> BackupReport:
             facts,
             *vault,
         )
-        made = folder / "archive"
-        write_archive(made, manifest, parts)
-        check_archive(made)
-        made.replace(target)
+        temporary = folder / "archive"
+        write_archive(temporary, manifest, parts)
+        check_archive(temporary)
+        temporary.replace(target)
     return BackupReport(str(target), manifest, left_out)
 
 
 def _check_target(home: Home, target: Path, replace: bool) -> None:
     for folder in (home.path / name for name in FOLDERS):
         if target.resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"{target} would be part of what is backed up. Name a file outside of {folder}.")
+            raise UsageError(f"{target} would be part of the backup. Name a file outside of {folder}.")
     if target.is_dir():
-        raise UsageError(f"{target} is a folder. Name the file that the backup is to be.")
+        raise UsageError(f"{target} is a folder. Name a file for the backup.")
     if not target.parent.is_dir():
-        raise UsageError(f"There is no folder {target.parent}. Make it, or name another file.")
+        raise UsageError(f"There is no folder {target.parent}. Create it, or name another file.")
     if target.exists() and not replace:
-        raise UsageError(f"{target} is there already. Name another file, or replace it with --force.")
+        raise UsageError(f"{target} exists already. Name another file, or replace it with --force.")
 
 
 @contextmanager
 def _make_staging_folder(folder: Path, prefix: str) -> Generator[Path, None, None]:
-    """A folder for this user alone that is gone afterwards."""
+    """Yield a private temporary folder, and delete it afterwards."""
     try:
-        made = Path(tempfile.mkdtemp(dir=folder, prefix=prefix))
-        (made / "parts").mkdir(mode=0o700)
+        temporary = Path(tempfile.mkdtemp(dir=folder, prefix=prefix))
+        (temporary / "parts").mkdir(mode=0o700)
     except OSError as error:
-        raise UsageError(f"Nothing can be written to {folder}: {error.strerror}. Check its rights.") from None
+        raise UsageError(f"Nothing can be written to {folder}: {error.strerror}. Check its permissions.") from None
     try:
-        yield made
+        yield temporary
     except OSError as error:
         raise UsageError(
-            f"{error.filename or folder}: {error.strerror or error}. Nothing was changed; mend that and try again."
+            f"{error.filename or folder}: {error.strerror or error}. Nothing was changed; fix that and try again."
         ) from error
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _copy_files(home: Path, parts: Path) -> Iterator[str]:
-    """Copy the settings, the agents and the skills with their approvals; name what was left out."""
+    """Copy the settings, the agents and the skills with their approvals. Yield the names of what was skipped."""
     for file in _find_files(home):
         name = file.relative_to(home).as_posix()
         if file.is_symlink() or not file.is_file() or not is_known_place(name):
@@ -152,7 +152,7 @@ def _find_files(home: Path) -> Iterator[Path]:
 
 
 def _copy_vault(home: Home, parts: Path) -> tuple[int | None, str | None]:
-    """Copy the vault as it is, encrypted; its format, and where its key is."""
+    """Copy the vault as it is, encrypted. Return its format and the location of its key."""
     if not home.vault.exists():
         return None, None
     copy_database(str(home.vault), str(parts / VAULT))
@@ -165,18 +165,17 @@ def _copy_vault(home: Home, parts: Path) -> tuple[int | None, str | None]:
 
 
 class RestoreReport(Struct, frozen=True):
-    """A backup that is in its place."""
+    """A restored backup."""
 
     home: str
     database: str
     manifest: BackupManifest
     moved_to: tuple[str, ...]
-    """The folders in which lies what was there before."""
+    """The folders with what was there before."""
 
 
 def restore(home: Home, source: Path, replace: bool) -> RestoreReport:
-    """Put a backup in the place of a home that is empty, or, where that is wished, of what is there: that is moved
-    aside."""
+    """Restore a backup into an empty home or, with `replace`, into any home. What is there is moved aside."""
     source, database = source.expanduser().absolute(), database_path(home)
     check_archive(source)
     home.ensure()
@@ -184,23 +183,23 @@ def restore(home: Home, source: Path, replace: bool) -> RestoreReport:
         parts = folder / "parts"
         manifest = unpack(source, parts)
         _check_parts(manifest, parts, source)
-        there = _find_existing(home.path, database)
-        if there and not replace:
-            names = ", ".join(path.name for path in there)
+        existing = _find_existing(home.path, database)
+        if existing and not replace:
+            names = ", ".join(path.name for path in existing)
             raise UsageError(
                 f"{home.path} is not empty ({names}). Restore into another folder (TREADLE_HOME), or add --force: "
                 "then what is there is moved aside first. Nothing was changed."
             )
         aside = _choose_backup_folders(home.path, database)
         with ReversibleMoves() as moves:
-            for path in there:
+            for path in existing:
                 moves.move(path, aside[path.parent] / path.name)
             for name in (CONFIG, *FOLDERS, VAULT):
                 if (parts / name).exists():
                     moves.move(parts / name, home.path / name)
             if (parts / DATABASE).exists():
                 moves.move(parts / DATABASE, database)
-    moved = dict.fromkeys(str(aside[path.parent]) for path in there)
+    moved = dict.fromkeys(str(aside[path.parent]) for path in existing)
     return RestoreReport(str(home.path), str(database), manifest, tuple(moved))
 
 
@@ -211,7 +210,7 @@ def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
         return
     application, version = check_integrity(str(vault))
     if application != VAULT_ID:
-        raise UsageError(f"{source} is no backup of Treadle: its vault is none. Nothing was changed.")
+        raise UsageError(f"{source} is not a Treadle backup: its vault is invalid. Nothing was changed.")
     if version > VAULT_FORMAT:
         raise StoreNewer(
             f"The vault in {source} was written by a newer Treadle (format {version}; this one knows "
@@ -220,20 +219,20 @@ def _check_parts(manifest: BackupManifest, parts: Path, source: Path) -> None:
 
 
 def _find_existing(home: Path, database: Path) -> list[Path]:
-    """What a unescape_nul home would take the place of."""
-    beside = [Path(f"{path}{suffix}") for path in (database, home / VAULT) for suffix in DATABASE_SUFFIXES]
+    """Return what a restored home would replace."""
+    database_files = [Path(f"{path}{suffix}") for path in (database, home / VAULT) for suffix in DATABASE_SUFFIXES]
     folders = [home / name for name in FOLDERS]
-    found = [path for path in (home / CONFIG, *beside) if os.path.lexists(path)]
+    found = [path for path in (home / CONFIG, *database_files) if os.path.lexists(path)]
     return [*found, *(path for path in folders if path.is_symlink() or (path.is_dir() and any(path.iterdir())))]
 
 
 def _choose_backup_folders(home: Path, database: Path) -> dict[Path, Path]:
-    """Where to move what lies in a folder: where nothing is yet, also if this second has seen a restore before."""
+    """Return where to move what is in each folder: to a name that is not used yet."""
     stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-    aside, again = _make_backup_folders(home, database, stamp), 1
+    aside, attempt = _make_backup_folders(home, database, stamp), 1
     while any(map(os.path.lexists, aside.values())):
-        again += 1
-        aside = _make_backup_folders(home, database, f"{stamp}-{again}")
+        attempt += 1
+        aside = _make_backup_folders(home, database, f"{stamp}-{attempt}")
     return aside
 
 

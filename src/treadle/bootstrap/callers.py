@@ -1,5 +1,4 @@
-"""Callers over the database of a home without an engine: for commands that look at it, and for those that own
-it."""
+"""Callers on the database of a home without an engine: read-only, or as its owner."""
 
 import os
 from collections.abc import AsyncGenerator, Callable
@@ -24,7 +23,7 @@ from treadle.vault.vault import HomeVault
 
 @asynccontextmanager
 async def observing(home: Home | None = None) -> AsyncGenerator[LocalCaller, None]:
-    """Look at the database of a home without owning it. Its owner, if it has one, continues."""
+    """Open the database of a home for reading. Its owner, if it has one, continues."""
     home = home or Home.from_environment(os.environ)
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_stores_readonly(home.database_url))
@@ -33,7 +32,7 @@ async def observing(home: Home | None = None) -> AsyncGenerator[LocalCaller, Non
 
 @asynccontextmanager
 async def observing_kept(home: Home) -> AsyncGenerator[LocalCaller, None]:
-    """Do the same. Raises UsageError for a database that is gone when this command ends."""
+    """Open the database of a home for reading. Raise UsageError if it exists only in memory."""
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_home_readonly(home))
         yield LocalCaller(_context(home, stores, opened))
@@ -41,8 +40,8 @@ async def observing_kept(home: Home) -> AsyncGenerator[LocalCaller, None]:
 
 @asynccontextmanager
 async def owning(home: Home, unchanged: str = "Nothing was changed.") -> AsyncGenerator[LocalCaller, None]:
-    """Own the database of a home and change it. Raises StoreOwned, which begins with `unchanged`, while another
-    process owns it."""
+    """Own the database of a home and change it. Raise StoreOwned, starting with `unchanged`, while another process
+    owns it."""
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_stores_exclusively(home, unchanged))
         yield LocalCaller(_context(home, stores, opened))
@@ -50,7 +49,7 @@ async def owning(home: Home, unchanged: str = "Nothing was changed.") -> AsyncGe
 
 @asynccontextmanager
 async def observing_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
-    """Look at the memories of a home without owning it."""
+    """Open the memories of a home for reading."""
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_stores_readonly(home.database_url))
         yield await _with_memories(home, stores, opened)
@@ -58,10 +57,10 @@ async def observing_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
 
 @asynccontextmanager
 async def owning_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
-    """Own the database of a home and change its memories. Raises UsageError for a database in memory."""
+    """Own the database of a home and change its memories. Raise UsageError for a database in memory."""
     if is_in_memory(home.database_url):
         raise UsageError(
-            f"The database {home.database_url} is gone when this command ends, so nothing can be remembered in it. "
+            f"The database {home.database_url} is lost when this command ends, so nothing can be remembered in it. "
             "Set TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
         )
     async with AsyncExitStack() as opened:
@@ -69,8 +68,8 @@ async def owning_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
             stores = await opened.enter_async_context(open_stores_exclusively(home, "Nothing was changed."))
         except StoreOwned as error:
             raise StoreOwned(
-                f"{error} Until then `treadle memory list`, `search` and `export` show what is remembered, and its "
-                "agents can remember by themselves (memory_save).",
+                f"{error} Until then `treadle memory list`, `search` and `export` show its memories, and "
+                "agents can save memories with the tool memory_save.",
                 error.socket,
             ) from None
         yield await _with_memories(home, stores, opened)
@@ -94,12 +93,12 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
 
 def _automation(home: Home, stores: Stores, vault: HomeVault) -> Callable[[], Automation]:
     @cache
-    def made() -> Automation:
+    def make() -> Automation:
         from treadle.bootstrap.automation import automation_books
 
         return automation_books(home, stores, vault)
 
-    return made
+    return make
 
 
 async def _with_memories(home: Home, stores: Stores, opened: AsyncExitStack) -> LocalCaller:

@@ -1,4 +1,4 @@
-"""What a home has and what it lacks, gathered from all parts; and a run whose workers die."""
+"""The self-check of a home, gathered from all parts; and a run whose workers die."""
 
 import asyncio
 import logging
@@ -56,15 +56,16 @@ async def examine(
     progress: Progress = ignore_progress,
     timeout_seconds: float = PROBE_SECONDS,
 ) -> Sequence[Finding]:
-    """Look at everything at the same time and change nothing. Each network probe has this time limit; offline, no
-    connection is opened."""
+    """Check everything concurrently, and change nothing.
+
+    Each network probe has this timeout. Offline, no connection is opened."""
     try:
         config = home.config()
     except ConfigError as error:
         database = await describe_database(home, offline=offline)
         broken = Finding("settings", "wrong", str(error), "Correct the file.")
         return [describe_home(home), *database, broken]
-    vault = await describe_vault(home)  # first: the keys of providers may be in it
+    vault = await describe_vault(home)  # first, since it may contain provider keys
     if vault.state == "wrong":
         models = _skip([setting("providers", "not tried, as the vault cannot be read", "", "wrong")])
     else:

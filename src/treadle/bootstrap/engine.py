@@ -1,4 +1,4 @@
-"""The parts of an open engine, and how they are put together: here stand the names of concrete classes."""
+"""The wiring of an open engine."""
 
 import asyncio
 import math
@@ -62,7 +62,7 @@ AGENT_TIMEOUT_VARIABLE = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """What an engine knows before it is opened, and may learn more of while it is open."""
+    """The configuration of an engine. Models, tools, hooks and agents may be added while it is open."""
 
     home: Home
     models: ModelRegistry
@@ -72,15 +72,15 @@ class EngineConfig:
     agent_context: AgentContext
     clock: Clock
     ids: Ids
-    observing: "EngineTelemetry | None" = None
-    """Who counts, logs and traces what is committed; None: nobody."""
+    telemetry: "EngineTelemetry | None" = None
+    """Counts, logs and traces what is committed; None for no telemetry."""
     credits_per_dollar: float = 1.0
     agents: dict[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
-    """Those that a program has brought along."""
+    """Agents that a program has added."""
     share: WorkerShare = ALL
-    """What it takes of the work."""
+    """The share of the work that it does."""
     time_of_day: Clock = field(default_factory=SystemClock)
-    """Follows the clock of the machine, also when it is set; `clock` does not."""
+    """The machine's clock, which follows when it is set; `clock` does not."""
 
 
 @asynccontextmanager
@@ -91,9 +91,10 @@ async def open_service_readonly(
     tools: Toolbox | None = None,
     vault: Vault | None = None,
 ) -> AsyncGenerator[LocalService, None]:
-    """Look at a database without owning it: nothing is worked on, and its owner, if it has one, goes on."""
-    where = database or (home or Home.from_environment(os.environ)).database_url
-    async with open_stores_readonly(where) as stores:
+    """Open a database for reading. Nothing is executed, and the owner of the database, if there is one,
+    continues."""
+    url = database or (home or Home.from_environment(os.environ)).database_url
+    async with open_stores_readonly(url) as stores:
         yield local_service(stores, vault or NoVault(), tools)
 
 
@@ -116,7 +117,8 @@ def local_service(stores: Stores, vault: Vault, tools: Toolbox | None = None) ->
 
 
 def encode_request(mode: str, request: ModelRequest) -> bytes:
-    """The body of a request as it goes over the wire; for a client that was brought along, in our own words."""
+    """Return the body of a request as it is sent, or in a generic JSON format for a model that a program has
+    added."""
     if mode in get_args(ApiMode):
         return load_format(cast("ApiMode", mode)).encode(request)
     return msgspec.json.encode(
@@ -133,7 +135,7 @@ def encode_request(mode: str, request: ModelRequest) -> bytes:
 
 
 class EngineParts:
-    """What an open engine consists of."""
+    """The parts of an open engine."""
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class EngineParts:
         service: LocalService,
         context: Context,
         announce: Callable[[str], None],
-        leave: Callable[[], None],
+        stop_runs: Callable[[], None],
         only_own: bool,
         clock: Clock,
         closing: AsyncExitStack,
@@ -150,33 +152,34 @@ class EngineParts:
         self.service = service
         self.context = context
         self.announce = announce
-        self._leave = leave
+        self._stop_runs = stop_runs
         self._only_own = only_own
         self._clock = clock
         self._closing = closing
-        self._looking: set[asyncio.Task[None]] = set()
+        self._wake_tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, database: str, known: EngineConfig) -> "EngineParts":
-        clock, ids = known.clock, known.ids
+    async def open(cls, database: str, config: EngineConfig) -> "EngineParts":
+        """Open the database and start working on its runs."""
+        clock, ids = config.clock, config.ids
         forbid_dumps()
-        _ = known.vault.redactor.is_idle  # a vault that cannot be read fails here, before anything is opened
+        _ = config.vault.redactor.is_idle  # a vault that cannot be read fails here, before anything is opened
 
         def wake(run_id: RunId, at: Instant) -> None:
-            if at > clock.now() or not told_by_commits:
+            if at > clock.now() or not woken_by_commits:
                 dispatcher.wake(run_id, at)
 
         async with AsyncExitStack() as opened:
             hub = EventHub(clock, ids, wake)
             stores = await open_stores(database, hub, clock)
             opened.push_async_callback(stores.close)
-            opened.callback(hub.lost, StoreError("The engine was closed; open it again to go on."))
-            if known.observing is not None:
-                await known.observing.begin(hub, stores.journal, stores.runs, opened, stores.shared)
-            deps = await _make_deps(known, database, stores, hub, opened)
-            only_own = stores.shared and known.share.only_own
-            told_by_commits = stores.shared and not only_own
-            dispatcher = stores.dispatcher(clock, deps.worker, known.share)
+            opened.callback(hub.lost, StoreError("The engine was closed. Open it again to continue."))
+            if config.telemetry is not None:
+                await config.telemetry.begin(hub, stores.journal, stores.runs, opened, stores.shared)
+            deps = await _make_deps(config, database, stores, hub, opened)
+            only_own = stores.shared and config.share.only_own
+            woken_by_commits = stores.shared and not only_own
+            dispatcher = stores.dispatcher(clock, deps.worker, config.share)
             opened.push_async_callback(dispatcher.stop)
             service = LocalService(
                 stores.journal,
@@ -184,98 +187,98 @@ class EngineParts:
                 stores.approvals,
                 stores.sessions,
                 hub,
-                known.models,
-                known.tools,
-                known.vault,
+                config.models,
+                config.tools,
+                config.vault,
                 clock,
                 ids,
                 stores.books,
-                known.credits_per_dollar,
+                config.credits_per_dollar,
             )
             work = partial(advance, deps=deps)
-            await dispatcher.start(work if known.observing is None else known.observing.around(work))
-            context = _context(known, stores, deps, service, _make_lazy_automation(known, stores, service, hub))
+            await dispatcher.start(work if config.telemetry is None else config.telemetry.around(work))
+            context = _context(config, stores, deps, service, _make_lazy_automation(config, stores, service, hub))
             opened.push_async_callback(context.access.close)
-            announce, leave = stores.announce, deps.stopping.set
-            return cls(dispatcher, service, context, announce, leave, only_own, clock, opened.pop_all())
+            announce, stop_runs = stores.announce, deps.stopping.set
+            return cls(dispatcher, service, context, announce, stop_runs, only_own, clock, opened.pop_all())
 
-    def look_again(self) -> None:
-        """At runs that wait for something this process may have by now, unless they are for others to look at."""
+    def wake_unavailable(self) -> None:
+        """Wake runs that wait for something that this process may have by now, unless other workers are
+        responsible for them."""
         if self._only_own:
             return
-        task = asyncio.get_running_loop().create_task(self._look_again())
-        self._looking.add(task)
-        task.add_done_callback(self._looking.discard)
+        task = asyncio.get_running_loop().create_task(self._wake_unavailable())
+        self._wake_tasks.add(task)
+        task.add_done_callback(self._wake_tasks.discard)
 
-    async def _look_again(self) -> None:
+    async def _wake_unavailable(self) -> None:
         for record in await self.service.unfinished():
             if record.waiting_for == "unavailable":
                 self.dispatcher.wake(record.origin.run_id, self._clock.now())
 
     async def drain(self, seconds: float) -> None:
-        """Take nothing new, and let go of each run as soon as it comes to a safe point; after so many seconds, of
-        all that is left."""
-        self._leave()
+        """Accept nothing new, and release each run at its next safe point, or after this many seconds."""
+        self._stop_runs()
         await self.dispatcher.stop(seconds)
 
     async def close(self) -> None:
-        for task in self._looking:
+        for task in self._wake_tasks:
             task.cancel()
         await self._closing.aclose()
 
 
 async def _make_deps(
-    known: EngineConfig, database: str, stores: Stores, hub: EventHub, opened: AsyncExitStack
+    config: EngineConfig, database: str, stores: Stores, hub: EventHub, opened: AsyncExitStack
 ) -> EngineDeps:
-    """What the loop needs, over one database."""
-    memories = make_memories(stores.memories, known.models, known.vault, known.clock)
+    """Return the dependencies of the run loop on one database."""
+    memories = make_memories(stores.memories, config.models, config.vault, config.clock)
     opened.push_async_callback(memories.close)
     await memories.start()
 
     async def identity(name: str) -> AgentId:
-        return await stores.runs.agent(name, AgentId(known.ids("agt")))
+        return await stores.runs.agent(name, AgentId(config.ids("agt")))
 
     return EngineDeps(
         stores.journal,
         hub,
-        known.models,
-        known.tools,
-        known.clock,
-        known.ids,
+        config.models,
+        config.tools,
+        config.clock,
+        config.ids,
         random.random,
         worker_name(),
         _read_timeouts(),
-        hooks=known.hooks,
-        vault=known.vault,
-        agent_context=known.agent_context,
-        workspace=known.home.workspace,
-        hidden=(known.home.path, *database_files(database)),
+        hooks=config.hooks,
+        vault=config.vault,
+        agent_context=config.agent_context,
+        workspace=config.home.workspace,
+        hidden=(config.home.path, *database_files(database)),
         approvals=stores.approvals,
         results=stores.results,
         sessions=stores.sessions,
         memories=memories,
         agents=EngineAgents(
-            HomeAgents(known.home), known.agents, partial(refuse_unless_running, states=stores.books), identity
+            HomeAgents(config.home), config.agents, partial(refuse_unless_running, states=stores.books), identity
         ),
     )
 
 
 def _make_lazy_automation(
-    known: EngineConfig, stores: Stores, service: LocalService, hub: EventHub
+    config: EngineConfig, stores: Stores, service: LocalService, hub: EventHub
 ) -> Callable[[], Automation]:
     @cache
-    def made() -> Automation:
+    def make() -> Automation:
         from treadle.bootstrap.automation import (
-            make_automation,  # which an engine that only runs agents does without
+            make_automation,  # not needed by an engine that only runs agents
         )
 
-        return make_automation(known, stores, service, hub)
+        return make_automation(config, stores, service, hub)
 
-    return made
+    return make
 
 
 def _context(
-    known: EngineConfig,
+    config: EngineConfig,
     stores: Stores,
     deps: EngineDeps,
     service: LocalService,
@@ -286,16 +289,16 @@ def _context(
     return Context(
         service=service,
         sessions=stores.sessions,
-        vault=known.vault,
-        memory=MemoryService(memories, deps.memories, memories, known.vault, known.clock, known.ids),
-        access=Access(stores.tokens, known.time_of_day, known.ids),
+        vault=config.vault,
+        memory=MemoryService(memories, deps.memories, memories, config.vault, config.clock, config.ids),
+        access=Access(stores.tokens, config.time_of_day, config.ids),
         requests=stores.requests,
-        house=Housekeeping(stores.deletions, known.clock),
+        house=Housekeeping(stores.deletions, config.clock),
         automation=automation,
-        agents=HomeAgents(known.home),
-        secrets=SecretFiles(known.home.path, os.environ),
-        now=known.clock.now,
-        metrics=NoMetrics() if known.observing is None else known.observing.metrics or NoMetrics(),
+        agents=HomeAgents(config.home),
+        secrets=SecretFiles(config.home.path, os.environ),
+        now=config.clock.now,
+        metrics=NoMetrics() if config.telemetry is None else config.telemetry.metrics or NoMetrics(),
     )
 
 
@@ -306,10 +309,10 @@ def _read_timeouts() -> ToolTimeouts:
     )
 
 
-def _read_seconds(variable: str, otherwise: float) -> float:
+def _read_seconds(variable: str, default: float) -> float:
     value = os.environ.get(variable)
     try:
-        seconds = otherwise if value is None else float(value)
+        seconds = default if value is None else float(value)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < math.inf:

@@ -1,4 +1,4 @@
-"""How memory is put together: over the database of a home, for those who only look and for those who change it."""
+"""Wiring of memory, for reading and for changes."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -27,7 +27,8 @@ def make_memories(
     clock: Clock,
     patience: float = PATIENCE_SECONDS,
 ) -> HybridMemories:
-    """Memory over a database, with the embedders of the providers that are known. No secret leaves this machine."""
+    """Return the memory of a database, with the embedders of the known providers. Secrets are redacted before they
+    leave this machine."""
     embedders = Embedders(
         lambda name: EmbedderEndpoint(*models.address(name)), hide=lambda text: vault.redactor.redact(text).text
     )

@@ -1,4 +1,4 @@
-"""How a database is moved to another kind of store."""
+"""Migration of a database to another kind of store."""
 
 from collections.abc import Callable
 
@@ -11,26 +11,28 @@ SOURCE, TARGETS = "sqlite:///", ("postgresql://", "postgres://")
 
 
 class MigrationReport(Struct, frozen=True):
-    """What was moved, and is the same on both sides."""
+    """What was migrated, verified on both sides."""
 
     source: str
-    """The file, which is left as it was."""
+    """The file, which is unchanged."""
     rows: int
     tables: dict[str, int]
-    """The rows of each."""
+    """Rows per table."""
 
 
 async def migrate_to_postgres(
     source: str, target: str, progress: Callable[[str, int, int], None]
 ) -> MigrationReport:
-    """Move all that the one has to the other, which must be empty. `progress` is told of a table, how many of its
-    rows are there, and how many there are."""
+    """Copy everything from one database to another, which must be empty.
+
+    `progress` receives a table, the number of its rows that are copied, and their total."""
     if not source.startswith(SOURCE):
         raise UsageError(
-            f"`{mask_password(source)}` cannot be moved; accepted: sqlite:///PATH (sqlite:////PATH from the root)."
+            f"`{mask_password(source)}` cannot be migrated; accepted: sqlite:///PATH "
+            "(sqlite:////PATH from the root)."
         )
     if not target.startswith(TARGETS):
-        raise UsageError("What is moved goes to a server; accepted: postgresql://USER@HOST:PORT/DATABASE.")
+        raise UsageError("The target must be a server; accepted: postgresql://USER@HOST:PORT/DATABASE.")
     try:
         from treadle.stores.migrate.migration import migrate_database
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""All that is kept in a PostgreSQL database, which any number of processes open; and the line between them."""
+"""Wiring of a PostgreSQL database, which any number of processes can open."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -39,16 +39,16 @@ from treadle.stores.postgres.writer import PostgresWriter
 from treadle.system.clock import SteadyClock
 
 MAX_RUNNABLE_RUNS = 1000
-"""Runs among which a process looks for its own."""
+"""Number of runnable runs among which a process looks for its own."""
 
 
 async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
-    """For an engine: what others commit and say is heard here, and the other way round."""
+    """Open a database for an engine. Events are exchanged with other processes."""
     async with AsyncExitStack() as opened:
         database = await open_database(url)
         opened.push_async_callback(database.close)
         if isinstance(clock, SteadyClock):
-            clock.align(await database.now())  # timers that one process sets are looked at by others
+            clock.align(await database.now())  # timers of one process are handled by others
         writer = PostgresWriter(database, hub.lost)
         journal = PostgresJournal(database, writer, hub, clock)
         opened.push_async_callback(journal.close)
@@ -60,7 +60,7 @@ async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
 
 @asynccontextmanager
 async def connect_postgres(url: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
-    """For a command that looks at something or changes something, and leaves."""
+    """Open a database for a short command."""
     database = await open_database(url)
     journal = PostgresJournal(database, PostgresWriter(database, hub.lost), hub, clock)
     try:
@@ -72,8 +72,9 @@ async def connect_postgres(url: str, hub: EventHub, clock: Clock) -> AsyncGenera
 async def read_postgres_facts(
     url: str, lately: int
 ) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
-    """What it holds, without bringing it up to date. Raises StoreError, or UsageError for a URL that is none: at
-    once, where others would wait for a server."""
+    """Return facts about a database without migrating it.
+
+    Raise StoreError at once, without waiting for the server to come up, or UsageError for an invalid URL."""
     known = len(load_migrations())
     await (await connect(url)).close()
     database = await open_without_migrating(url)
@@ -118,7 +119,7 @@ def _make_stores(
     )
 
 
-# ── Who works ──
+# ── Dispatchers ──
 
 
 class NoDispatcher:
@@ -127,41 +128,41 @@ class NoDispatcher:
     busy = False
 
     async def start(self, work: object) -> None:
-        """Nothing is begun."""
+        """Do nothing."""
 
     def wake(self, run_id: RunId, at: Instant) -> None:
-        """Whoever works looks by themselves."""
+        """Do nothing: workers find the run themselves."""
 
     async def stop(self, grace: float = 0.0) -> None:
-        """Nothing is under way."""
+        """Do nothing."""
 
 
 class OwnRunsDispatcher:
-    """Implements `ports.dispatcher.Dispatcher` for a process that takes no runs but those it is woken for: what
-    it has begun itself, or sent something to."""
+    """Implements `ports.dispatcher.Dispatcher` for a process that executes only the runs it is woken for: those
+    that it started or sent something to."""
 
     def __init__(self, wakes: Wakes, clock: Clock, worker: str, most: int) -> None:
         self._wakes = wakes
-        self._own: set[RunId] = set()
-        self._here = LocalDispatcher(self, clock, worker, most)
+        self._own_runs: set[RunId] = set()
+        self._local = LocalDispatcher(self, clock, worker, most)
 
     async def start(self, work: Work) -> None:
-        await self._here.start(work)
+        await self._local.start(work)
 
     def wake(self, run_id: RunId, at: Instant) -> None:
-        self._own.add(run_id)
-        self._here.wake(run_id, at)
+        self._own_runs.add(run_id)
+        self._local.wake(run_id, at)
 
     async def stop(self, grace: float = 0.0) -> None:
-        await self._here.stop(grace)
+        await self._local.stop(grace)
 
     @property
     def busy(self) -> bool:
-        return self._here.busy
+        return self._local.busy
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
-        """For its sweep. Those of others are left to them."""
-        return [run_id for run_id in await self._wakes.runnable(MAX_RUNNABLE_RUNS) if run_id in self._own]
+        """Return runnable runs for the sweep, without those of other processes."""
+        return [run_id for run_id in await self._wakes.runnable(MAX_RUNNABLE_RUNS) if run_id in self._own_runs]
 
     async def renew(self, worker: str) -> Sequence[RunId]:
         return await self._wakes.renew(worker)

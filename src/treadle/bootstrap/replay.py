@@ -1,4 +1,4 @@
-"""Looking at a database with the tools at hand that every engine has: to replay what was recorded there."""
+"""Read access to a database with the standard tools, to replay recorded runs."""
 
 import os
 from collections.abc import AsyncGenerator
@@ -16,7 +16,9 @@ from treadle.vault.vault import HomeVault
 
 @asynccontextmanager
 async def open_service_with_tools_readonly(home: Home) -> AsyncGenerator[LocalService, None]:
-    """The tools say what their arguments are and what rules see in them; none of them is run."""
+    """Open a database for reading, with the tools of an engine.
+
+    The tools declare their arguments and what rules look at; none of them runs."""
     hidden = (home.path, *database_files(home.database_url))
     with (
         closing(HomeVault(home.path, os.environ)) as vault,

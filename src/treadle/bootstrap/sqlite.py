@@ -1,4 +1,4 @@
-"""All that is kept in a SQLite database: opened to be worked on, to be looked at, or to be changed."""
+"""Wiring of a SQLite database: for an engine, for reading, or for changes."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -30,7 +30,7 @@ IN_MEMORY = ":memory:"
 
 
 async def open_sqlite(database: str, hub: EventHub, clock: Clock) -> Stores:
-    """As its owner: there is one at a time."""
+    """Open a database as its only owner."""
     path = sqlite_path(database)
     async with AsyncExitStack() as opened:
         lock = None if path == IN_MEMORY else DatabaseLock(path)
@@ -39,7 +39,7 @@ async def open_sqlite(database: str, hub: EventHub, clock: Clock) -> Stores:
         writer = _make_writer(path, hub)
         journal = SqliteJournal(writer, hub, clock)
         opened.push_async_callback(journal.close)
-        with suppress(StoreFull):  # then they run out by themselves; what is there can be read meanwhile
+        with suppress(StoreFull):  # the leases expire on their own; the database can be read meanwhile
             await journal.void_leases()
         close = opened.pop_all().aclose
         if lock is None:
@@ -49,6 +49,7 @@ async def open_sqlite(database: str, hub: EventHub, clock: Clock) -> Stores:
 
 @asynccontextmanager
 async def open_sqlite_readonly(database: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
+    """Open a database for reading. Its owner, if there is one, continues."""
     path = sqlite_path(database)
     async with _open_inline(open_read_only(path), path, hub, clock) as stores:
         yield stores
@@ -58,6 +59,8 @@ async def open_sqlite_readonly(database: str, hub: EventHub, clock: Clock) -> As
 async def open_sqlite_exclusively(
     home: Home, what: str, hub: EventHub, clock: Clock
 ) -> AsyncGenerator[Stores, None]:
+    """Own the database of a home and open it for changes. Raise StoreOwned, starting with `what`, while another
+    process owns it."""
     path = str(database_path(home))
     with lock_database(home, what):
         async with _open_inline(open_database(path), path, hub, clock) as stores:
@@ -68,7 +71,7 @@ async def open_sqlite_exclusively(
 async def _open_inline(
     connection: SqliteDatabase, path: str, hub: EventHub, clock: Clock
 ) -> AsyncGenerator[Stores, None]:
-    """For a command that does one thing after the other."""
+    """Open a database for a short command."""
     writer = InlineWriter(connection)
     try:
         yield _make_stores(writer, SqliteJournal(writer, hub, clock), path, clock, writer.close)
@@ -115,22 +118,23 @@ def _make_stores(
 
 
 def _make_dispatcher(wakes: Wakes, clock: Clock, worker: str, share: WorkerShare) -> LocalDispatcher:
-    """Of the one process that works on all runs."""
+    """Return the dispatcher of the only process."""
     return LocalDispatcher(wakes, clock, worker, share.most)
 
 
-# ── Owning ──
+# ── Ownership ──
 
 
 def database_path(home: Home) -> Path:
-    check_has_files(home.database_url, "There is no file to keep.")
+    """Return the database file of a home. Raise UsageError if the database is on a server or in memory."""
+    check_has_files(home.database_url, "There is no database file.")
     check_persistent(home.database_url)
     return Path(sqlite_path(home.database_url)).absolute()
 
 
 @contextmanager
 def lock_database(home: Home, what: str) -> Generator[None, None, None]:
-    """While this process owns the database of a home."""
+    """Own the database of a home. Raise StoreOwned, starting with `what`, while another process owns it."""
     if home.database is None:
         home.ensure()
     try:

@@ -1,4 +1,4 @@
-"""All that is kept in one database, whichever kind it is, and the ways to open it."""
+"""The stores of one database of either kind, and the ways to open it."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -32,25 +32,25 @@ if TYPE_CHECKING:
 
 
 class StoredMemories(MemoryKeeper, MemoryIndex, VectorStore, KnownAgents, Protocol):
-    """What agents remember, and how it is found."""
+    """The memories of agents, and their index."""
 
 
 class MonitoredDispatcher(Dispatcher, Protocol):
-    """A dispatcher that can tell whether it has anything to do."""
+    """A dispatcher that reports whether it has anything to do."""
 
     @property
     def busy(self) -> bool:
-        """Whether a run is being worked on here, or about to be."""
+        """Whether a run is being executed here, or about to be."""
         ...
 
 
 class WorkerShare(Struct, frozen=True):
-    """How much of the work on a database one process takes."""
+    """How much of the work on a database one process does."""
 
     most: int = 1000
-    """Runs that it works on at once; 0: none."""
+    """Maximum number of runs that it executes concurrently; 0 for none."""
     only_own: bool = False
-    """Where others can take the rest: only runs that it has begun itself, or sent something to."""
+    """If other processes can do the rest: only runs that it started or sent something to."""
 
 
 ALL, ONLY_OWN = WorkerShare(), WorkerShare(only_own=True)
@@ -60,14 +60,14 @@ Work = Callable[[], Awaitable[None]]
 
 
 async def run_unlocked(name: str, work: Work) -> None:
-    """There is no other process."""
+    """Do the work without a lock: there is no other process."""
     del name
     await work()
 
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Made for one process, over one connection or more; closed by `close`."""
+    """The stores of one database, for one process. Closed by `close`."""
 
     journal: Journal
     runs: Runs
@@ -85,18 +85,19 @@ class Stores:
     webhooks: Webhooks
     letters: DeadLetters
     dispatcher: Callable[[Clock, str, WorkerShare], MonitoredDispatcher]
-    """Who sees to it that runs are looked at, in the name of a worker."""
+    """Makes the dispatcher that executes runs, in the name of a worker."""
     close: Callable[[], Awaitable[None]]
     announce: Callable[[str], None] = lambda socket: None
-    """Tell other commands where they can attach to the process that owns the database, where one process does."""
+    """Tells other commands where they can attach to the process that owns the database, if there is one owner."""
     alone: Callable[[str, Work], Awaitable[None]] = run_unlocked
-    """Do what one process at a time does, of all that work on the database, until it is cancelled."""
+    """Does work that only one of all processes on the database may do at a time, until it is cancelled."""
     shared: bool = False
     """Other processes can work on its runs too."""
 
 
 async def open_stores(database: str, hub: EventHub, clock: Clock) -> Stores:
-    """For an engine. Raises StoreOwned where the database has one owner, and another process is that."""
+    """Open a database for an engine. Raise StoreOwned if the database has a single owner and that is another
+    process."""
     if is_postgres(database):
         return await _import_postgres().open_postgres(database, hub, clock)
     from treadle.bootstrap.sqlite import open_sqlite
@@ -105,7 +106,7 @@ async def open_stores(database: str, hub: EventHub, clock: Clock) -> Stores:
 
 
 def open_stores_readonly(database: str, hub: EventHub | None = None) -> AbstractAsyncContextManager[Stores]:
-    """For whoever only reads: the owner of the database, if it has one, goes on."""
+    """Open a database for reading. Its owner, if there is one, continues."""
     if is_postgres(database):
         return _import_postgres().connect_postgres(database, hub or _make_silent_hub(), SystemClock())
     from treadle.bootstrap.sqlite import open_sqlite_readonly
@@ -114,21 +115,21 @@ def open_stores_readonly(database: str, hub: EventHub | None = None) -> Abstract
 
 
 def open_home_readonly(home: Home) -> AbstractAsyncContextManager[Stores]:
-    """The same, of a home, whose database is kept when this command ends: else UsageError."""
+    """Open the database of a home for reading. Raise UsageError if it is only in memory."""
     check_persistent(home.database_url)
     return open_stores_readonly(home.database_url)
 
 
 def find_owner(home: Home) -> "Owner | None":
-    """Return the process that owns the database of a home, where one process does, as far as is known."""
+    """Return the process that owns the database of a home, as far as is known, or None."""
     from treadle.stores.sqlite.lock import read_owner
 
     return read_owner(sqlite_path(home.database_url))
 
 
 def open_stores_exclusively(home: Home, what: str) -> AbstractAsyncContextManager[Stores]:
-    """For whoever changes what is kept, without an engine. Raises StoreOwned, which begins with `what`, while
-    another process owns the database."""
+    """Open the database of a home for changes, without an engine. Raise StoreOwned, starting with `what`, while
+    another process owns it."""
     if is_postgres(home.database_url):
         return _import_postgres().connect_postgres(home.database_url, _make_silent_hub(), SystemClock())
     from treadle.bootstrap.sqlite import open_sqlite_exclusively
@@ -137,15 +138,15 @@ def open_stores_exclusively(home: Home, what: str) -> AbstractAsyncContextManage
 
 
 async def read_server_facts(
-    database: str, lately: int
+    database: str, recent_seconds: int
 ) -> tuple[DatabaseFacts | None, int, Sequence[tuple[str, int]], str]:
-    """What a database on a server holds, left as it is: its facts (None: it is empty), the format that this version
-    writes, what guards did lately, and what compares vectors."""
-    return await _import_postgres().read_postgres_facts(database, lately)
+    """Return facts about a database on a server, without changing it: its contents (None if it is empty), the
+    format that this version writes, the recent findings of guards, and how vectors are compared."""
+    return await _import_postgres().read_postgres_facts(database, recent_seconds)
 
 
 def _import_postgres() -> ModuleType:
-    """What knows PostgreSQL; UsageError where it is not installed."""
+    """Return the module for PostgreSQL. Raise UsageError if its driver is not installed."""
     try:
         from treadle.bootstrap import postgres
     except ModuleNotFoundError as error:
@@ -157,5 +158,5 @@ def _import_postgres() -> ModuleType:
 
 
 def _make_silent_hub() -> EventHub:
-    """Nobody in this process listens; whoever opens an engine next finds what was changed."""
+    """Return a hub without readers. The next engine finds what was changed."""
     return EventHub(SystemClock(), TimeOrderedIds(), lambda run_id, at: None)

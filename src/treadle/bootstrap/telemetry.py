@@ -1,5 +1,5 @@
-"""How numbers, the log and traces are put together, for an engine that is to have them. One that is embedded has
-none unless it is asked."""
+"""Wiring of metrics, the log and traces of an engine. An embedded engine has none of them unless the program
+enables them."""
 
 import logging
 import os
@@ -32,18 +32,18 @@ _TRUE = ("true", "1", "yes", "on", "span_only", "span_and_event")
 
 
 class Telemetry(Struct, frozen=True):
-    """What an engine tells about itself."""
+    """Which telemetry an engine produces."""
 
     metrics: bool = False
     """Count, for `Engine.metrics`."""
     log_file: bool = False
-    """Write `logs/treadle.log` of the home, and what became of each run into it."""
+    """Write the log to `logs/treadle.log` in the home, including how each run ended."""
     log_json: bool = False
-    """Write the log to standard error as lines of JSON, instead of words."""
+    """Write the log to standard error as JSON lines instead of text."""
     traces: bool = False
-    """Send spans where the OTEL_ variables say."""
+    """Send spans to the collector that the OTEL_ variables name."""
     contents: bool = False
-    """With what was said, and the arguments and results of calls."""
+    """Include messages, and the arguments and results of tool calls, in spans."""
 
     @classmethod
     def from_environment(
@@ -54,29 +54,32 @@ class Telemetry(Struct, frozen=True):
         log_file: bool = False,
         log_json: bool = False,
     ) -> "Telemetry":
-        """With traces where the usual variables name a collector. Raises UsageError for what it cannot speak."""
-        wanted = environment.get("OTEL_TRACES_EXPORTER", "otlp") != "none" and any(map(environment.get, ENDPOINTS))
+        """Return the settings, with traces if the OTEL_ variables name a collector. Raise UsageError for an
+        unsupported protocol."""
+        is_configured = environment.get("OTEL_TRACES_EXPORTER", "otlp") != "none" and any(
+            map(environment.get, ENDPOINTS)
+        )
         off = environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-        if wanted and not off:
+        if is_configured and not off:
             _check_protocol(environment)
         contents = environment.get(CAPTURE_CONTENT, "").strip().lower() in _TRUE
-        return cls(metrics, log_file, log_json, traces=wanted and not off, contents=contents)
+        return cls(metrics, log_file, log_json, traces=is_configured and not off, contents=contents)
 
 
 def _check_protocol(environment: Mapping[str, str]) -> None:
     name = next((name for name in PROTOCOLS if environment.get(name)), None)
     if name is not None and environment[name] != PROTOCOL:
         raise UsageError(
-            f"{name} is `{environment[name]}`; accepted: {PROTOCOL}. Set it so (a collector mostly has port "
-            "4318 for that), or unset it."
+            f"{name} is `{environment[name]}`; accepted: {PROTOCOL}. Set it to that (collectors usually have port "
+            "4318 for it), or unset it."
         )
 
 
 class EngineTelemetry:
-    """Telemetry of one engine, over all the times that it is opened."""
+    """The telemetry of one engine, each time it is opened."""
 
-    def __init__(self, wanted: Telemetry, home: Home, models: ModelRegistry, vault: Vault, clock: Clock) -> None:
-        self._wanted = wanted
+    def __init__(self, settings: Telemetry, home: Home, models: ModelRegistry, vault: Vault, clock: Clock) -> None:
+        self._settings = settings
         self._home = home
         self._vault = vault
         self._runs = RunLog()
@@ -84,22 +87,23 @@ class EngineTelemetry:
         def breakers() -> list[tuple[str, str, str]]:
             return [(state.provider, state.model, state.phase) for state in models.breakers()]
 
-        self.metrics = MetricsWatcher(clock, breakers) if wanted.metrics else None
+        self.metrics = MetricsWatcher(clock, breakers) if settings.metrics else None
 
     async def begin(
         self, hub: EventHub, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False
     ) -> None:
-        """Look at all that this process commits from now on, until what was opened is closed. Where the database is
-        shared, runs that it does not work on are for others to count."""
+        """Start watching the commits of this process, until `opened` is closed.
+
+        On a shared database, runs that this process does not work on are counted by other processes."""
         watchers: list[Watcher] = []
         if self.metrics is not None:
             for record in () if shared else await runs.unfinished():
                 self.metrics.adopt(record.origin.run_id, record.status)
             watchers.append(self.metrics)
-        if self._wanted.log_file or self._wanted.log_json:
+        if self._settings.log_file or self._settings.log_json:
             self._begin_log(opened)
             watchers.append(self._runs)
-        if self._wanted.traces:
+        if self._settings.traces:
             watchers.append(self._begin_traces(opened))
         watch = Watch(watchers, lambda run_id, after: journal.read(run_id, after, PAGE_EVENTS))
         opened.push_async_callback(watch.close)
@@ -108,7 +112,7 @@ class EngineTelemetry:
         hub.claim_observers.append(watch.take)
 
     def around(self, work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
-        """The work of a dispatcher, with log lines that say which run it is."""
+        """Return the work of a dispatcher, with log lines that name the run."""
         return working_on(work)
 
     def _begin_traces(self, opened: AsyncExitStack) -> Watcher:
@@ -116,41 +120,43 @@ class EngineTelemetry:
             from treadle.telemetry.traces import exporting
         except ModuleNotFoundError as error:
             raise UsageError(
-                f"Traces are asked for, and {error.name} is not installed. Install it with pip install "
+                f"Traces are enabled, and {error.name} is not installed. Install it with pip install "
                 "'treadle[telemetry]', or unset the OTEL_ variables."
             ) from None
-        traces = exporting(os.environ, __version__, self._wanted.contents)
+        traces = exporting(os.environ, __version__, self._settings.contents)
         opened.push_async_callback(traces.close)
         return traces
 
     def _begin_log(self, opened: AsyncExitStack) -> None:
-        root, ours = logging.getLogger(), logging.getLogger("treadle")
+        root, treadle = logging.getLogger(), logging.getLogger("treadle")
         lines = JsonLogFormatter(self._vault, self._runs)
         handlers: list[logging.Handler] = []
-        if self._wanted.log_json:
+        if self._settings.log_json:
             handlers.append(logging.StreamHandler(sys.stderr))
             for handler in [each for each in root.handlers if _writes_to_terminal(each)]:
                 root.removeHandler(handler)
                 opened.callback(root.addHandler, handler)
-        if self._wanted.log_file:
+        if self._settings.log_file:
             handlers.append(self._log_file())
         for handler in handlers:
             handler.setFormatter(lines)
             root.addHandler(handler)
             opened.callback(handler.close)
             opened.callback(root.removeHandler, handler)
-        if ours.level == logging.NOTSET:
-            ours.setLevel(logging.INFO)
-            opened.callback(ours.setLevel, logging.NOTSET)
+        if treadle.level == logging.NOTSET:
+            treadle.setLevel(logging.INFO)
+            opened.callback(treadle.setLevel, logging.NOTSET)
 
     def _log_file(self) -> logging.Handler:
         path = self._home.ensure() / "logs" / LOG_FILE
         try:
             return PrivateFile(path)
         except OSError as error:
-            raise ConfigError(f"{path}: the log cannot be written: {error.strerror}; check its rights") from None
+            raise ConfigError(
+                f"{path}: the log cannot be written: {error.strerror}; check its permissions"
+            ) from None
 
 
 def _writes_to_terminal(handler: logging.Handler) -> bool:
-    """Whether it writes to a terminal, and not to a file."""
+    """Return whether a handler writes to a stream and not to a file."""
     return isinstance(handler, logging.StreamHandler) and not isinstance(handler, logging.FileHandler)

@@ -1,4 +1,4 @@
-"""The tools that an engine of this home would have, as they describe themselves; no engine is opened for it."""
+"""The tools that an engine of this home would have. No engine is opened."""
 
 import os
 from collections.abc import Mapping
@@ -13,8 +13,10 @@ from treadle.tools.toolbox import ToolRegistry
 
 @cache
 def list_known_tools() -> Mapping[str, ToolSpec]:
-    """The built-in tools and those of installed plugins, by name. Tools that a program adds to its own engine are
-    not among them. Raises UsageError for a plugin that cannot be loaded, as an engine would."""
+    """Return the declarations of the built-in tools and of installed plugins, by name.
+
+    Tools that a program adds to its own engine are not included. Raise UsageError for a plugin that cannot be
+    loaded, as an engine would."""
     tools = ToolRegistry()
     tools.add_builtin(builtin_tools(ShellCommands(user=os.environ), NoVault()))
     tools.add_plugins()

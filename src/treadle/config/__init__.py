@@ -1,1 +1,1 @@
-"""The configuration of a home: its files, the agents they describe, and where its database is."""
+"""The configuration of a home: its files, its agents, and the location of its database."""

@@ -1,4 +1,4 @@
-"""The agents that an engine knows: those of its home, those that a program has brought along, and the system's."""
+"""The agents that an engine knows: those of its home, those that a program has added, and the system agents."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from treadle.domain.ids import AgentId
 
 
 class HomeAgents:
-    """The agents of a home, read again only when their files have changed."""
+    """The agents of a home. A file is read again only if it has changed."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -21,7 +21,7 @@ class HomeAgents:
         known = self._known.get(name)
         if known is not None and known[0] == self._state(name):
             return known[1]
-        spec = self._home.agent(name)  # which knows a name that leads elsewhere
+        spec = self._home.agent(name)  # reports an unknown name
         if name in self._home.agents():
             self._known[name] = (self._state(name), spec)
         return spec
@@ -48,7 +48,7 @@ class HomeAgents:
 
 
 def file_fingerprint(path: Path) -> tuple[int, int, int] | None:
-    """What tells whether a file is another one now; None: there is none."""
+    """Return what changes when a file is replaced or edited, or None if there is no file."""
     try:
         found = path.stat()
     except OSError:
@@ -62,20 +62,20 @@ class EngineAgents:
     def __init__(
         self,
         home: HomeAgents,
-        brought: Mapping[str, AgentSpec],
+        added: Mapping[str, AgentSpec],
         admit: Callable[[str], Awaitable[None]],
         identity: Callable[[str], Awaitable[AgentId]],
     ) -> None:
         self._home = home
-        self._brought = brought
+        self._added = added
         self._admit = admit
-        """Raises for an agent that takes no messages."""
+        """Raises for an agent that accepts no messages."""
         self._identity = identity
 
-    async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
-        found = self._brought.get(name)
+    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
+        found = self._added.get(name)
         if found is None and name in SYSTEM_AGENTS and name not in self._home.names():
-            found = SYSTEM_AGENTS[name](asked_by)
+            found = SYSTEM_AGENTS[name](requested_by)
         spec = self._home.find(name) if found is None else found
         await self._admit(name)
         return spec

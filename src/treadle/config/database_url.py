@@ -1,4 +1,4 @@
-"""Where a database is, by its URL."""
+"""Database URLs."""
 
 import re
 from pathlib import Path
@@ -9,43 +9,43 @@ POSTGRES = ("postgresql://", "postgres://")
 
 
 def is_postgres(database: str) -> bool:
-    """Whether it is on a server, where many processes can work on it."""
+    """Return whether the database is on a PostgreSQL server, which many processes can use."""
     return database.startswith(POSTGRES)
 
 
 def mask_password(database: str) -> str:
-    """The URL as it may be shown: without a password."""
+    """Return the URL without a password."""
     without = re.sub(r"^([^:/?]+:(?://)?[^:@/?]*):.*@", r"\1@", database)
     return re.sub(r"([?&]\w*password=)[^&]*", r"\1***", without)
 
 
 def sqlite_path(database: str) -> str:
-    """The file that a database URL names."""
+    """Return the file that a SQLite URL names. Raise UsageError for any other URL."""
     scheme, separator, path = database.partition(":///")
     if separator and scheme == "sqlite" and path:
         return path
     raise UsageError(
-        f"`{mask_password(database)}` is not a database URL that can be used here; accepted: sqlite:///PATH "
+        f"`{mask_password(database)}` is not a supported database URL; accepted: sqlite:///PATH "
         "(sqlite:////PATH from the root) or postgresql://USER:PASSWORD@HOST:PORT/DATABASE."
     )
 
 
 def is_in_memory(database: str) -> bool:
-    """Whether it is nowhere but in the memory of one process."""
+    """Return whether the database exists only in the memory of one process."""
     return not is_postgres(database) and sqlite_path(database) == ":memory:"
 
 
 def check_persistent(database: str) -> None:
-    """Raise UsageError for a database that is gone with the process: nothing can be kept in it."""
+    """Raise UsageError for a database that is lost when the process ends."""
     if is_in_memory(database):
         raise UsageError(
-            f"The database {database} is gone when this command ends: there is nothing to keep. Set "
+            f"The database {database} is lost when this command ends, so nothing can be stored in it. Set "
             "TREADLE_DATABASE_URL to sqlite:///PATH, or leave it out for the database of the home."
         )
 
 
 def check_has_files(database: str, what: str) -> None:
-    """Raise UsageError, which begins with `what`, for a database that does not lie in files of its own."""
+    """Raise UsageError, starting with `what`, for a database that does not consist of files."""
     if is_postgres(database):
         where = mask_password(database)
         raise UsageError(
@@ -58,7 +58,7 @@ def check_has_files(database: str, what: str) -> None:
 
 
 def database_files(database: str) -> tuple[Path, ...]:
-    """The files that a database consists of: they are Treadle's own, wherever they lie."""
+    """Return the files of a database, which belong to Treadle wherever they are."""
     if is_postgres(database) or is_in_memory(database):
         return ()
     path = sqlite_path(database)

@@ -26,17 +26,14 @@ DATABASE_URL_VARIABLE = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
 DEFAULT_PERMITTED_TOOLS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
 DEFAULT_APPROVAL_TOOLS = ("write_file", "edit_file", "bash", "web_fetch", "memory_save", "journal_write")
-"""The tools of the default agent: those that it may use as it likes, and those that it asks for."""
+"""The tools of the default agent: those that it may use freely, and those that need an approval."""
 DEFAULT_PERSONA = """\
 You are Treadle, a careful assistant with tools. Answer a plain question directly. When a task needs files, \
 commands or the web, use a tool instead of guessing, and read a file before you change it. Do what was asked and \
 nothing more. When a call fails, read its message and try another way. At the end, say briefly what you did and \
 what you found.
 """
-_ALLOWED_HEADER = (
-    "# What this agent may do without asking, as you have answered. Remove an entry, and it asks again.\n"
-)
-
+_ALLOWED_HEADER = "# What this agent may do without asking, from your answers. Remove an entry to be asked again.\n"
 DEFAULT_PORT = 8420
 
 
@@ -118,17 +115,17 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Allowed(Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of an agent's `allowed.yaml`: what a person has allowed it for good."""
+    """The content of an agent's `allowed.yaml`: what a reviewer has allowed permanently."""
 
     allowed: tuple[ApprovalRule, ...] = ()
 
 
 class Home(Struct, frozen=True):
-    """Where everything lies. Nothing is made before it is needed."""
+    """The paths of a home. Nothing is created before it is needed."""
 
     path: Path
     database: str | None = None
-    """The URL of another database than the home's own."""
+    """The URL of a database other than the home's own."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Home":
@@ -150,18 +147,19 @@ class Home(Struct, frozen=True):
         return self.path / "vault.db"
 
     def workspace_path(self, agent: AgentSpec) -> Path:
-        """Where the tools of an agent work, whether or not there is such a folder."""
+        """Return the folder in which an agent's tools work, whether it exists or not."""
         if agent.workspace is not None:
             return Path(agent.workspace).expanduser().absolute()
         return self.path / "workspaces" / agent.name
 
     def workspace(self, agent: AgentSpec) -> Path:
-        """The folder that the tools of an agent work in, made if it is not there and is the home's own."""
+        """Return the folder in which an agent's tools work. Create it if it belongs to the home; else raise
+        UsageError if it is missing."""
         path = self.workspace_path(agent)
         if agent.workspace is not None:
             if not path.is_dir():
                 raise UsageError(
-                    f"The workspace {path} of agent `{agent.name}` is no folder. Make it, or name another."
+                    f"The workspace {path} of agent `{agent.name}` is not a folder. Create it, or set another one."
                 )
             return path
         for folder in (self.path, path.parent, path):
@@ -170,11 +168,11 @@ class Home(Struct, frozen=True):
 
     @property
     def weights(self) -> Path:
-        """Where the weights of models on this machine are kept."""
+        """The folder with the weights of local models."""
         return self.path / "models"
 
     def ensure(self) -> Path:
-        """Make the folder, for this user alone, if it is not there."""
+        """Create the folder, private to this user, if it is missing."""
         _make_folder(self.path)
         return self.path
 
@@ -187,19 +185,20 @@ class Home(Struct, frozen=True):
     # ── Agents ──
 
     def agents(self) -> Sequence[str]:
-        """The names of the agents that have a file."""
+        """Return the names of the agents that have a file."""
         folder = self.path / "agents"
         if not _exists(folder):
             return ()
         try:
             return sorted(entry.name for entry in folder.iterdir() if _exists(entry / "config.yaml"))
         except OSError as error:
-            raise ConfigError(f"{folder}: it cannot be read: {error.strerror}; check it and its rights") from None
+            raise ConfigError(f"{folder}: cannot be read: {error.strerror}; check its permissions") from None
 
     def agent(self, name: str, model: str | None = None) -> AgentSpec:
-        """The agent of this name. The default agent is made the first time it is asked for; where no default model
-        is set it is not kept, and answers with `model`."""
-        # A name is looked for in the list, never joined to a path: no name leads out of the folder.
+        """Return the agent with this name. The default agent is created when it is first used.
+
+        Without a default model the default agent is not stored, and uses `model`."""
+        # The name is looked up in a list and never joined to a path, so no name leads out of the folder.
         if name in self.agents():
             return self._read_agent(name)
         if name == DEFAULT_AGENT:
@@ -214,12 +213,12 @@ class Home(Struct, frozen=True):
         return self._with_allowed(spec)
 
     def agent_file(self, name: str) -> Path:
-        """The file of an agent that has one."""
+        """Return the file of an existing agent."""
         self.refuse_unknown(name)
         return self._agent_file(name)
 
     def files_of_agent(self, name: str) -> tuple[Path, Path]:
-        """Where the settings of an agent lie, and what was allowed to it for good."""
+        """Return the files with the settings of an agent and with its permanent permissions."""
         return self._agent_file(name), self._allowed_file(name)
 
     def refuse_unknown(self, name: str) -> None:
@@ -227,8 +226,7 @@ class Home(Struct, frozen=True):
             raise UnknownAgent(self._unknown_agent(name))
 
     def create_agent(self, name: str, model: str | None = None, source: Path | None = None) -> Path:
-        """Make an agent with this model, or with the settings of a file and, where it is given, another model;
-        return its file."""
+        """Create an agent with this model, or from a file, optionally with another model. Return its file."""
         if name in self.agents():
             raise UsageError(f"There is an agent `{name}` already. Change it with: treadle agents edit {name}")
         if source is None and not model and self.config().defaults.model is None:
@@ -238,22 +236,22 @@ class Home(Struct, frozen=True):
             )
         try:
             spec = _make_agent(name, model or "") if source is None else _read_agent_file(source)
-            wanted = msgspec.structs.replace(spec, name=name, model=model or spec.model)
+            named = msgspec.structs.replace(spec, name=name, model=model or spec.model)
         except ValueError as error:
             raise UsageError(f"{error}.") from None
-        is_as_it_stands = source is not None and wanted == spec
-        text = source.read_text(encoding="utf-8-sig") if source and is_as_it_stands else _render_agent(wanted)
+        is_unchanged = source is not None and named == spec
+        text = source.read_text(encoding="utf-8-sig") if source and is_unchanged else _render_agent(named)
         _write_atomically(self._agent_file(name), text)
         return self._agent_file(name)
 
     def replace_agent(self, name: str, source: Path) -> None:
-        """Let the file of an agent be as this one, which is checked first."""
+        """Replace the file of an agent with another one, which is checked first."""
         path = self.agent_file(name)
         _read_agent_file(source, name)
         _write_atomically(path, source.read_text(encoding="utf-8-sig"))
 
     def put_agent(self, values: dict[str, Any], *, new: bool) -> AgentSpec:
-        """Keep an agent with these settings, which are checked as those of a file are."""
+        """Store an agent with these settings, which are checked like those of a file."""
         spec = to_struct(values, AgentSpec, "the agent")
         if spec.output is not None:
             _check_output_schema("the agent", spec.output)
@@ -265,16 +263,16 @@ class Home(Struct, frozen=True):
         return self._with_allowed(spec)
 
     def delete_agent(self, name: str) -> None:
-        """Delete an agent, with what was allowed to it for good."""
+        """Delete an agent with its permanent permissions."""
         path = self.agent_file(name)
         try:
             for file in (path, self._allowed_file(name)):
                 file.unlink(missing_ok=True)
-            with suppress(OSError):  # somebody has put something else there
+            with suppress(OSError):  # the folder has other files
                 path.parent.rmdir()
         except OSError as error:
             raise ConfigError(
-                f"{path}: it cannot be deleted: {error.strerror}; check the folder's rights"
+                f"{path}: cannot be deleted: {error.strerror}; check the permissions of the folder"
             ) from None
 
     def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
@@ -285,7 +283,7 @@ class Home(Struct, frozen=True):
         return msgspec.structs.replace(spec, approvals=msgspec.structs.replace(spec.approvals, rules=rules))
 
     def allow(self, agent: str, tool: str, pattern: str) -> Path:
-        """Let an agent do this without asking, from its next run on; return the file that says so."""
+        """Permit an agent to do this without an approval, from its next run on. Return the changed file."""
         path = self._allowed_file(agent)
         rule = ApprovalRule(tool, "auto", pattern)
         known = read_struct(path, Allowed).allowed if _exists(path) else ()
@@ -317,17 +315,17 @@ class Home(Struct, frozen=True):
     def _unknown_agent(self, name: str) -> str:
         known = self.agents()
         near = find_closest(name, known)
-        meant = f"did you mean `{near}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"
-        return f"No agent is called `{name}`; {meant}. An agent is a file {self._agent_file('NAME')}"
+        hint = f"did you mean `{near}`?" if near else f"known agents: {', '.join(known) or 'none yet'}"
+        return f"No agent is called `{name}`; {hint}. An agent is a file {self._agent_file('NAME')}"
 
 
 def _make_agent(name: str, model: str) -> AgentSpec:
-    """Return an agent as `agents create` writes it: it asks before each call, until its file says otherwise."""
+    """Return an agent as `agents create` writes it: every call needs an approval, until its file says otherwise."""
     return AgentSpec(name, model, approvals=ApprovalRules(default="ask"))
 
 
 def _make_default_agent(model: str, provider: str | None = None) -> AgentSpec:
-    """Looks at what is there without asking, and asks before it does anything else."""
+    """Return the default agent, which may read freely and needs an approval for everything else."""
     rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_PERMITTED_TOOLS, "load_skill"))
     approvals = ApprovalRules(default="ask", rules=rules)
     tools = (*DEFAULT_PERMITTED_TOOLS, *DEFAULT_APPROVAL_TOOLS)
@@ -343,13 +341,13 @@ def _render_default_agent(spec: AgentSpec) -> str:
 
 
 def _render_agent(spec: AgentSpec) -> str:
-    """An agent as its file says it: without what goes without saying."""
-    said = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
-    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True)
+    """Return the content of an agent's file, without defaults."""
+    settings = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
+    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
-    """The agent of a file, which must have this name, if one is given."""
+    """Return the agent in a file. Raise ConfigError if its name is not the expected one."""
     spec = read_struct(path, AgentSpec)
     if name is not None and spec.name != name:
         raise ConfigError(f"{path}: name: found `{spec.name}`; accepted: `{name}`, as its folder is called")
@@ -366,7 +364,7 @@ def _check_output_schema(path: Path | str, schema: dict[str, Any]) -> None:
 
 
 def _exists(path: Path) -> bool:
-    """Whether something is there. What cannot be looked at is: reading it will say why it cannot be read."""
+    """Return whether the path exists. If it cannot be inspected, return True, so that reading it reports why."""
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -381,19 +379,22 @@ def _make_folder(path: Path) -> None:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The folder {path} cannot be made: {error.strerror}. Make it writable, or set "
+            f"The folder {path} cannot be created: {error.strerror}. Make its parent writable, or set "
             f"{HOME_VARIABLE} to another one."
         ) from None
 
 
 def _write_atomically(path: Path, text: str) -> None:
-    """Write a file so that nobody ever sees a part of it."""
-    for folder in reversed(path.parents[:3]):  # home, agents, NAME: each for this user alone
+    """Write a file so that readers see either the old or the new content. Create its folders, private to this
+    user."""
+    for folder in reversed(path.parents[:3]):  # home, agents, NAME: each private to this user
         _make_folder(folder)
     try:
-        handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
             file.write(text)
-        Path(made).replace(path)
+        Path(temporary).replace(path)
     except OSError as error:
-        raise ConfigError(f"{path}: it cannot be written: {error.strerror}; check the folder's rights") from None
+        raise ConfigError(
+            f"{path}: cannot be written: {error.strerror}; check the permissions of the folder"
+        ) from None

@@ -1,5 +1,5 @@
-"""Plain values into settings, each checked by itself, so that an error can name the key, what was found and what is
-accepted."""
+"""Conversion of plain values to settings. Each value is checked separately, so that an error can name the key,
+what was found and what is accepted."""
 
 import math
 import types
@@ -11,17 +11,17 @@ from msgspec import NODEFAULT, Struct
 from treadle.domain.suggestions import find_closest
 
 SECRET_KEYS = ("key", "header")
-"""A value whose path has one of these in it is not quoted back."""
+"""A value whose path contains one of these is not quoted in errors."""
 
 _Kind = TypeVar("_Kind", bound=Struct)
 
 
 class InvalidValue(Exception):
-    """What is wrong with a value, and where in it."""
+    """A value is invalid. The message says where and why."""
 
 
 def check_struct(value: Any, kind: type[_Kind], at: str = "") -> _Kind:
-    """The value as a struct. Each field is checked by itself, so that an error knows where it is."""
+    """Return the value as a struct. Each field is checked separately, so that an error knows its location."""
     if not isinstance(value, dict):
         raise InvalidValue(_describe_mismatch(value, kind, at))
     data = cast("dict[str, Any]", value)
@@ -56,7 +56,7 @@ def _check(value: Any, kind: Any, at: str) -> None:
 
 
 def _find_struct(kind: Any) -> type[Struct] | None:
-    """The struct that a mapping is to become, where the type leaves no choice."""
+    """Return the struct that a mapping must become, if the type leaves no choice."""
     kinds = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else (kind,)
     structs = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Struct)]
     return structs[0] if len(structs) == 1 else None
@@ -72,7 +72,8 @@ def _check_leaf(value: Any, kind: Any, at: str) -> None:
 
 
 def _describe_refusal(data: dict[str, Any], kind: type[Struct], at: str) -> str:
-    """Which value a struct refuses although its type is right: the one that it refuses alone, if there is one."""
+    """Return which value a struct refuses although its type is right: the one that it refuses on its own, if there
+    is one."""
     required = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
     least = {name: data[name] for name in required}
     if message := _find_refusal(least, kind):
@@ -92,16 +93,20 @@ def _find_refusal(data: dict[str, Any], kind: type[Struct]) -> str:
 
 
 def _locate_refusal(name: str, message: str, data: dict[str, Any], at: str) -> str:
-    """A struct's own words about one of its values, with the whole path and with what was found."""
+    """Return a struct's message about one of its values, with the whole path and what was found."""
     if name not in data:
         return f"{at}: {message}"
     subject, _, predicate = message.partition(" ")
     names_it = subject.rpartition(".")[2] == name
-    said = f"{_join(at, name)} {predicate}" if names_it else f"{_join(at, name)}: {message}"
-    return said if str(data[name]) in said else f"{said}; found {_describe_value(data[name], at)}"
+    message_text = f"{_join(at, name)} {predicate}" if names_it else f"{_join(at, name)}: {message}"
+    return (
+        message_text
+        if str(data[name]) in message_text
+        else f"{message_text}; found {_describe_value(data[name], at)}"
+    )
 
 
-# ── Words ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Messages ──
 
 
 def _join(at: str, name: str) -> str:
@@ -120,16 +125,16 @@ def _describe_unknown_key(name: str, known: list[str], at: str) -> str:
 
 
 def _describe_value(value: Any, at: str) -> str:
-    hidden = any(word in at for word in SECRET_KEYS)
+    is_secret = any(word in at for word in SECRET_KEYS)
     match value:
         case None:
             return "null"
         case bool():
             return str(value).lower()
         case str():
-            return "text" if hidden else f"the text `{value if len(value) <= 60 else value[:59] + '…'}`"
+            return "text" if is_secret else f"the text `{value if len(value) <= 60 else value[:59] + '…'}`"
         case int() | float():
-            return "a number" if hidden else f"the number {value}"
+            return "a number" if is_secret else f"the number {value}"
         case list():
             return "a list"
         case dict():
@@ -149,7 +154,7 @@ _TYPE_NAMES: dict[Any, str] = {
 
 
 def _describe_type(kind: Any) -> str:
-    """A type in words."""
+    """Return a description of a type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
         return " or ".join(_describe_type(argument) for argument in arguments)

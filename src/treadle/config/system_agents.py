@@ -1,5 +1,5 @@
-"""The agents that come with Treadle: who judges what a run has produced, and who finds out why one has failed. An
-agent of the home that has the same name takes their place."""
+"""The agents that come with Treadle: the evaluator of answers and the analyzer of failures. An agent of the home
+with the same name replaces them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -54,23 +54,25 @@ _SCORE_SCHEMA: dict[str, Any] = {
 }
 
 
-def _make_checker(like: AgentSpec) -> AgentSpec:
-    return _make_evaluator(QUALITY_CHECKER, _CHECKER_PERSONA, like, _SCORE_SCHEMA)
+def _make_checker(evaluated: AgentSpec) -> AgentSpec:
+    return _make_evaluator(QUALITY_CHECKER, _CHECKER_PERSONA, evaluated, _SCORE_SCHEMA)
 
 
-def _make_analyzer(like: AgentSpec) -> AgentSpec:
-    return _make_evaluator(ERROR_ANALYZER, _ANALYZER_PERSONA, like)
+def _make_analyzer(evaluated: AgentSpec) -> AgentSpec:
+    return _make_evaluator(ERROR_ANALYZER, _ANALYZER_PERSONA, evaluated)
 
 
-def _make_evaluator(name: str, persona: str, like: AgentSpec, output: dict[str, Any] | None = None) -> AgentSpec:
-    """One that asks the model of the agent whose run it judges."""
+def _make_evaluator(
+    name: str, persona: str, evaluated: AgentSpec, output: dict[str, Any] | None = None
+) -> AgentSpec:
+    """Return an evaluator that uses the model of the agent whose run it evaluates."""
     return AgentSpec(
         name,
-        like.model,
-        like.provider,
+        evaluated.model,
+        evaluated.provider,
         ModelSettings(max_tokens=1000),
         persona,
-        like.fallbacks,
+        evaluated.fallbacks,
         output=output,
         limits=Limits(max_steps=3, max_depth=0),
         memory=MemorySettings(recall=0, remember=False),

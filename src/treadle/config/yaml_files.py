@@ -1,5 +1,5 @@
-"""Reading YAML files that people write. Whatever is wrong with one becomes a ConfigError of one line that names
-the file, the key, what was found and what is accepted."""
+"""Reading of YAML files. Every problem becomes a ConfigError of one line that names the file, the key, what was
+found and what is accepted."""
 
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ _Kind = TypeVar("_Kind", bound=Struct)
 
 
 def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
-    """The content of a file as a `kind`."""
+    """Return the content of a file as a `kind`."""
     try:
         return to_struct(_load(path), kind, str(path))
     except InvalidValue as wrong:
@@ -27,23 +27,22 @@ def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
 
 
 def to_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
-    """Plain values as a `kind`, as strictly as those of a file; `source` is where they are from."""
+    """Return plain values as a `kind`, checked as strictly as those of a file. `source` says where they are
+    from."""
     try:
-        return check_struct(
-            msgspec.to_builtins(values), kind, at=""
-        )  # which does not end where one contains itself
+        return check_struct(msgspec.to_builtins(values), kind, at="")  # fails if a value contains itself
     except InvalidValue as wrong:
         raise ConfigError(f"{source}: {wrong}") from None
 
 
-# ── From bytes to plain values ─────────────────────────────────────────────────────────────────────
+# ── From bytes to plain values ──
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only: every key is text and stands once; what looks like a date is text."""
+    """Loads plain data only: every key is text and unique, and dates stay text."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Refuse anchors and aliases: a few lines of them stand for gigabytes, or for themselves."""
+        """Refuse anchors and aliases: a few lines of them can stand for gigabytes, or for themselves."""
         event = cast("Any", self).peek_event()
         if getattr(event, "anchor", None) is not None:
             sign, line = "*" if isinstance(event, yaml.AliasEvent) else "&", event.start_mark.line + 1
@@ -60,7 +59,7 @@ class _Loader(yaml.SafeLoader):
             if key_node.tag != "tag:yaml.org,2002:str":
                 raise InvalidValue(f"line {line}: the key `{_node_text(key_node)}` is not text; put it in quotes")
             if key_node.value in seen:
-                raise InvalidValue(f"line {line}: the key `{key_node.value}` stands there twice; remove one")
+                raise InvalidValue(f"line {line}: the key `{key_node.value}` is there twice; remove one")
             seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
@@ -71,7 +70,7 @@ def _node_text(node: yaml.Node) -> str:
 
 _BOOL = "tag:yaml.org,2002:bool"
 _TRUE_OR_FALSE = (_BOOL, re.compile("true|True|TRUE|false|False|FALSE"))
-_Loader.yaml_implicit_resolvers = {  # as in YAML 1.2, where `off` is a word
+_Loader.yaml_implicit_resolvers = {  # as in YAML 1.2, where `off` is text
     first: [form for form in forms if form[0] != _BOOL] + ([_TRUE_OR_FALSE] if first in "tTfF" else [])
     for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -87,12 +86,12 @@ def _load(path: Path) -> Any:
         data = yaml.load(content.decode("utf-8-sig"), _Loader)
         return {} if data is None else data
     except OSError as error:
-        raise ConfigError(f"{path}: it cannot be read: {error.strerror}; check the file and its rights") from None
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}; check its permissions") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start + 1} is not UTF-8; save the file as UTF-8") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: {_describe_syntax_error(error)}") from None
-    except (ValueError, RecursionError) as error:  # a number such as 0b2, or brackets without end
+    except (ValueError, RecursionError) as error:  # a number such as 0b2, or too many brackets
         raise ConfigError(f"{path}: it is not valid YAML: {error}") from None
 
 

@@ -1,4 +1,4 @@
-"""The dispatcher of one process: a task per run, one timer for what is due, a sweep for what was missed."""
+"""The dispatcher of a single process: a task per run, one timer for due runs, and a sweep for missed wakes."""
 
 import asyncio
 import heapq
@@ -14,7 +14,7 @@ from treadle.ports.journal import RENEW_SECONDS, Wakes
 logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS = RENEW_SECONDS
-"""How often leases are renewed and lost wakes looked for."""
+"""How often leases are renewed and missed wakes are looked for."""
 
 
 class LocalDispatcher:
@@ -28,11 +28,11 @@ class LocalDispatcher:
         self._work: Work | None = None
         self._active: dict[RunId, asyncio.Task[None]] = {}
         self._held: dict[RunId, asyncio.Task[None]] = {}
-        """What was ours at the last renewal."""
+        """Runs that this worker owned at the last renewal."""
         self._again: set[RunId] = set()
-        """Woken while active: looked at once more afterwards."""
+        """Runs that were woken while active. They are worked on once more afterwards."""
         self._ready: dict[RunId, None] = {}
-        """Woken and waiting for room, in order."""
+        """Runs that were woken and wait for a free slot, in order."""
         self._timers: list[tuple[Instant, RunId]] = []
         self._alarm: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.Task[None] | None = None
@@ -58,7 +58,7 @@ class LocalDispatcher:
         self._has_room.set()
         if self._alarm is not None:
             self._alarm.cancel()
-        if self._active and grace > 0:  # leases are renewed meanwhile
+        if self._active and grace > 0:  # leases are still renewed while waiting
             await asyncio.wait(self._active.values(), timeout=grace)
         tasks = [*self._active.values(), *([self._sweeper] if self._sweeper else [])]
         for task in tasks:
@@ -68,22 +68,22 @@ class LocalDispatcher:
 
     @property
     def busy(self) -> bool:
-        """Whether a run is being worked on or about to be."""
+        """Whether a run is in progress or about to start."""
         return bool(self._active or self._ready)
 
     @property
     def room(self) -> int:
-        """How many more runs can be worked on now."""
+        """How many more runs can start now."""
         return 0 if self._work is None else max(0, self._concurrency - len(self._active) - len(self._ready))
 
     async def until_room(self) -> None:
-        """Wait until there is room, or nothing is begun here any more."""
+        """Wait until there is room, or until the dispatcher is stopped."""
         while self._work is not None and not self.room:
             self._has_room.clear()
             await self._has_room.wait()
 
     def _fill(self) -> None:
-        """Start what is ready, as far as there is room."""
+        """Start ready runs while there is room."""
         while self._work is not None and self._ready and len(self._active) < self._concurrency:
             run_id = next(iter(self._ready))
             del self._ready[run_id]
@@ -113,10 +113,10 @@ class LocalDispatcher:
             self._alarm = None
         if self._timers and self._work is not None:
             delay = max(0.0, self._timers[0][0] - self._clock.now())
-            # A far timer is left to the sweep: the wall clock may jump meanwhile.
-            self._alarm = asyncio.get_running_loop().call_later(min(delay, SWEEP_SECONDS), self._ring)
+            # A distant timer is checked again by then: the wall clock may jump in the meantime.
+            self._alarm = asyncio.get_running_loop().call_later(min(delay, SWEEP_SECONDS), self._wake_due)
 
-    def _ring(self) -> None:
+    def _wake_due(self) -> None:
         now, self._alarm = self._clock.now(), None
         while self._timers and self._timers[0][0] <= now:
             self.wake(heapq.heappop(self._timers)[1], now)
@@ -129,11 +129,12 @@ class LocalDispatcher:
             except StoreError as error:
                 logger.error("%s", error)
             except Exception:
-                logger.exception("a sweep failed; it is tried again")
+                logger.exception("a sweep failed; retrying")
             await asyncio.sleep(SWEEP_SECONDS)
 
     async def _sweep(self) -> None:
-        """Keep what is ours, drop what is not any more, find what nobody looks at."""
+        """Renew the leases of this worker's runs, stop those it has lost, and wake runnable runs without an
+        owner."""
         if self._active:
             self._drop_lost(await self._wakes.renew(self._worker))
         if self._work is None:
@@ -143,7 +144,7 @@ class LocalDispatcher:
                 self.wake(run_id, self._clock.now())
 
     def _drop_lost(self, owned: Sequence[RunId]) -> None:
-        """Stop work on runs that were ours at the last renewal and have been taken over since."""
+        """Stop work on runs that were owned at the last renewal and have been taken over since."""
         for run_id in [run_id for run_id in self._held if run_id not in owned]:
             if self._active.get(run_id) is self._held[run_id]:
                 self._held[run_id].cancel()

@@ -1,10 +1,10 @@
-"""The dispatcher of many workers on PostgreSQL: jobs of PgQueuer, in front of the dispatcher of one process.
+"""The dispatcher of many workers on PostgreSQL: PgQueuer jobs in front of the dispatcher of a single process.
 
-A job says: look at this run. It is written by the commit that makes the run runnable, taken by a worker that has
-room, and done as soon as that worker has heard of it: it does not last as long as the work. Who works on a run is
-said by its lease; a job that lasted would be a second one, to be kept alive for every run, handed out again when
-a heartbeat is late, and in the way of the next job for the same run. What the queue loses, or hands out twice,
-costs a look: the sweep finds what is runnable and nobody's, also where somebody has emptied the queue."""
+A job means: work on this run. The commit that makes a run runnable writes it, a worker with room takes it, and it
+is done as soon as that worker has been notified. It does not last as long as the work. The lease says who works on
+a run. A job that lasted would be a second lease: it would need heartbeats for every run, would be handed out again
+when a heartbeat is late, and would block the next job for the same run. A job that is lost or handed out twice
+costs one extra check, because the sweep finds runnable runs without an owner, even if the queue was emptied."""
 
 import asyncio
 import logging
@@ -28,23 +28,24 @@ from treadle.ports.queue import JOB, NAMES
 logger = logging.getLogger(__name__)
 
 BATCH_JOBS = 20
-"""Jobs that are taken at a time, at most."""
+"""The most jobs that are taken at a time."""
 HEARTBEAT = timedelta(seconds=LEASE_SECONDS)
-"""When a job that was taken and not done is another worker's."""
+"""When a job that was taken and not finished goes to another worker."""
 POLL = timedelta(seconds=10)
-"""How long nobody looks for jobs while nobody is told of any."""
+"""How long to wait before polling for jobs without a notification."""
 LOG_CLEANUP_SECONDS = 60.0
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 5.0
 ANSWER_SECONDS, CLOSE_SECONDS = 30.0, 2.0
 SESSION_SETTINGS = "SET synchronous_commit = off; SET plan_cache_mode = force_generic_plan"
-"""A job that comes back after a crash is a look in vain; and to plan how one is taken takes longer than taking."""
+"""A job that reappears after a crash only causes an extra check, and planning the dequeue query takes longer than
+running it."""
 
 Connect = Callable[[], Awaitable[Any]]
-"""Opens a connection of asyncpg, with our schema on its search path."""
+"""Opens an asyncpg connection with Treadle's schema on its search path."""
 
 
 class _Driver(AsyncpgDriver):
-    """Does not wait for ever for a server that has fallen silent."""
+    """Times out if the server stops responding."""
 
     async def fetch(self, query: str, *args: object) -> list[dict[str, object]]:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -60,12 +61,12 @@ class _Driver(AsyncpgDriver):
 
 
 class _Jobs(Queries):
-    """The jobs in the database. No more are taken than there is room for: the others are for other workers."""
+    """The jobs in the database. Takes no more than there is room for, and leaves the rest for other workers."""
 
     def __init__(self, driver: AsyncpgDriver, here: LocalDispatcher) -> None:
         names = DBSettings.model_validate(NAMES)
-        made = QueryBuilderEnvironment(names), QueryQueueBuilder(names), QuerySchedulerBuilder(names)
-        super().__init__(driver, *made)
+        builders = QueryBuilderEnvironment(names), QueryQueueBuilder(names), QuerySchedulerBuilder(names)
+        super().__init__(driver, *builders)
         self._here = here
 
     async def dequeue(
@@ -77,16 +78,17 @@ class _Jobs(Queries):
         heartbeat_timeout: timedelta,
     ) -> list[Job]:
         await self._here.until_room()
-        most = min(batch_size, self._here.room)
-        if most == 0:  # nothing is begun here any more
+        limit = min(batch_size, self._here.room)
+        if limit == 0:  # stopped: start nothing more
             return []
         rest = (entrypoints, queue_manager_id, global_concurrency_limit, heartbeat_timeout)
-        return await super().dequeue(most, *rest)
+        return await super().dequeue(limit, *rest)
 
 
 class PgQueuerDispatcher:
-    """Implements `Dispatcher` on PgQueuer. Commits write their jobs themselves, so nobody need `wake` a run here
-    for what they commit: it would be looked at twice."""
+    """Implements `Dispatcher` on PgQueuer.
+
+    Commits write their own jobs. Calling `wake` for a committed change would only work on the run twice."""
 
     def __init__(self, connect: Connect, wakes: Wakes, clock: Clock, worker: str, concurrency: int = 1000) -> None:
         self._connect = connect
@@ -101,7 +103,7 @@ class PgQueuerDispatcher:
         self._supervising = asyncio.create_task(self._supervise(), name="treadle-queue")
 
     def wake(self, run_id: RunId, at: Instant) -> None:
-        """Look at this run here, then."""
+        """Work on this run in this process at this time."""
         self._here.wake(run_id, at)
 
     async def stop(self, grace: float = 0.0) -> None:
@@ -110,45 +112,46 @@ class PgQueuerDispatcher:
             self._manager.shutdown.set()
         await self._here.stop(grace)
         if self._supervising is not None:
-            if self._manager is not None:  # it says which of its jobs are done
+            if self._manager is not None:  # it marks its finished jobs as done
                 await asyncio.wait({self._supervising}, timeout=CLOSE_SECONDS)
             self._supervising.cancel()
             await asyncio.wait({self._supervising})
 
     @property
     def busy(self) -> bool:
-        """Whether a run is being worked on here or about to be."""
+        """Whether a run is in progress here or about to start."""
         return self._here.busy
 
     # ── Jobs ──
 
-    async def _look(self, job: Job) -> None:
+    async def _wake_run(self, job: Job) -> None:
         if self._stopping:
-            raise RetryRequested(reason="this worker takes nothing more")
+            raise RetryRequested(reason="this worker is stopping")
         if job.payload is not None:
             self._here.wake(RunId(job.payload.decode()), self._clock.now())
 
     async def _supervise(self) -> None:
-        """Take jobs, whatever happens: PgQueuer gives up when the server goes away. The sweep goes on meanwhile."""
-        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE
+        """Take jobs until stopped. PgQueuer gives up when the server goes away, so it is started again; the sweep
+        continues."""
+        loop, pause = asyncio.get_running_loop(), FIRST_PAUSE_SECONDS
         while not self._stopping:
             began = loop.time()
             try:
                 await self._take_jobs()
             except Exception as error:
-                said = f"{type(error).__name__}: {error}"
-                logger.warning("The queue cannot be heard (%s); trying again in %.1f s", said, pause)
-            if loop.time() - began > LONGEST_PAUSE:
-                pause = FIRST_PAUSE
+                cause = f"{type(error).__name__}: {error}"
+                logger.warning("Reading the queue failed (%s); retrying in %.1f s", cause, pause)
+            if loop.time() - began > LONGEST_PAUSE_SECONDS:
+                pause = FIRST_PAUSE_SECONDS
             if not self._stopping:
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE)
+                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
     async def _take_jobs(self) -> None:
         connection = await self._connect()
         try:
             await self._take_jobs_over(connection)
-        finally:  # before anything is waited for, which whoever is told to stop for good does not do
+        finally:  # before any await, which a cancelled task would not reach
             self._manager = None
             connection.terminate()
 
@@ -156,15 +159,15 @@ class PgQueuerDispatcher:
         driver = _Driver(connection)
         jobs = _Jobs(driver, self._here)
         manager = self._manager = QueueManager(jobs, Channel(NAMES["channel"]))
-        manager.entrypoint(JOB)(self._look)
+        manager.entrypoint(JOB)(self._wake_run)
 
         def leave(_: object = None) -> None:
             manager.shutdown.set()
 
-        connection.add_termination_listener(leave)  # it need not find out by itself
+        connection.add_termination_listener(leave)  # report a lost connection at once
         if self._stopping:
             leave()
-        tidying = asyncio.create_task(_clear_log(jobs), name="treadle-queue-log")
+        log_cleaner = asyncio.create_task(_clear_log(jobs), name="treadle-queue-log")
         try:
             await driver.execute(SESSION_SETTINGS)
             await manager.run(
@@ -177,12 +180,12 @@ class PgQueuerDispatcher:
             if not self._stopping:
                 raise ConnectionError("the connection was closed")
         finally:
-            tidying.cancel()
-            await asyncio.gather(tidying, return_exceptions=True)
+            log_cleaner.cancel()
+            await asyncio.gather(log_cleaner, return_exceptions=True)
 
 
 async def _clear_log(jobs: Queries) -> None:
-    """Forget which jobs there were: what became of a run is in its journal."""
+    """Clear the log of finished jobs. The journal records what happened to each run."""
     while True:
         await jobs.clear_queue_log(JOB)
         await asyncio.sleep(LOG_CLEANUP_SECONDS)

@@ -1,1 +1,1 @@
-"""The vocabulary: frozen values that everything else speaks in. Imports nothing of ours."""
+"""The vocabulary: frozen values that all other packages use. It imports nothing from them."""

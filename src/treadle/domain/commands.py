@@ -1,4 +1,4 @@
-"""What can be asked of a session itself, between its runs. Every surface takes the same words."""
+"""Session commands. All surfaces accept the same words."""
 
 from msgspec import Struct
 
@@ -6,42 +6,42 @@ from treadle.domain.errors import UsageError
 
 
 class CompactSession(Struct, frozen=True, tag="compact", tag_field="kind", omit_defaults=True):
-    """Fold the middle of the conversation into a summary now."""
+    """Replace the middle of the transcript with a summary now."""
 
     focus: str = ""
     """What the summary should keep above all."""
 
 
 class ResetSession(Struct, frozen=True, tag="reset", tag_field="kind"):
-    """Go on with an empty conversation."""
+    """Continue with an empty transcript."""
 
 
 class UndoSession(Struct, frozen=True, tag="undo", tag_field="kind"):
-    """Take the latest compaction or reset back."""
+    """Undo the latest compaction or reset."""
 
 
 class PinMessage(Struct, frozen=True, tag="pin", tag_field="kind", omit_defaults=True):
-    """Keep a message through every compaction: this text, or what the user said last."""
+    """Keep a message through every compaction: this text, or the user's last message."""
 
     text: str = ""
 
 
 class AskMemory(Struct, frozen=True, tag="memory", tag_field="kind", omit_defaults=True):
-    """What the agent remembers; with a text, what fits it."""
+    """Show what the agent remembers, optionally only what fits a text."""
 
     text: str = ""
 
 
 class AskUsage(Struct, frozen=True, tag="usage", tag_field="kind"):
-    """What the session has used."""
+    """Show what the session has used."""
 
 
 SessionCommand = CompactSession | ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
-"""Each is a run of its own in the session, that answers no message."""
+"""Each is a run of its own in the session that answers no message."""
 
 
 def format_command(command: SessionCommand) -> str:
-    """The command as it is typed."""
+    """Return the command as it is typed."""
     match command:
         case CompactSession(argument):
             return f"/compact {argument}".strip()
@@ -58,8 +58,10 @@ def format_command(command: SessionCommand) -> str:
 
 
 def parse_command(text: str) -> SessionCommand | None:
-    """The command that a text is, if it is one: a slash and a word that we know, at the very beginning. Another
-    word behind a slash may be a path, and is a message like any other."""
+    """Return the command in a text, or None.
+
+    A command is a slash and a known word at the beginning. Any other word after a slash may be a path, and is a
+    message."""
     if not text.lstrip().startswith("/"):
         return None
     head, *rest = text.split(maxsplit=1)
@@ -72,7 +74,7 @@ def parse_command(text: str) -> SessionCommand | None:
         case "/memory":
             return AskMemory(argument)
         case "/reset" | "/undo" | "/usage" if argument:
-            raise UsageError(f"{head} takes nothing behind it; found `{argument}`.")
+            raise UsageError(f"{head} takes no argument; found `{argument}`.")
         case "/reset":
             return ResetSession()
         case "/undo":

@@ -1,4 +1,4 @@
-"""Spans of time as people write them."""
+"""Durations as people write them."""
 
 import re
 
@@ -7,7 +7,7 @@ _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(duration: float | str) -> float:
-    """A duration in seconds, from a number or from text such as `90s`, `10m` or `7d`."""
+    """Return a duration in seconds, from a number or from text such as `90s`, `10m` or `7d`."""
     if isinstance(duration, str):
         match = _DURATION.fullmatch(duration.strip())
         if match is None:
@@ -17,7 +17,7 @@ def parse_duration(duration: float | str) -> float:
 
 
 def format_duration(span: float) -> str:
-    """Return a span of seconds as people write it, for example `45 s`, `12 min` or `2 h 5 min`."""
+    """Return a duration as people write it, for example `45 s`, `12 min` or `2 h 5 min`."""
     if span < 60:
         return f"{span:.3g} s"
     minutes = round(span / 60)

@@ -1,4 +1,4 @@
-"""Whose child a run is, and what it was given: never more than its parent has."""
+"""The lineage of a child run, and what it was given: never more than its parent has."""
 
 from typing import Literal
 
@@ -9,26 +9,26 @@ from treadle.domain.permissions import ApprovalRules
 from treadle.domain.quotas import Quotas
 
 Role = Literal["spawn", "send", "invoke", "quality", "errors"]
-"""Why there is a child: one of the tools that delegate, or the run itself wants its end looked at."""
+"""The purpose of a child run: one of the delegating tools, or an evaluation."""
 DELEGATION_TOOLS: dict[Role, str] = {"spawn": "agent_spawn", "send": "agent_send", "invoke": "invoke_agent"}
-"""The tool that a child was asked for with."""
+"""The tool that begins a child run with this role."""
 EVALUATOR_ROLES = ("quality", "errors")
-"""Those that look at the end of a run. Nobody looks at theirs, and they have no tools."""
+"""The roles that evaluate the end of a run. Evaluators are not evaluated and have no tools."""
 
 
 class TreeCeiling(Struct, frozen=True, omit_defaults=True):
-    """What a run and all runs under it may use together. None: as much as they want."""
+    """What a run and all its child runs may use together; None for no limit."""
 
     run_id: RunId
     cost: float | None = None
-    """Dollars."""
+    """In dollars."""
     steps: int | None = None
     runs: int | None = None
-    """Under it."""
+    """Number of child runs."""
 
 
 class Ancestor(Struct, frozen=True):
-    """A run above another, and the call of it that the other is under."""
+    """An ancestor of a run, and the call in it that leads to the run."""
 
     run_id: RunId
     call_id: str
@@ -39,22 +39,22 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
     depth: int
     """1 for a child of the root."""
     call_id: str
-    """The call of its parent that it answers; for one that judges, a name that no call has."""
+    """The call of its parent that it answers. For an evaluator, a name that no call has."""
     role: Role
     agents: tuple[str, ...]
-    """The names of those above it, the root's first. It has the secrets that all of them were granted."""
+    """The agents of its ancestors, the root's first. It has the secrets that all of them were granted."""
     tools: tuple[str, ...] = ()
-    """Those that its parent may call."""
+    """The tools of its parent."""
     approvals: tuple[ApprovalRules, ...] = ()
-    """The rules of those above it, which hold for it too."""
+    """The rules of its ancestors, which apply to it too."""
     ceilings: tuple[TreeCeiling, ...] = ()
-    """Of those above it."""
+    """The ceilings of its ancestors."""
     quotas: tuple[tuple[str, Quotas], ...] = ()
-    """What the agents above it may use, by their names, where that has an end: it counts for them too."""
+    """The quotas of its ancestors' agents, by name. It counts for them too."""
     steps_before: int = 0
-    """Taken by the tree when it was begun, as far as its parent knew."""
+    """Steps of the tree when it began, as far as its parent knew."""
     above: tuple[Ancestor, ...] = ()
-    """The runs above it, the root first: they hear when it waits for a person, and when it goes on."""
+    """Its ancestors, the root first. They are told when it waits for a reviewer, and when it resumes."""
 
     @property
     def judges(self) -> bool:
@@ -62,14 +62,14 @@ class Lineage(Struct, frozen=True, omit_defaults=True):
 
 
 class Order(Struct, frozen=True):
-    """What a tool that delegates was asked for."""
+    """The arguments of a delegating tool."""
 
     message: str
     agent: str | None = None
-    """None: a copy of whoever asks."""
+    """None for a copy of the calling agent."""
     instructions: str | None = None
-    """What the copy is told to be; None: what the agent is."""
+    """The persona of the copy; None for that of the agent."""
     tools: tuple[str, ...] | None = None
-    """No others than these."""
+    """The only tools that it gets."""
     model: str | None = None
-    """One that whoever asks, or that agent, may ask already."""
+    """A model that the calling agent or that agent may already use."""

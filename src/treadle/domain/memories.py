@@ -1,4 +1,4 @@
-"""What is remembered beyond a session."""
+"""What agents remember beyond a session."""
 
 from typing import Literal
 
@@ -12,11 +12,11 @@ MemoryId = str
 
 MemoryKind = Literal["long_term", "journal"]
 MemorySource = Literal["run", "tool", "compaction", "person", "import"]
-"""Where it comes from: the end of a run, the agent's own wish, what a compaction took out, a person, a file."""
+"""Where a memory comes from: the end of a run, the agent's own request, a compaction, a person, a file."""
 
 
 class Memory(Struct, frozen=True, omit_defaults=True):
-    """One thing that an agent remembers."""
+    """One memory of an agent."""
 
     memory_id: MemoryId
     agent_id: AgentId
@@ -25,19 +25,20 @@ class Memory(Struct, frozen=True, omit_defaults=True):
     created_at: Instant
     source: MemorySource = "tool"
     used_at: Instant | None = None
-    """When it was last recalled, or said again."""
+    """When it was last recalled or repeated."""
     uses: int = 0
     pinned: bool = False
-    """It does not fade."""
+    """Its score does not decrease with age."""
     session_id: SessionId | None = None
     run_id: RunId | None = None
     owner: UserId = LOCAL_USER
-    """Whose words it is made of. No other user of the agent is reminded of it, unless the agent shares memories."""
+    """The user whose words it is made of. No other user of the agent recalls it, unless the agent shares
+    memories."""
 
 
 class MemoryScope(Struct, frozen=True):
-    """Some of what an agent remembers: what is of one owner, or of all owners."""
+    """A part of an agent's memories: of one owner, or of all."""
 
     agent_id: AgentId
     owner: UserId | None
-    """None: of all of them, for an agent that shares its memories (`memory.shared`) and for an administrator."""
+    """None for all, for an agent that shares its memories (`memory.shared`) and for an administrator."""

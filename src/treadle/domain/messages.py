@@ -1,4 +1,4 @@
-"""What is said between people, models and tools: a message and its parts."""
+"""Messages between users, models and tools, and their parts."""
 
 import re
 from typing import Literal
@@ -6,63 +6,63 @@ from typing import Literal
 from msgspec import Struct
 
 MESSAGE_LIMIT = 128_000
-"""Characters of one message, whoever sends it."""
+"""Maximum number of characters of one message."""
 _UNSENDABLE = re.compile("[\x00\ud800-\udfff]")
 
 Role = Literal["user", "assistant", "tool"]
 
 
 class Text(Struct, frozen=True, tag="text", tag_field="kind", gc=False):
-    """Plain words."""
+    """Plain text."""
 
     text: str
 
 
 class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defaults=True, gc=False):
-    """A model's reasoning. It goes back only to the provider and model that it came from, and only if it is whole:
-    with a signature, or with the sealed form in which the provider keeps it."""
+    """A model's reasoning. It is sent back only to the provider and model that it came from, and only if it is
+    complete: with a signature, or in the provider's sealed form."""
 
     text: str
     provider: str
     model: str
     signature: str | None = None
     sealed: str | None = None
-    """What only the provider can read: redacted thinking, or an encrypted item of reasoning."""
+    """What only the provider can read: redacted thinking, or an encrypted reasoning item."""
     item_id: str | None = None
-    """The provider's name for it, where it must be given back."""
+    """The provider's name for it, if it must be sent back."""
     field: str | None = None
-    """Where it came in a reply of the `chat_completions` format, and goes back: the name of a field next to the
+    """Where it came in a reply of the `chat_completions` format, and is sent back: the name of a field next to the
     content, or the tag that opened it inside the content, such as `<think>`."""
     details: str | None = None
-    """The JSON text of the `reasoning_details` that came with it, which go back as they came."""
+    """The JSON text of its `reasoning_details`, which are sent back unchanged."""
 
     def came_from(self, provider: str, model: str) -> bool:
-        """Whether it is this model's own, and came in a field that it can go back in."""
+        """Return whether it is this model's own, and came in a field in which it can be sent back."""
         returnable = self.field is not None or self.details is not None
         return returnable and self.provider == provider and self.model == model
 
     def belongs_to(self, provider: str, model: str) -> bool:
-        """Whether it may be sent there."""
+        """Return whether it may be sent to this model."""
         whole = self.signature is not None or self.sealed is not None
         return whole and self.provider == provider and self.model == model
 
 
 class CallExtra(Struct, frozen=True, gc=False):
-    """What a provider attached to a call and wants back with it (`extra_content`), such as the signature of a
-    thought. It goes back only to the provider and model that it came from."""
+    """What a provider attached to a call and wants back with it (`extra_content`), such as a thought signature. It
+    is sent back only to the provider and model that it came from."""
 
     provider: str
     model: str
     content: str
-    """JSON text, as it came."""
+    """JSON text, unchanged."""
 
     def came_from(self, provider: str, model: str) -> bool:
-        """Whether it may be sent there."""
+        """Return whether it may be sent to this model."""
         return self.provider == provider and self.model == model
 
 
 class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind", omit_defaults=True, gc=False):
-    """A call that the model asks for. `arguments` is the JSON text as the model wrote it."""
+    """A call by the model. `arguments` is the JSON text as the model wrote it."""
 
     call_id: str
     name: str
@@ -71,7 +71,7 @@ class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind", omit_defaul
 
 
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True, gc=False):
-    """What came of a call. Every call has exactly one."""
+    """The result of a call. Every call has exactly one."""
 
     call_id: str
     content: str
@@ -79,7 +79,7 @@ class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_
 
 
 class Image(Struct, frozen=True, tag="image", tag_field="kind", gc=False):
-    """A picture, as base64 text."""
+    """An image, as base64 text."""
 
     media_type: str
     data: str
@@ -89,26 +89,26 @@ Part = Text | Thinking | ToolUse | ToolResult | Image
 
 
 Mark = Literal["pinned", "summary"]
-"""Why a message is more than one among others: no compaction takes it away; it stands for many."""
+"""pinned: no compaction removes it. summary: it replaces other messages."""
 
 
 class Message(Struct, frozen=True, omit_defaults=True, gc=False):
-    """One turn of a conversation. A `tool` message holds the results of the calls before it, in their order."""
+    """One message of a transcript. A `tool` message has the results of the preceding calls, in their order."""
 
     role: Role
     parts: tuple[Part, ...]
     mark: Mark | None = None
     preface: str = ""
-    """Time and place. The model reads it in front of the words; it is not part of what the user typed."""
+    """Time and place. The model reads it before the text; it is not part of what the user typed."""
 
     @property
     def text(self) -> str:
-        """The plain words of this message."""
+        """The plain text of this message."""
         return "".join([part.text for part in self.parts if isinstance(part, Text)])
 
     @property
     def sent(self) -> tuple[Part, ...]:
-        """The parts as the model reads them, with the preface in front of the words."""
+        """The parts as the model reads them, with the preface before the text."""
         if not self.preface:
             return self.parts
         first, *rest = self.parts or (Text(""),)
@@ -122,12 +122,12 @@ class Message(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def make_sendable(text: str) -> str:
-    """The text without lone surrogates and NUL, which providers reject or cannot decode."""
+    """Return the text without lone surrogates and NUL, which providers reject or cannot decode."""
     if text.isascii() and "\0" not in text:  # nearly always, and nearly free
         return text
     return _UNSENDABLE.sub("\ufffd", text)
 
 
 def user(text: str, *attachments: Text | Image) -> Message:
-    """A message from a person, with what they attached to it."""
+    """Return a message from a user, with attachments."""
     return Message("user", (Text(make_sendable(text)), *attachments))

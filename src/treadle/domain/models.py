@@ -1,4 +1,4 @@
-"""What is known of a model beside its name: how much it takes, what it can do, what it costs."""
+"""Facts about models: limits, capabilities and prices."""
 
 from typing import Literal
 
@@ -7,17 +7,17 @@ from msgspec import Struct
 from treadle.domain.runs import Usage
 
 UNKNOWN_WINDOW = 200_000
-"""The context window of a model of which nothing is known."""
+"""The assumed context window of an unknown model."""
 
 ToolStyle = Literal["native", "schema", "fenced"]
-"""How a model asks for tools: in its wire format; as a reply that is held to a JSON schema; or as fenced JSON in
-its text, which is read for allowed tools only."""
+"""How a model calls tools: in its wire format; as a reply constrained by a JSON schema; or as fenced JSON in its
+text, which is read for allowed tools only."""
 
 ReasoningBack = Literal["never", "tool_loop", "always"]
-"""`tool_loop`: with the calls that it led to and with what the model made of their results, for as long as these
-are part of the conversation. `always`: with every reply. Never to another provider or model than it came from."""
+"""When reasoning is sent back. `tool_loop`: with the calls that it led to and the reply to their results, for as
+long as these are in the transcript. `always`: with every reply. It is never sent to another provider or model."""
 CallDialect = Literal["hermes", "deepseek", "kimi", "llama", "mistral"]
-"""How a model writes a call as text instead of in the wire format: Qwen and others as `hermes`."""
+"""How a model writes a call as text instead of in the wire format. Qwen and others use `hermes`."""
 
 
 def _check_prices(prices: "LongPrices | Prices") -> None:
@@ -63,7 +63,7 @@ class Prices(Struct, frozen=True, omit_defaults=True):
         _check_prices(self)
 
     def cost(self, usage: Usage) -> float:
-        """What these tokens cost, in dollars."""
+        """Return the cost of this usage in dollars."""
         rates: Prices | LongPrices = self
         for longer in self.long:
             if usage.input_tokens > longer.above:
@@ -79,28 +79,28 @@ class Prices(Struct, frozen=True, omit_defaults=True):
 
 
 class Profile(Struct, frozen=True, omit_defaults=True):
-    """The facts about one model of one provider. What they say decides; no name of a provider does."""
+    """The facts about one model of one provider. These facts decide; the name of a provider never does."""
 
     context_window: int = UNKNOWN_WINDOW
     max_output: int | None = None
-    """The most tokens of one reply, where it is known."""
+    """Maximum number of tokens in one reply, if known."""
     prices: Prices | None = None
     tools: ToolStyle = "native"
     thinking: Literal["adaptive", "budget"] = "adaptive"
-    """How a model is asked to think that can: by effort, or by a budget of tokens."""
+    """How to request thinking from a model that can: by effort, or by a budget of tokens."""
     sealed_reasoning: bool = False
-    """Its reasoning can be had in a sealed form, and is wanted back."""
+    """Its reasoning is available in a sealed form, and must be sent back."""
     reasoning_back: ReasoningBack = "tool_loop"
-    """When its reasoning goes back to it, in the `chat_completions` format."""
+    """When its reasoning is sent back, in the `chat_completions` format."""
     alternating_roles: bool = False
-    """Its chat template refuses two messages of the user in a row: they are sent as one."""
+    """Its chat template rejects consecutive user messages, so they are sent as one."""
     call_dialect: CallDialect | None = None
-    """Its server leaves calls in the text of the reply: they are read there, in this dialect."""
+    """Its server leaves calls in the text of the reply, so they are parsed there, in this dialect."""
     local: bool = False
-    """It runs on the user's own machine: nothing is charged, and it may take its time."""
+    """It runs on the user's own machine: it costs nothing, and may be slow."""
 
     def cost(self, usage: Usage) -> float | None:
-        """What a call cost, in dollars; None where no price is known."""
+        """Return the cost of a call in dollars, or None if no price is known."""
         if self.local:
             return 0.0
         return None if self.prices is None else self.prices.cost(usage)

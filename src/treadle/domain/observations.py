@@ -1,6 +1,6 @@
-"""The one shape in which results go back to the model, `treadle.tool_observation.v1`: a line of JSON that says how
-the call ended, then its text as it is. Escaped inside the JSON it would be longer, and models would quote it
-wrongly. The line has two forms: short, and full for runs of older journals."""
+"""The format of tool results for the model, `treadle.tool_observation.v1`: a line of JSON that says how the call
+ended, then its text as it is. Escaped inside the JSON, the text would be longer, and models would misquote it. The
+line has two forms: short, and full for runs of older journals."""
 
 import re
 from typing import Literal
@@ -12,29 +12,29 @@ _CUT, _WHOLE = ',"truncated":true', ',"truncated":false'
 _SHORT = re.compile(r'\{"status":"[a-z_]+"(?:,"exit_code":-?\d+)?,"duration_ms":\d+(?:,"truncated":true)?\}')
 
 
-def extract_text(observed: str) -> str:
-    """What the call told, without the line that says how it ended."""
-    return split_header(observed)[1]
+def extract_text(result: str) -> str:
+    """Return the text of a result, without its header line."""
+    return split_header(result)[1]
 
 
-def split_header(observed: str) -> tuple[str, str]:
-    """The line that says how the call ended, with its line break, and what the call told."""
-    head, _, text = observed.partition("\n")
-    return (f"{head}\n", text) if SCHEMA in head or _SHORT.fullmatch(head) else ("", observed)
+def split_header(result: str) -> tuple[str, str]:
+    """Return the header line of a result, with its line break, and the text."""
+    head, _, text = result.partition("\n")
+    return (f"{head}\n", text) if SCHEMA in head or _SHORT.fullmatch(head) else ("", result)
 
 
-def is_truncated(observed: str) -> bool:
-    """Whether it says that not all of what the call told is here."""
-    return _CUT in split_header(observed)[0]
+def is_truncated(result: str) -> bool:
+    """Return whether the header says that the text is truncated."""
+    return _CUT in split_header(result)[0]
 
 
-def has_exit_code(observed: str) -> bool:
-    """Whether it carries the exit status of a command that was not stopped."""
-    return ',"exit_code":' in split_header(observed)[0]
+def has_exit_code(result: str) -> bool:
+    """Return whether the header has the exit code of a command that was not stopped."""
+    return ',"exit_code":' in split_header(result)[0]
 
 
 def mark_truncated(head: str) -> str:
-    """The line that says how the call ended, and that not all of what it told follows."""
+    """Return the header line, changed to say that the text is truncated."""
     if _WHOLE in head:
         return head.replace(_WHOLE, _CUT)
     return head if not head or _CUT in head else f"{head[:-2]}{_CUT}}}\n"
@@ -47,7 +47,7 @@ def make_header(
     truncated: bool = False,
     form: ResultHeader = "short",
 ) -> str:
-    """Return the line that says how a call ended, with its line break."""
+    """Return the header line of a result, with its line break."""
     exited = "" if exit_code is None else f',"exit_code":{exit_code}'
     if form == "short":
         cut = _CUT if truncated else ""

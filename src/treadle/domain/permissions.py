@@ -9,7 +9,7 @@ from treadle.domain.durations import parse_duration
 Verdict = Literal["auto", "ask", "deny"]
 SandboxMode = Literal["auto", "required", "off"]
 Asker = Literal["terminal", "channel", "command"]
-"""Who sent a message and can be asked something back."""
+"""Who sent a message and can be asked back."""
 
 
 class SandboxPolicy(Struct, frozen=True, omit_defaults=True):

@@ -1,8 +1,8 @@
-"""The list of private places: files and folders that hold credentials, histories and the like.
+"""The list of private places: files and folders with credentials, histories and the like.
 
 Reading one needs the approval of a reviewer, whatever the rules of the agent say, unless the agent's settings name
-it under `sandbox.readable` or `sandbox.writable`. Tools hold resolved paths against this list, and the sandbox
-masks what lies in the user's home. The list compares names without regard to case, as some file systems do."""
+it under `sandbox.readable` or `sandbox.writable`. Tools compare resolved paths with this list, and the sandbox
+masks what is in the user's home. Names are compared without case, as some file systems do."""
 
 from typing import Literal
 
@@ -57,8 +57,7 @@ CREDENTIALS = (
     ".irb_history", ".pry_history", ".php_history", ".lesshst", ".viminfo", ".local/share/recently-used.xbel",
     ".Xauthority", ".ICEauthority",
 )  # fmt: skip
-"""Paths from the home of a user, as they are usually called. They count in whatever folder they lie: a copy of a
-home is as private as the home."""
+"""Paths relative to a user's home. They count in every folder: a copy of a home is as private as the home."""
 
 SYSTEM = (
     "/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d",
@@ -73,24 +72,24 @@ SYSTEM = (
 PROJECT_NAMES = frozenset({".env", ".envrc", ".npmrc", ".yarnrc.yml", ".pypirc", ".htpasswd", ".dev.vars"})
 PROJECT_STEMS = ("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_xmss")
 PROJECT_SUFFIXES = (".env", ".pem", ".key", ".p12", ".pfx", ".ppk", ".kdbx", ".keystore", ".jks")
-"""Names of files that lie in projects too, and hold secrets there. Commands in the sandbox may read those of the
-workspace, as builds need them; file tools ask."""
+"""Names of files that contain secrets in projects too. Commands in the sandbox may read those of the workspace,
+since builds need them; file tools need an approval."""
 TEMPLATES = (".example", ".sample", ".template", ".dist", ".defaults", ".schema")
-"""What stands at the end of the name of an `.env` that holds no values."""
+"""Suffixes of `.env` files without values."""
 
 
 class PrivatePlace(Struct, frozen=True):
-    """An entry of the list, as a path was found to lie in it."""
+    """The entry of the list that a path is in."""
 
     name: str
-    """As the list has it."""
+    """The name in the list."""
     path: str
-    """Where the place itself begins: the path, up to and including it."""
+    """The path up to and including the private place."""
     kind: Kind
 
 
 def find_private_place(path: str) -> PrivatePlace | None:
-    """Return the private place that an absolute path without links lies in; None where it lies in none."""
+    """Return the private place that an absolute path without links is in, or None."""
     folded = path.casefold()
     if folded.startswith(SYSTEM):
         for place in SYSTEM:
@@ -104,8 +103,10 @@ def find_private_place(path: str) -> PrivatePlace | None:
 
 
 def classify_name(name: str, path: str) -> Kind | None:
-    """Return what kind of place an absolute path ends in, where the folders above it are known not to be private.
-    `name` is its last name. Quick: searches ask for every file."""
+    """Return the kind of private place that an absolute path names, if its parent folders are known not to be
+    private.
+
+    `name` is its last component. It is quick, since searches call it for every file."""
     folded = name.casefold()
     if folded in _BY_LAST_NAME:
         names = path.casefold().split("/")

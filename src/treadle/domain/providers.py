@@ -26,7 +26,7 @@ class Timeouts(Struct, frozen=True, omit_defaults=True):
 
 
 class TimeoutSettings(Struct, frozen=True, omit_defaults=True):
-    """The limits of an endpoint that the operator sets. The others keep their defaults; null turns a limit off."""
+    """The timeouts that the operator sets for an endpoint. Others keep their defaults; null disables one."""
 
     first_byte: float | UnsetType | None = UNSET
     """Seconds from sending the request to the first byte of the reply. Default: 120; none for local endpoints."""
@@ -36,10 +36,10 @@ class TimeoutSettings(Struct, frozen=True, omit_defaults=True):
     """Seconds from sending the request to the end of the reply. Default: 600; none for local endpoints."""
 
     def __post_init__(self) -> None:
-        self.over(Timeouts())  # raises if one is wrong
+        self.apply_to(Timeouts())  # raises if one is invalid
 
-    def over(self, defaults: Timeouts) -> Timeouts:
-        """Return all limits: those that are set, and the defaults for the others."""
+    def apply_to(self, defaults: Timeouts) -> Timeouts:
+        """Return all timeouts: those that are set, and the defaults for the others."""
         return Timeouts(
             defaults.first_byte if self.first_byte is UNSET else self.first_byte,
             defaults.between_bytes if self.between_bytes is UNSET else self.between_bytes,
@@ -48,14 +48,14 @@ class TimeoutSettings(Struct, frozen=True, omit_defaults=True):
 
 
 NO_TIMEOUTS = Timeouts(first_byte=None, between_bytes=None, whole_call=None)
-"""For the embedded model, whose process is watched itself."""
+"""For the embedded model, whose process is monitored itself."""
 LOCAL_TIMEOUTS = Timeouts(first_byte=None, between_bytes=600.0, whole_call=None)
-"""For endpoints on this machine or in its network: reading a long prompt may take many minutes there, and a request
-that is sent again makes the server begin anew."""
+"""For endpoints on this machine or in its network: a long prompt may take many minutes there, and a repeated
+request makes the server start over."""
 
 
 class ProviderConfig(Struct, frozen=True, omit_defaults=True):
-    """An entry under `providers` of `config.yaml`."""
+    """An entry under `providers` in `config.yaml`."""
 
     base_url: str
     """The address of the API, for example `https://models.example.com/v1`."""
@@ -89,30 +89,30 @@ class ProviderConfig(Struct, frozen=True, omit_defaults=True):
     @property
     def effective_timeouts(self) -> Timeouts:
         defaults = LOCAL_TIMEOUTS if self.local or is_private(self.base_url) else Timeouts()
-        return defaults if self.timeouts is None else self.timeouts.over(defaults)
+        return defaults if self.timeouts is None else self.timeouts.apply_to(defaults)
 
     def __repr__(self) -> str:
-        """Without the key and the headers: a value that is logged must not give secrets away."""
+        """Return a representation without the key and the headers, so that logs do not expose secrets."""
         return f"ProviderConfig({self.base_url!r}, {self.mode!r})"
 
 
 def is_private(url: str) -> bool:
-    """Whether an address is on this machine or in its own network, as far as it tells."""
+    """Return whether an address is on this machine or in its own network, judged by its name."""
     host = (urlsplit(url).hostname or "").lower()
     try:
         return not ip_address(host.partition("%")[0]).is_global
-    except ValueError:  # a name: one without a dot is resolved by the network itself
+    except ValueError:  # a name without a dot is resolved in the local network
         return "." not in host or host.endswith(PRIVATE_DOMAINS)
 
 
 def remove_credentials(url: str) -> str:
-    """An address without a user name, a password or a query, any of which may hold a key."""
+    """Return an address without user name, password and query, any of which may contain a key."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()
 
 
 def find_secrets(url: str) -> list[str]:
-    """What an address may hold that nobody else should read."""
+    """Return the parts of an address that may be secret."""
     parts = urlsplit(url)
     return [word for word in (parts.password, *(value for _, value in parse_qsl(parts.query))) if word]
 
@@ -126,7 +126,7 @@ def _is_address(text: str) -> bool:
 
 
 def _guess_mode(url: SplitResult) -> ApiMode:
-    """The wire format that is spoken at an address, as far as it tells."""
+    """Return the wire format that an address suggests."""
     host, path = (url.hostname or "").lower(), url.path.rstrip("/").lower()
     if host == "anthropic.com" or host.endswith(".anthropic.com") or path.endswith(("/anthropic", "/anthropic/v1")):
         return "anthropic_messages"

@@ -5,11 +5,11 @@ from typing import Literal
 from msgspec import Struct
 
 QuotaKind = Literal["tokens", "calls", "credits", "cost", "steps", "runs"]
-"""Model tokens in an hour; tool calls in a minute; credits in all; dollars and steps of one run and those under it;
-runs under it."""
+"""Model tokens per hour; tool calls per minute; credits in total; dollars and steps of a run with its child runs;
+number of child runs."""
 
 WARN_SHARE = 0.8
-"""The share of a quota with which it is time for a warning."""
+"""The share of a quota at which a warning is due."""
 
 
 class Quotas(Struct, frozen=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""What becomes of a run: its status, its outcome and what it used."""
+"""The status, outcome and usage of a run."""
 
 from typing import Final, Literal
 
@@ -37,7 +37,7 @@ _LIMITS: Final = (
 
 
 def outcome_status(kind: OutcomeKind) -> Status:
-    """The status in which an outcome leaves its run."""
+    """Return the status of a run with this outcome."""
     match kind:
         case "completed" | "silent":
             return "completed"
@@ -48,23 +48,23 @@ def outcome_status(kind: OutcomeKind) -> Status:
 
 
 def outcome_exit_code(kind: OutcomeKind) -> int:
-    """What `treadle run` answers its shell."""
+    """Return the exit code of `treadle run` for this outcome."""
     if kind in _LIMITS:
         return 3
     return {"completed": 0, "cancelled": 130, "failed": 1}[outcome_status(kind)]
 
 
 class Outcome(Struct, frozen=True, omit_defaults=True):
-    """How a run ended, with what it had produced by then."""
+    """How a run ended, and what it had produced by then."""
 
     kind: OutcomeKind
     text: str = ""
     reason: str = ""
-    """What happened, for a person."""
+    """What happened, for people."""
     next: str = ""
-    """Whether and how to go on, for a person."""
+    """Whether and how to continue, for people."""
     unverified_claim: str = ""
-    """What the answer claims to have done and no call bears out."""
+    """What the answer claims to have done without a supporting call."""
 
     @property
     def status(self) -> Status:
@@ -76,24 +76,24 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Tokens of one model call. `input_tokens` counts all of the prompt, cached or not."""
+    """Tokens of one model call. `input_tokens` counts the whole prompt, cached or not."""
 
     input_tokens: int = 0
     output_tokens: int = 0
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     estimated: bool = False
-    """The provider did not say; these figures are ours."""
+    """The provider reported nothing; these are estimates."""
 
 
 class Metrics(Struct, frozen=True):
-    """What a run used, all of it from the journal. Every field is written, so that a client can rely on it."""
+    """The usage of a run, derived from the journal. Every field is written, so that clients can rely on it."""
 
     steps: int = 0
     model_calls: int = 0
-    """Requests sent, failed attempts included."""
+    """Requests sent, including failed attempts."""
     repeated_calls: int = 0
-    """Requests sent again because a crash hid the reply: each may have been charged twice."""
+    """Requests sent again because a crash lost the reply. Each may have been charged twice."""
     actions: int = 0
     """Tool calls that were started."""
     input_tokens: int = 0
@@ -102,11 +102,11 @@ class Metrics(Struct, frozen=True):
     cache_write_tokens: int = 0
     estimated: bool = False
     cost: float = 0.0
-    """Dollars, failed attempts included, as far as prices are known."""
+    """In dollars, including failed attempts, as far as prices are known."""
     credits: float = 0.0
-    """The cost, in the home's own money."""
+    """The cost in credits."""
     unpriced_calls: int = 0
-    """Calls whose model has no known price: what they cost is not in `cost`."""
+    """Calls of models without a known price, which `cost` does not include."""
     duration_ms: int = 0
     model_ms: int = 0
     tool_ms: int = 0

@@ -1,4 +1,4 @@
-"""When something is to be done by itself: at the times of a cron expression, or every so often."""
+"""Schedules: cron expressions and intervals."""
 
 import math
 from collections.abc import Iterator
@@ -15,18 +15,18 @@ ScheduleId = NewType("ScheduleId", str)
 
 CRON_FIELDS = 5
 MIN_INTERVAL_SECONDS = 1.0
-"""Seconds between two ticks, at the least."""
+"""Minimum interval between two ticks."""
 
 
 class Timing(Struct, frozen=True):
-    """Which moments are ticks. Raises ValueError for what names none."""
+    """The ticks of a schedule. Raises ValueError if it is invalid or has none."""
 
     every: float | str
     """Seconds, text such as `15m`, or a cron expression of five fields."""
     zone: str = "UTC"
-    """The time zone that a cron expression is meant in."""
+    """The time zone of a cron expression."""
     anchor: Instant = 0.0
-    """Where an interval is counted from."""
+    """The start of an interval."""
 
     def __post_init__(self) -> None:
         if not self.is_cron:
@@ -42,14 +42,14 @@ class Timing(Struct, frozen=True):
             return
         find_zone(self.zone)
         if self.after(self.anchor) is None:
-            raise ValueError(f"`{self.every}` is a time that never comes")
+            raise ValueError(f"`{self.every}` never fires")
 
     @property
     def is_cron(self) -> bool:
         return isinstance(self.every, str) and len(self.every.split()) > 2
 
     def after(self, moment: Instant) -> Instant | None:
-        """The first tick after a moment; None: there is none any more."""
+        """Return the first tick after a moment, or None if there is none."""
         if self.is_cron:
             return next(self._cron(moment, backwards=False), None)
         step = parse_duration(self.every)
@@ -57,7 +57,7 @@ class Timing(Struct, frozen=True):
         return tick if tick > moment else tick + step
 
     def latest(self, first: Instant, now: Instant) -> Instant:
-        """The last tick up to now, of those from `first` on, which is one."""
+        """Return the last tick up to now. `first` is a tick, and the result is never before it."""
         if self.is_cron:
             found = next(self._cron(now + 1.0, backwards=True), first)
         else:
@@ -66,21 +66,21 @@ class Timing(Struct, frozen=True):
         return found if first <= found <= now else first
 
     def _cron(self, moment: Instant, *, backwards: bool) -> Iterator[Instant]:
-        from cronsim import CronSim, CronSimError  # which only those need who have a schedule
+        from cronsim import CronSim, CronSimError  # imported only if there is a schedule
 
         if len(str(self.every).split()) != CRON_FIELDS:
-            raise ValueError(f"`{self.every}` is no cron expression: it needs {CRON_FIELDS} fields")
+            raise ValueError(f"`{self.every}` is not a cron expression: it needs {CRON_FIELDS} fields")
         begin = datetime.fromtimestamp(math.floor(moment), find_zone(self.zone))
         try:
             ticks = CronSim(str(self.every), begin, reverse=backwards)
         except CronSimError as error:
-            raise ValueError(f"`{self.every}` is no cron expression: {error}") from None
+            raise ValueError(f"`{self.every}` is not a cron expression: {error}") from None
         for tick in ticks:
             yield tick.astimezone(UTC).timestamp()
 
 
 def find_zone(name: str) -> tzinfo:
-    """A time zone by its name. Raises ValueError where there is none of that name."""
+    """Return a time zone by its name. Raise ValueError if it is unknown."""
     from zoneinfo import ZoneInfo
 
     if name == "UTC":
@@ -88,7 +88,7 @@ def find_zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
-        raise ValueError(f"`{name}` is no time zone; accepted: names such as Europe/Berlin, or UTC") from None
+        raise ValueError(f"`{name}` is not a time zone; accepted: names such as Europe/Berlin, or UTC") from None
 
 
 class Heartbeat(Struct, frozen=True, omit_defaults=True):
@@ -110,31 +110,31 @@ class Heartbeat(Struct, frozen=True, omit_defaults=True):
 
 
 class Schedule(Struct, frozen=True):
-    """A message that is sent to an agent at every tick, and how far it has come."""
+    """A message that is sent to an agent at every tick, with its progress."""
 
     schedule_id: ScheduleId
     agent: str
     message: str
     timing: Timing
     next_at: Instant | None
-    """The first tick that nothing was done about yet; None: there is none."""
+    """The next tick; None if there is none."""
     session_id: SessionId | None = None
-    """Where its runs go on; None: each begins a session of its own."""
+    """The session of its runs; None for a new session each time."""
     is_heartbeat: bool = False
-    """It stands in the file of the agent."""
+    """It is defined in the agent's file."""
     paused: bool = False
     firing_at: Instant | None = None
-    """The tick that is being seen to: whoever finds it so goes on with it."""
+    """The tick in progress. A process that finds one continues it."""
     firing_since: Instant | None = None
     """The first of the missed ticks that it stands for."""
     fired_at: Instant | None = None
-    """The latest tick that was seen to."""
+    """The latest tick that was completed."""
     run_id: RunId | None = None
     """The latest run."""
     problem: str = ""
     """Why the latest tick started no run."""
     owner: UserId = LOCAL_USER
-    """The user its runs are for: who made it. Heartbeats are the local user's."""
+    """The user whom its runs are for: its creator. Heartbeats belong to the local user."""
 
     def is_due(self, now: Instant) -> bool:
         return self.firing_at is not None or (not self.paused and self.next_at is not None and self.next_at <= now)

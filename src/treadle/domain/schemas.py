@@ -1,4 +1,4 @@
-"""JSON Schemas: whether one is sound, and whether a text fits it."""
+"""Validation of JSON Schemas, and of texts against them."""
 
 from functools import lru_cache
 from typing import Any
@@ -8,7 +8,7 @@ import msgspec
 
 
 def check_schema(schema: dict[str, Any]) -> None:
-    """Raise ValueError, with the reason, for what is not a JSON Schema that stands by itself."""
+    """Raise ValueError if a JSON Schema is invalid or refers to another document."""
     try:
         _validator(msgspec.json.encode(schema, order="sorted"))
     except jsonschema_rs.ValidationError as error:
@@ -18,7 +18,7 @@ def check_schema(schema: dict[str, Any]) -> None:
 
 
 def find_mismatch(text: str, schema: dict[str, Any]) -> str | None:
-    """What is wrong with a text that should be JSON and fit the schema, or None when it does."""
+    """Return why a text is not JSON that matches the schema, or None if it is."""
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

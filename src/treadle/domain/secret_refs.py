@@ -1,5 +1,5 @@
-"""Handles: how a secret is named where its value must not stand. `{{vault:NAME}}` in a tool's argument is replaced
-with the value when the tool runs."""
+"""References to secrets. `{{vault:NAME}}` in an argument of a tool is replaced with the value when the tool
+runs."""
 
 import re
 from collections.abc import Callable
@@ -16,22 +16,22 @@ def make_secret_ref(name: str) -> str:
 
 
 def find_secret_names(text: str) -> tuple[str, ...]:
-    """The secrets that a text names by handle, each once, in the order in which they stand there."""
+    """Return the names of the secrets that a text refers to, each once, in order."""
     return tuple(dict.fromkeys(_HANDLE.findall(text))) if _BEGINNING in text else ()
 
 
-def resolve_secret_refs(arguments: str, value_of: Callable[[str], str]) -> str:
-    """JSON text with the values in the place of the handles. Keys are left as they are."""
-    return msgspec.json.encode(_resolve_value(msgspec.json.decode(arguments), value_of)).decode()
+def resolve_secret_refs(arguments: str, get_value: Callable[[str], str]) -> str:
+    """Return JSON text with all references replaced by values. Keys stay as they are."""
+    return msgspec.json.encode(_resolve_value(msgspec.json.decode(arguments), get_value)).decode()
 
 
-def _resolve_value(value: Any, value_of: Callable[[str], str]) -> Any:
+def _resolve_value(value: Any, get_value: Callable[[str], str]) -> Any:
     match value:
         case str():
-            return _HANDLE.sub(lambda match: value_of(match[1]), value)
+            return _HANDLE.sub(lambda match: get_value(match[1]), value)
         case list():
-            return [_resolve_value(item, value_of) for item in cast("list[Any]", value)]
+            return [_resolve_value(item, get_value) for item in cast("list[Any]", value)]
         case dict():
-            return {key: _resolve_value(item, value_of) for key, item in cast("dict[str, Any]", value).items()}
+            return {key: _resolve_value(item, get_value) for key, item in cast("dict[str, Any]", value).items()}
         case _:
             return value

@@ -1,4 +1,4 @@
-"""Moments in words."""
+"""Formatting of times."""
 
 from datetime import UTC, datetime
 
@@ -6,21 +6,21 @@ from treadle.domain.ids import Instant
 
 
 def format_day(at: Instant) -> str:
-    """For example 2026-03-01."""
+    """Return for example 2026-03-01."""
     try:
         return datetime.fromtimestamp(at, UTC).date().isoformat()
-    except (ValueError, OverflowError, OSError):  # beyond what a calendar has
+    except (ValueError, OverflowError, OSError):  # beyond the range of the calendar
         return "undated"
 
 
 def format_minute(at: Instant) -> str:
-    """For example Sunday, 2026-03-01 12:00 UTC."""
+    """Return for example Sunday, 2026-03-01 12:00 UTC."""
     return f"{datetime.fromtimestamp(at, UTC):%A, %Y-%m-%d %H:%M} UTC"
 
 
 def format_second(at: Instant) -> str:
-    """For example 2026-03-01 12:00:05 UTC."""
+    """Return for example 2026-03-01 12:00:05 UTC."""
     try:
         return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M:%S} UTC"
-    except (ValueError, OverflowError, OSError):  # beyond what a calendar has
+    except (ValueError, OverflowError, OSError):  # beyond the range of the calendar
         return "an unknown time"

@@ -1,4 +1,4 @@
-"""What a tool says of itself: its name, its schema and what it does to the world."""
+"""The declaration of a tool: its name, its schema and its effect."""
 
 from typing import Any, Literal
 
@@ -9,12 +9,12 @@ Need = Literal["network", "workspace", "secrets", "results", "memory", "skills"]
 
 
 COMMAND, COMMAND_ALIAS = "bash", "run_command"
-"""The tool that runs commands, and the other name under which it may be allowed and called."""
+"""The tool that runs commands, and its alias."""
 
 
 class ToolSpec(Struct, frozen=True, omit_defaults=True):
-    """The declaration of a tool. It is journaled when a run starts, so that a run that is taken up later,
-    by other code, is decided by what the tool said of itself when it was called."""
+    """The declaration of a tool. It is journaled when a run starts, so that a run that is resumed later, by other
+    code, is decided by what the tool declared then."""
 
     name: str
     description: str
@@ -22,25 +22,25 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """JSON Schema of the arguments."""
     effect: Effect = "external"
     repeatable: bool = False
-    """May be run again when it is not known whether it ran."""
+    """May run again if it is unknown whether it ran."""
     parallel: bool | None = None
-    """May run beside other parallel calls. None: when its effect is `none` or `read`."""
+    """May run concurrently with other parallel calls. None: if its effect is `none` or `read`."""
     interactive: bool = False
-    """Needs a person: nothing else runs beside it."""
+    """Needs a person: nothing else runs at the same time."""
     poller: bool = False
-    """Asks again and again by design: the loop guard does not count it."""
+    """Repeats calls by design: the loop guard ignores it."""
     timeout: float | None = None
-    """Seconds; None: the engine's default; 0: none."""
+    """In seconds; None for the engine's default; 0 for none."""
     paths: tuple[str, ...] = ()
-    """The arguments that name what it touches, files or folders: beside it may run what touches others."""
+    """The arguments that name the files or folders it touches. Calls that touch others may run at the same time."""
     needs: tuple[Need, ...] = ()
     """What it cannot work without."""
     asks_a_person: bool = False
-    """It is not run: its result is what a person answers."""
+    """The tool does not run: its result is a person's answer."""
     delegates: Literal["spawn", "send", "invoke"] | None = None
-    """It is not run: its result is what comes of a run under this one."""
+    """The tool does not run: its result is the outcome of a child run."""
     alias_of: str | None = None
-    """In older journals: the tool that this is another name of. Rules, hooks and grants for that one apply here."""
+    """In older journals: the tool that this is an alias of. Rules, hooks and grants for that tool apply here."""
     aliases: tuple[str, ...] = ()
     """Other names under which it may be allowed and called. Rules, hooks and grants may use any of them."""
 
@@ -59,7 +59,7 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
 
     @property
     def concurrent(self) -> bool:
-        """Whether it may run beside other calls of the same turn."""
+        """Whether it may run concurrently with other calls of the same turn."""
         if self.interactive:
             return False
         return not self.writes if self.parallel is None else self.parallel

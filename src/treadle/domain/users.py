@@ -1,8 +1,8 @@
-"""Users: for whom sessions, runs and memories are kept. What belongs to a user names it as its *owner*.
+"""Users, who own sessions, runs and memories.
 
-A user is a name and nothing else. There is one that nobody has to create: the local user, who works on the command
-line and with the library. A token works for a user too: the one that it was created for, else one of its own, whose
-name is the id of the token."""
+A user is just a name. The local user always exists and owns what is done on the command line and with the library.
+A token works for the user that it was created for, or else for a user of its own, whose name is the ID of the
+token."""
 
 import re
 
@@ -10,7 +10,7 @@ UserId = str
 """The name of a user."""
 
 LOCAL_USER: UserId = "local"
-"""Owns what the command line, the library, heartbeats and databases from before there were users have made."""
+"""Owns what the command line, the library, heartbeats and databases from before there were users have created."""
 MAX_USER_CHARACTERS = 100
 ACCEPTED_USER = (
     f"1 to {MAX_USER_CHARACTERS} of the characters A-Z a-z 0-9 . _ @ + | -, "
@@ -20,16 +20,16 @@ _USER = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._@+|-]{{0,{MAX_USER_CHARACTERS - 1}}
 
 
 def journaled_owner(user: UserId) -> UserId | None:
-    """An owner as it stands in a journal: the local user is left out, as it was before there were others."""
+    """Return an owner as it is journaled: None for the local user, as before there were others."""
     return None if user == LOCAL_USER else user
 
 
 def check_user(name: UserId) -> None:
-    """Raise ValueError unless this can be the name of a user.
+    """Raise ValueError if this is not a valid name of a user.
 
-    A colon is kept for the people of channels (`telegram:1234`). What only looks like the local user is refused: a
-    token works for the local user where its creator has written exactly that."""
+    Colons are reserved for the users of channels (`telegram:1234`). Names that only look like the local user are
+    refused: a token works for the local user only if its creator has written exactly that name."""
     if not _USER.fullmatch(name):
         raise ValueError(f"a user is named with {ACCEPTED_USER}; found {name[:MAX_USER_CHARACTERS]!r}")
     if name != LOCAL_USER and name.lower() == LOCAL_USER:
-        raise ValueError(f"`{name}` would be taken for the local user, whose name is `{LOCAL_USER}`")
+        raise ValueError(f"`{name}` could be mistaken for the local user, whose name is `{LOCAL_USER}`")

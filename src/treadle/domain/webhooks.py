@@ -1,4 +1,4 @@
-"""Webhooks: what comes in and becomes a message, and where events are sent to."""
+"""Webhooks: inbound ones, whose payloads become messages, and outbound ones, to which events are sent."""
 
 import re
 from fnmatch import fnmatchcase
@@ -21,43 +21,43 @@ FIRST_DELAY_SECONDS = 5.0
 MAX_DELAY_SECONDS = 6 * 3600.0
 DELAY_FACTOR = 4.0
 GIVE_UP_SECONDS = 3 * 86400.0
-"""How long an event is tried to be sent."""
+"""How long sending an event is retried."""
 JITTER_SHARE = 0.2
-"""The share by which a delay may be shorter or longer, so that not all come back together."""
+"""The share by which a delay may vary, so that retries do not coincide."""
 
 
-# ── What comes in ──────────────────────────────────────────────────────────────────────────────────
+# ── Inbound ──
 
 
 class InboundWebhook(Struct, frozen=True):
-    """An address that others send to, and what becomes of what they send."""
+    """An address to which others send, and the message that each payload becomes."""
 
     hook_id: HookId
     name: str
     agent: str
     message: str
-    """With places such as {{payload.issue.title}}."""
+    """With placeholders such as {{payload.issue.title}}."""
     session: str | None
-    """The same, for the name of the session; None: each begins one of its own."""
+    """A template for the name of the session; None for a new session each time."""
     created_at: Instant
     owner: UserId = LOCAL_USER
-    """The user its runs are for: who made it."""
+    """The user whom its runs are for: its creator."""
 
 
 def check_template(text: str) -> None:
-    """Raise ValueError for a place that would never be filled."""
+    """Raise ValueError for a placeholder that can never be filled."""
     rest = _PLACE.sub("", text)
     if "{{" in rest or "}}" in rest:
         at = rest.find("{{") if "{{" in rest else rest.find("}}")
         raise ValueError(
-            f"`{rest[at : at + 40]}` is no place that can be filled; accepted: {{{{payload}}}} and "
+            f"`{rest[at : at + 40]}` is not a valid placeholder; accepted: {{{{payload}}}} and "
             "{{payload.NAME.NAME}}"
         )
 
 
 def fill_template(template: str, payload: Any) -> str:
-    """The template with what the payload has in its places. What is filled in is text, whatever it looks like; what
-    the payload does not have is empty."""
+    """Return the template with its placeholders filled from the payload. Values are inserted as text; missing ones
+    are empty."""
     return _PLACE.sub(lambda place: _to_text(_find_value(payload, place[1])), template)
 
 
@@ -85,55 +85,56 @@ def _to_text(value: Any) -> str:
 
 
 def derive_session(hook: InboundWebhook, payload: Any) -> SessionId | None:
-    """The session that a payload belongs to: always one of this hook's own, whatever the payload says."""
+    """Return the session that a payload belongs to. It is always one of this hook's own, whatever the payload
+    says."""
     name = "" if hook.session is None else fill_template(hook.session, payload).strip()
     if not name:
         return None
-    kept = (
+    suffix = (
         name if _SESSION.fullmatch(name) else blake2b(name.encode("utf-8", "replace"), digest_size=16).hexdigest()
     )
-    return SessionId(f"{hook.hook_id}.{kept}")
+    return SessionId(f"{hook.hook_id}.{suffix}")
 
 
-# ── What goes out ──────────────────────────────────────────────────────────────────────────────────
+# ── Outbound ──
 
 
 class Webhook(Struct, frozen=True):
-    """An address that events are sent to, and how far that has come."""
+    """An address to which events are sent, with its progress."""
 
     webhook_id: WebhookId
     url: str
     events: tuple[str, ...]
-    """Names, or globs of names, of types of events."""
+    """Names or globs of event types."""
     agents: tuple[str, ...] | None
-    """Only of runs of these; None: of all."""
+    """Only events of these agents; None for all."""
     created_at: Instant
     position: int
-    """Of the last event, in the order of commits, that is done with."""
+    """Position of the last event, in commit order, that is done."""
     most_attempts: int | None = None
-    """After so many an event is given up; None: after three days."""
+    """Maximum number of attempts for an event; None to retry for three days."""
     attempts: int = 0
-    """Of the event that comes next; those that failed."""
+    """Failed attempts to send the next event."""
     first_failed_at: Instant | None = None
     retry_at: Instant | None = None
     delivered_at: Instant | None = None
     problem: str = ""
-    """Why the latest attempt failed; empty: it did not."""
+    """Why the latest attempt failed; empty if it did not."""
     disabled: bool = False
-    """The receiver has said that it wants no more."""
+    """The receiver wants no more events."""
 
     def wants(self, type_: str) -> bool:
         return any(fnmatchcase(type_, pattern) for pattern in self.events)
 
     def gives_up(self, now: Instant) -> bool:
-        """Whether the event that failed so often is not to be sent again."""
+        """Return whether the event that failed repeatedly is given up."""
         if self.most_attempts is not None:
             return self.attempts >= self.most_attempts
         return self.first_failed_at is not None and now - self.first_failed_at >= GIVE_UP_SECONDS
 
 
 class DeadLetter(Struct, frozen=True):
-    """An event that could not be sent. It is read from the journal when it is tried again."""
+    """An event that could not be sent. It is read from the journal when it is retried."""
 
     webhook_id: WebhookId
     event_id: EventId
@@ -144,10 +145,10 @@ class DeadLetter(Struct, frozen=True):
     reason: str
     died_at: Instant
     queued: bool = False
-    """Somebody has asked for another try."""
+    """Another attempt was requested."""
 
 
-def retry_delay(attempts: int, chance: float) -> float:
-    """Seconds before the next attempt, after so many that failed; `chance` is from 0 to 1."""
+def retry_delay(attempts: int, random: float) -> float:
+    """Return the delay in seconds before the next attempt. `random` is a number from 0 to 1."""
     delay = min(MAX_DELAY_SECONDS, FIRST_DELAY_SECONDS * DELAY_FACTOR ** min(attempts - 1, 20))
-    return min(MAX_DELAY_SECONDS, delay * (1 - JITTER_SHARE + 2 * JITTER_SHARE * chance))
+    return min(MAX_DELAY_SECONDS, delay * (1 - JITTER_SHARE + 2 * JITTER_SHARE * random))

@@ -1,5 +1,5 @@
-"""Tool calls that a model writes into its text, in the dialect that it was trained on, because its server does not
-read them: how they are recognised."""
+"""Recognition of tool calls that a model writes into its text, in the dialect it was trained on, because its
+server does not parse them."""
 
 import re
 from collections.abc import Container
@@ -40,8 +40,8 @@ _MAX_SHOWN_CHARACTERS = 120
 
 
 def find_written_call(text: str, tools: Container[str]) -> str | None:
-    """Return the call that is written into a text, or its beginning; None if there is none. What stands in code is
-    quoted, unless it is all there is."""
+    """Return the call that is written into a text, or its beginning; None if there is none. Code counts as a
+    quotation, unless it is the whole text."""
     words = text.strip()
     if not words:
         return None
@@ -55,7 +55,7 @@ def find_written_call(text: str, tools: Container[str]) -> str | None:
 
 
 def _is_call(words: str, tools: Container[str]) -> bool:
-    """Whether a text is a call of one of the tools and nothing else: as JSON, or as a line of Python."""
+    """Return whether a text is nothing but a call of one of the tools, as JSON or as a line of Python."""
     fenced = _FENCED.fullmatch(words)
     body = fenced[1].strip() if fenced else words
     if body[:1] in ("{", "[") and len(body) <= _MAX_JSON_CHARACTERS:

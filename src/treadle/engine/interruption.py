@@ -21,7 +21,7 @@ class Interruption:
         if time_left is not None:
             timers.set(self, asyncio.get_running_loop().time() + max(0.0, time_left()))
 
-    def ring(self) -> None:
+    def fire(self) -> None:
         """Interrupt if the time is up. The clock that counts may lag behind that of the event loop."""
         left = 0.0 if self._time_left is None else self._time_left()
         if left <= 0:
@@ -49,4 +49,4 @@ class Interruption:
         """Leave nothing of this in the task, however the work ended."""
         self.undo()
         if self._time_left is not None:
-            self._timers.call_off(self)
+            self._timers.cancel(self)

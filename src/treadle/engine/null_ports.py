@@ -59,7 +59,7 @@ class NoAgents:
     """Implements `ports.agents.Agents` for an engine without agents. A run can only delegate to a copy of
     itself."""
 
-    async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
+    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         raise UnknownAgent(f"No agent is called `{name}`: this engine knows none.")
 
     async def identity(self, name: str) -> AgentId:

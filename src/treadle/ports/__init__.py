@@ -1,1 +1,1 @@
-"""The seams: Protocols of five methods or fewer. The contract of each stands on it."""
+"""The interfaces between the engine and the outside: small Protocols, each with its contract in its docstring."""

@@ -1,4 +1,4 @@
-"""Who may ask over HTTP, and what was answered to whom."""
+"""Access tokens, and the stored responses that make HTTP requests idempotent."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -12,24 +12,27 @@ from treadle.domain.users import UserId
 
 
 class TokenRecord(Struct, frozen=True):
-    """What is known of an access token; the token itself is kept nowhere."""
+    """An access token as it is stored. The token itself is never stored, only its digest."""
 
     token_id: TokenId
     name: str
     scopes: tuple[Scope, ...]
     agents: tuple[str, ...] | None
-    """The agents that exist for it; None: all."""
+    """The agents that the token can see; None means all."""
     created_at: Instant
     expires_at: Instant | None = None
     revoked_at: Instant | None = None
     quotas: Quotas | None = None
     owner: UserId | None = None
-    """The user it was created for; None: one of its own."""
+    """The user that the token was created for. None: the token is a user of its own."""
     visibility: Visibility = "all"
 
     @property
     def user(self) -> UserId:
-        """Who owns what is begun with it. Its own id is nobody else's name: two tokens never share by accident."""
+        """Return the owner of what is started with this token.
+
+        A token without an owner is its own user. Token ids are unique, so two tokens never share data by accident.
+        """
         return self.token_id if self.owner is None else self.owner
 
     def is_valid(self, now: Instant) -> bool:
@@ -52,20 +55,20 @@ class Tokens(Protocol):
     async def add(self, record: TokenRecord, digest: bytes) -> None: ...
 
     async def find(self, digest: bytes) -> TokenRecord | None:
-        """The token with this digest, valid or not."""
+        """Return the token with this digest, valid or not."""
         ...
 
     async def list(self) -> Sequence[TokenRecord]:
-        """All of them, the oldest first."""
+        """Return all tokens, oldest first."""
         ...
 
     async def revoke(self, token_id: TokenId, at: Instant) -> bool:
-        """Whether there was such a token that had not been revoked."""
+        """Revoke a token. Return False if it does not exist or is revoked already."""
         ...
 
 
 class IdempotentRequest(Struct, frozen=True):
-    """A request that must not be done twice: who sent it, where to, and under which key."""
+    """A request that must not be executed twice: who sent it, to which route, and with which key."""
 
     token_id: TokenId | None
     route: str
@@ -73,22 +76,22 @@ class IdempotentRequest(Struct, frozen=True):
 
 
 class StoredResponse(Struct, frozen=True):
-    """What was answered to it."""
+    """The response to an idempotent request."""
 
     digest: bytes
-    """Of the body of the request."""
+    """Digest of the request body."""
     status: int | None = None
-    """None: it was not answered, as far as is known."""
+    """None: no response is known, because the request is in progress or its process died."""
     body: bytes = b""
 
 
 class IdempotencyStore(Protocol):
-    async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
-        """Note that it was asked; or, where it was asked before, what was asked and answered then."""
+    async def begin(self, request: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
+        """Record a request. If it is recorded already, return what is stored for it."""
         ...
 
-    async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None: ...
+    async def answer(self, request: IdempotentRequest, response: StoredResponse) -> None: ...
 
     async def forget(self, before: Instant) -> None:
-        """Let go of what was asked before then."""
+        """Delete the requests that were recorded before this time."""
         ...

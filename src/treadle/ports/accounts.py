@@ -1,9 +1,11 @@
-"""Accounts: what was used of what may be used. A model call *reserves* the most that it may use, in the transaction
-of its intent, and is *settled* at what it did use, in the transaction of its reply. So whatever runs at the same
-time, what is used and what is reserved never pass a ceiling together.
+"""Accounts: usage against limits.
 
-The names of accounts are `agent/NAME`, `token/ID` and `tree/RUN`. A reservation whose worker has died is settled
-by whoever claims its run next, at all that was reserved: nobody knows what the call has cost."""
+A model call *reserves* the most that it can use, in the transaction of its intent, and is *settled* at its actual
+usage, in the transaction of its reply. So usage and reservations together never exceed a ceiling, however many
+calls run at the same time.
+
+Accounts are named `agent/NAME`, `token/ID` and `tree/RUN`. If a worker dies, the next worker that claims the run
+settles its reservation at the full amount, because the actual cost of the call is unknown."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -17,31 +19,32 @@ HOUR_SECONDS = 3600.0
 MINUTE_SECONDS = 60.0
 
 AgentState = Literal["running", "paused", "stopped"]
-"""Whether an agent takes messages: paused for a while, or stopped for good. Runs under way go on."""
+"""Whether an agent accepts messages: paused is temporary, stopped is permanent. Runs in progress continue."""
 
 
 class Ceilings(Struct, frozen=True, gc=False):
-    """An account, and where it ends. None: nowhere."""
+    """An account and its ceilings. None means unlimited."""
 
     account: str
     tokens: int | None = None
-    """In an hour."""
+    """Per hour."""
     calls: int | None = None
-    """Of tools, in a minute."""
+    """Tool calls per minute."""
     credits: float | None = None
     cost: float | None = None
-    """Dollars."""
+    """In dollars."""
     steps: int | None = None
-    """In all."""
+    """In total."""
     runs: int | None = None
-    """In all."""
+    """In total."""
 
 
 class Reserve(Struct, frozen=True, gc=False):
-    """What an intent may use at most. It is refused together with the intent, and leaves nothing behind then.
+    """The most that an intent can use. If an account does not have it, the intent is refused and nothing is
+    reserved.
 
-    Tokens and money are reserved until the run's next `llm_response`, `llm_error`, `context_compacted` or
-    `compaction_failed`; calls of tools, steps and runs are used at once."""
+    Tokens and money stay reserved until the run's next `llm_response`, `llm_error`, `context_compacted` or
+    `compaction_failed`. Tool calls, steps and runs count as used at once."""
 
     accounts: tuple[Ceilings, ...]
     step: int = 0
@@ -55,28 +58,28 @@ class Reserve(Struct, frozen=True, gc=False):
 
 
 class AccountShortage(Struct, frozen=True, gc=False):
-    """An account that has less left than is wanted, or is about to."""
+    """An account that has less left than requested, or is close to its ceiling."""
 
     account: str
     kind: QuotaKind
     ceiling: float
     used: float
-    """Settled, within the window where there is one."""
+    """Settled usage; for a windowed quota, within the window."""
     reserved: float = 0.0
-    """By calls under way."""
+    """Reserved by calls in progress."""
     wanted: float = 0.0
     resets_at: Instant | None = None
-    """When enough of the window has passed; None: never, by itself."""
+    """When the window has enough left again; None if it never resets."""
 
 
 class UsageFilter(Struct, frozen=True):
-    """Which part of what was used; None: whatever it has there."""
+    """Selects usage records. None means no restriction."""
 
     agents: tuple[str, ...] | None = None
     since: int | None = None
-    """The first day, counted from 1970-01-01, in UTC."""
+    """The first day, in days since 1970-01-01 (UTC)."""
     until: int | None = None
-    """The last one."""
+    """The last day."""
 
 
 UsageKey = Literal["agent", "token", "model", "day"]
@@ -84,16 +87,16 @@ ALL_USAGE = UsageFilter()
 
 
 class Used(Struct, frozen=True, gc=False):
-    """What one agent used of one model, for one token, on one day."""
+    """Usage of one model by one agent with one token on one day."""
 
     agent: str
     token: TokenId | None
     model: str
-    """Provider/model; empty: no model was resolved."""
+    """`provider/model`; empty if no model was resolved."""
     day: int
-    """Counted from 1970-01-01, in UTC."""
+    """In days since 1970-01-01 (UTC)."""
     runs: int = 0
-    """Each is counted once, with the first model that answered it."""
+    """A run is counted once, with the first model that answered it."""
     model_calls: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -103,11 +106,11 @@ class Used(Struct, frozen=True, gc=False):
     cost: float = 0.0
     credits: float = 0.0
     unpriced_calls: int = 0
-    """Calls of models without a known price: what they cost is not in `cost`."""
+    """Calls of models without a known price. Their cost is not in `cost`."""
 
 
 class Balance(Struct, frozen=True):
-    """What an account has used of what has no window, and what is reserved now."""
+    """The total usage of an account, and what is reserved now."""
 
     account: str
     cost: float = 0.0
@@ -120,26 +123,26 @@ class Balance(Struct, frozen=True):
 
 
 class Accounts(Protocol):
-    """What was used, by account and in sum."""
+    """Usage by account and in total."""
 
     async def spent(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
-        """The first of these that has nothing left, whatever is under way; None: all have."""
+        """Return the first of these accounts that has nothing left, not counting reservations, or None."""
         ...
 
     async def balance(self, account: str) -> Balance: ...
 
-    async def usage(self, wanted: UsageFilter = ALL_USAGE) -> Sequence[Used]:
-        """What was used, the earliest day first."""
+    async def usage(self, filter: UsageFilter = ALL_USAGE) -> Sequence[Used]:
+        """Return usage records, earliest day first."""
         ...
 
 
 class AgentStates(Protocol):
-    """Which agents may be used."""
+    """The state of each agent: running, paused or stopped."""
 
     async def state(self, agent: str) -> AgentState:
-        """One that was never heard of is running."""
+        """Return the state of an agent. An unknown agent is running."""
         ...
 
     async def set_state(self, agent: str, state: AgentState) -> bool:
-        """Whether there is such an agent."""
+        """Set the state of an agent. Return False if there is no such agent."""
         ...

@@ -1,5 +1,4 @@
-"""What surrounds an agent and becomes part of its system prompt: the rules of the house, the skills that it may
-load, the notes that its workspace holds."""
+"""The parts of a system prompt that come from outside the agent: house rules, skills and workspace notes."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,29 +10,31 @@ from treadle.ports.skills import Skill
 
 class AgentContext(Protocol):
     def rules(self) -> str:
-        """What holds for every agent here."""
+        """Return the rules that apply to every agent of this home."""
         ...
 
     def skills(self, agent: AgentSpec) -> Sequence[Skill]:
-        """The approved skills that the agent may load, looked up now."""
+        """Return the approved skills that the agent may load now."""
         ...
 
     def catalog(self, skills: Sequence[Skill]) -> str:
-        """What the agent is told of them: their names and what each is for."""
+        """Return the list of skills for the system prompt: their names and descriptions."""
         ...
 
     def workspace(self, agent: AgentSpec) -> str:
-        """Where the agent works, as one that is told from others."""
+        """Return a string that identifies the agent's workspace."""
         ...
 
     def notes(self, agent: AgentSpec) -> str:
-        """What the workspace tells whoever works in it, marked as its words."""
+        """Return the notes that the workspace holds for agents (AGENTS.md), marked as text of the workspace."""
         ...
 
     def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
-        """Return what an agent that has these tools is told: its working folder, and not to invent results."""
+        """Return the standing instructions for an agent with these tools: its working folder, and not to invent
+        results."""
         ...
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
-        """The instructions of a skill, or one of its files. Raises LookupError, whose message is for the model."""
+        """Return the instructions of a skill, or one of its files. Raise LookupError with a message for the
+        model."""
         ...

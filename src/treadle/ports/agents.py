@@ -1,4 +1,4 @@
-"""The agents that there are, for runs that begin runs under them."""
+"""Access to agents, for runs that start child runs."""
 
 from typing import Protocol
 
@@ -7,11 +7,13 @@ from treadle.domain.ids import AgentId
 
 
 class Agents(Protocol):
-    async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
-        """The agent of that name, as it is now; one that has no model of its own asks the model of who wants it.
-        Raises UsageError where there is none, where its file is wrong, or where it takes no messages."""
+    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
+        """Return the current definition of an agent. If it has no model of its own, it gets the model of
+        `requested_by`.
+
+        Raise UsageError if there is no such agent, if its file is invalid, or if it is paused or stopped."""
         ...
 
     async def identity(self, name: str) -> AgentId:
-        """The id of an agent that is there, by its name."""
+        """Return the id of an existing agent."""
         ...

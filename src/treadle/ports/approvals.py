@@ -1,4 +1,4 @@
-"""What waits for a person's decision, and what people need not be asked again."""
+"""Pending approvals, and approvals that hold for a whole session."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -11,7 +11,7 @@ from treadle.domain.users import LOCAL_USER, UserId
 
 
 class ApprovalRecord(Struct, frozen=True):
-    """An approval as lists show it, kept in the transaction of the events it sums up."""
+    """An approval as lists show it, updated in the transaction of its events."""
 
     approval_id: ApprovalId
     origin: Origin
@@ -24,13 +24,13 @@ class ApprovalRecord(Struct, frozen=True):
     expires_at: Instant | None
     decision: Literal["approve", "deny", "expired"] | None
     agent: str = ""
-    """The name of the agent of its run."""
+    """The name of the run's agent."""
     owner: UserId = LOCAL_USER
-    """The user its run is for."""
+    """The user of the run."""
 
 
 class Grant(Struct, frozen=True):
-    """Calls of this tool that match the pattern need not be asked for again in a session."""
+    """Calls of this tool that match the pattern need no further approval in the session."""
 
     tool: str
     pattern: str
@@ -38,13 +38,13 @@ class Grant(Struct, frozen=True):
 
 class Approvals(Protocol):
     async def find(self, approval_id: ApprovalId) -> ApprovalRecord:
-        """Raises UnknownApproval."""
+        """Return an approval. Raise UnknownApproval if there is none."""
         ...
 
     async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
-        """Those that still wait, of one run or of all, the oldest first."""
+        """Return the pending approvals of one run or of all runs, oldest first."""
         ...
 
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:
-        """What was approved for the whole session, kept in the transaction of the answer."""
+        """Return what was approved for the whole session. It is stored in the transaction of the answer."""
         ...

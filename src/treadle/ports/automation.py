@@ -1,4 +1,4 @@
-"""Schedules and webhooks, as they are kept."""
+"""Storage of schedules, inbound webhooks and webhooks."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,32 +11,33 @@ from treadle.domain.webhooks import DeadLetter, HookId, InboundWebhook, Webhook,
 
 
 class TickResult(Struct, frozen=True):
-    """What became of a tick."""
+    """The result of one tick of a schedule."""
 
     due_at: Instant
     run_id: RunId | None = None
-    """The run that it started; None: none."""
+    """The run that the tick started, if any."""
     problem: str = ""
 
 
 class Schedules(Protocol):
-    """Every tick goes through `begin` and `finish`, so that whoever dies between them has done nothing twice and
-    left nothing undone."""
+    """Every tick goes through `begin` and `finish`, so a process that dies between them neither repeats nor loses
+    it."""
 
     async def keep(self, schedule: Schedule) -> None:
-        """Add it, or change what it is; how far it has come with a tick and its latest run stay."""
+        """Add or update a schedule. The progress of its tick and its latest run are not changed."""
         ...
 
     async def list(self) -> Sequence[Schedule]:
-        """The oldest first."""
+        """Return all schedules, oldest first."""
         ...
 
     async def remove(self, schedule_id: ScheduleId) -> bool:
-        """Whether there was one."""
+        """Return False if there is no such schedule."""
         ...
 
     async def begin(self, schedule: Schedule, due_at: Instant, next_at: Instant | None) -> Schedule | None:
-        """See to a tick, and go on with the next afterwards. None: it was seen to, or changed, meanwhile."""
+        """Claim a tick and set the next one. Return None if it was claimed, or the schedule changed, in the
+        meantime."""
         ...
 
     async def finish(self, schedule_id: ScheduleId, fired: TickResult) -> None: ...
@@ -48,11 +49,11 @@ class InboundWebhooks(Protocol):
     async def find(self, hook_id: HookId) -> InboundWebhook | None: ...
 
     async def list(self) -> Sequence[InboundWebhook]:
-        """The oldest first."""
+        """Return all inbound webhooks, oldest first."""
         ...
 
     async def remove(self, hook_id: HookId) -> bool:
-        """Whether there was one."""
+        """Return False if there is no such inbound webhook."""
         ...
 
 
@@ -60,39 +61,39 @@ class Webhooks(Protocol):
     async def add(self, webhook: Webhook) -> None: ...
 
     async def list(self) -> Sequence[Webhook]:
-        """The oldest first."""
+        """Return all webhooks, oldest first."""
         ...
 
     async def remove(self, webhook_id: WebhookId) -> bool:
-        """With its dead letters. Whether there was one."""
+        """Remove a webhook and its dead letters. Return False if there is no such webhook."""
         ...
 
     async def move(self, webhook: Webhook, letter: DeadLetter | None = None) -> None:
-        """Keep how far it has come; and, in the same transaction, an event that is given up."""
+        """Store how far a webhook has progressed and, in the same transaction, an event that it gave up on."""
         ...
 
 
 class DeadLetters(Protocol):
     async def of(self, webhook_id: WebhookId) -> Sequence[DeadLetter]:
-        """The oldest first."""
+        """Return the dead letters of a webhook, oldest first."""
         ...
 
     async def queue(self, webhook_id: WebhookId, event_id: EventId | None) -> int:
-        """Mark one of them, or all, to be tried again; enable the webhook. How many there are."""
+        """Mark one or all dead letters for another attempt, and enable the webhook. Return how many are marked."""
         ...
 
     async def settle(self, letter: DeadLetter, reason: str | None) -> None:
-        """It was tried again: taken (None), or not, and why."""
+        """Record the result of another attempt: delivered (None), or the reason why it failed."""
         ...
 
 
 class WebhookSecrets(Protocol):
-    """What signs. It is kept in the vault, and granted to no agent."""
+    """Signing secrets. They are stored in the vault and granted to no agent."""
 
     async def put(self, name: str, value: str) -> None: ...
 
     def value(self, name: str) -> str | None: ...
 
     async def remove(self, name: str) -> None:
-        """It may be gone already."""
+        """Remove a secret. Does nothing if it is gone already."""
         ...

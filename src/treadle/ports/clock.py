@@ -1,4 +1,4 @@
-"""Time and names, which the pure parts never read for themselves."""
+"""Time and ids. Pure code never reads them; callers pass them in."""
 
 from typing import Protocol
 
@@ -7,15 +7,15 @@ from treadle.domain.ids import Instant, Prefix
 
 class Clock(Protocol):
     def now(self) -> Instant:
-        """The time of day. Between two processes, and for a clock that follows the machine's, it may jump."""
+        """Return the time of day. It may jump, and differs between processes."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never run backwards, for measuring durations."""
+        """Return seconds that never go backwards, for measuring durations."""
         ...
 
 
 class Ids(Protocol):
     def __call__(self, prefix: Prefix) -> str:
-        """A new id: the prefix, an underscore and a UUIDv7. Ids made later sort later."""
+        """Return a new id: the prefix, an underscore and a UUIDv7. Later ids sort after earlier ones."""
         ...

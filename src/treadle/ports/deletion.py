@@ -1,4 +1,4 @@
-"""Deleting for good: the one exception to a history that is never rewritten."""
+"""Permanent deletion of sessions: the one exception to the rule that history is never rewritten."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from treadle.domain.ids import Instant, SessionId
 
 
 class IdleSession(Struct, frozen=True):
-    """A session as it is before it is deleted."""
+    """A session that can be deleted."""
 
     session_id: SessionId
     agent: str
@@ -19,11 +19,11 @@ class IdleSession(Struct, frozen=True):
     events: int
     first_at: Instant
     latest_at: Instant
-    """When something last happened in it."""
+    """Time of its latest event."""
 
 
 class Tombstone(Struct, frozen=True):
-    """What is left of a deleted session: nothing of what was said in it."""
+    """What remains of a deleted session. It holds none of its text."""
 
     session_id: SessionId
     agent: str
@@ -38,33 +38,36 @@ class Tombstone(Struct, frozen=True):
 
 class Deletions(Protocol):
     async def delete(self, session_id: SessionId, by: str) -> Sequence[Tombstone]:
-        """Delete a session, and those that its runs have begun and nobody else: its runs with their events,
-        deliveries, approvals and results, what was said and granted in it, and the memories that came from it. All
-        of it or nothing. Raises InvalidState while one of its runs has not ended; UnknownSession where there is
-        none, and where it is deleted already."""
+        """Delete a session, and the sessions that only its runs started, in one transaction.
+
+        Deletes runs, events, deliveries, approvals, results, the conversation, grants, and memories that came from
+        the session. Raise InvalidState if one of its runs has not ended, UnknownSession if it does not exist or is
+        deleted already."""
         ...
 
     async def idle(self, before: Instant, agent: str | None = None) -> Sequence[IdleSession]:
-        """Sessions whose runs have all ended and in which nothing has happened since, the oldest first."""
+        """Return the sessions without unfinished runs and without events since `before`, oldest first."""
         ...
 
     async def prune(self, session_ids: Sequence[SessionId], before: Instant, by: str) -> Sequence[Tombstone]:
-        """Delete those of these sessions that are idle still, in one transaction."""
+        """Delete those of these sessions that are still idle, in one transaction."""
         ...
 
     async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
-        """Other sessions whose journals hold the text of memories that came from this one."""
+        """Return the other sessions whose journals contain the text of memories from this session."""
         ...
 
     async def clear(self, before: Instant) -> int:
-        """Forget the answers to requests before this moment; how many. Then let nothing that was ever deleted be
-        left in the files of the database: they are written anew. Raises StoreLocked where another program keeps it
-        there by reading, StoreFull where there is no room."""
+        """Delete stored responses from before this time, then rewrite the database files so that they hold no
+        deleted data.
+
+        Return the number of deleted responses. Raise StoreLocked if another program is reading the database,
+        StoreFull if there is not enough disk space."""
         ...
 
 
 class DeletionArchive(Protocol):
-    """Where events are kept that are about to be deleted."""
+    """Receives the events of sessions that are about to be deleted."""
 
     def add(self, events: Sequence[Event]) -> None: ...
 
@@ -73,15 +76,15 @@ class DeletionArchive(Protocol):
         ...
 
     def settle(self) -> None:
-        """What was added is safe when this returns."""
+        """Make everything that was added durable before returning."""
         ...
 
 
 class DatabaseFacts(Struct, frozen=True):
-    """What a database holds, to tell a whole copy from one that is not."""
+    """Counts that tell a complete copy of a database from an incomplete one."""
 
     version: int
-    """How many migrations it has had."""
+    """Number of migrations that were applied."""
     agents: int
     runs: int
     unfinished: int

@@ -1,4 +1,4 @@
-"""Hooks: code of the people who run the engine that looks at every call before it runs, and at what came of it."""
+"""Tool hooks: code of the operator that inspects every call before it runs, and its result afterwards."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from treadle.ports.tool import Observation
 
 
 class HookedCall(Struct, frozen=True):
-    """A call as a hook sees it."""
+    """A tool call as a hook receives it."""
 
     run_id: RunId
     session_id: SessionId
@@ -21,7 +21,7 @@ class HookedCall(Struct, frozen=True):
 
 
 class Block(Struct, frozen=True):
-    """The call does not run. The reason is for the model."""
+    """The call does not run. The model sees the reason."""
 
     reason: str
 
@@ -33,22 +33,22 @@ class Rewrite(Struct, frozen=True):
 
 
 class Hook:
-    """Subclass it and override what you need. Hooks run in the order in which they were added.
+    """Base class of tool hooks. Override what you need. Hooks run in the order in which they were added.
 
-    A hook that fails blocks the call: one that guards something must not be passed by breaking it. Before a call
-    runs, its hooks may be asked more than once about it."""
+    A hook that raises blocks the call, because a safeguard must not be bypassed by breaking it. A hook may be
+    called more than once before its call runs."""
 
     tools: str = "*"
-    """The tools that it looks at: a name or a glob."""
+    """The tools that the hook applies to: a name or a glob."""
 
     @property
     def name(self) -> str:
         return type(self).__name__
 
     async def before(self, call: HookedCall) -> Block | Rewrite | None:
-        """Let it be, block it, or change its arguments."""
+        """Return None to allow the call, or block it, or rewrite its arguments."""
         return None
 
     async def after(self, call: HookedCall, result: Observation) -> Observation | None:
-        """Let the result be, or put another in its place."""
+        """Return None to leave the result unchanged, or another result."""
         return None

@@ -1,9 +1,9 @@
-"""The journal: what happened, in order, for good. All safety lives here.
+"""The journal: a permanent, ordered record of events. It provides all safety.
 
-There are two kinds of append. *Advance* is for the worker that owns the run: it carries the run's epoch, which
-a worker gets by claiming the run and loses when another claims it. *Deliver* is for anyone. An advance that
-meets deliveries its worker has not seen still records its facts (they happened) but not its intents (they were
-decided without knowing)."""
+There are two kinds of append. *Advance* is for the worker that owns the run. It carries the run's epoch, which a
+worker gets by claiming the run and loses when another worker claims it. *Deliver* is for everyone else. If there
+are deliveries that the worker has not seen, an advance still records its facts, because they happened, but not its
+intents, because they were decided without that knowledge."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,20 +22,20 @@ from treadle.ports.accounts import AccountShortage, Reserve
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
 RECENT_DEATH_SECONDS = 600.0
-"""How long the death of a worker says something about the next one."""
+"""How long the death of a worker counts as recent."""
 
 
 class SessionFacts(Struct, frozen=True):
-    """What a session has settled for all of its runs."""
+    """What a session has established for all of its runs."""
 
     segment: SegmentOpened | None = None
-    """The latest; None: it has only the one that it began with."""
+    """The latest segment; None if there is only the first one."""
     segment_at: Instant = 0.0
-    """When it was opened."""
+    """When that segment was opened."""
     notes: tuple[str, str] | None = None
-    """A workspace, and what the system prompt keeps of it; None: nothing is kept yet."""
+    """A workspace, and the notes from it that the system prompt contains; None until they are read."""
     last: RunId | None = None
-    """The run before this one that has added to its conversation; None: nobody has said anything."""
+    """The previous run that added to the conversation; None if the conversation is empty."""
 
 
 class Death(Struct, frozen=True):
@@ -44,42 +44,42 @@ class Death(Struct, frozen=True):
     alone: bool = True
     """It owned no other run."""
     lately: int = 0
-    """Workers that died within `LATELY_SECONDS`, this one included."""
+    """Number of workers that died within `RECENT_DEATH_SECONDS`, including this one."""
 
 
 class Claim(Struct, frozen=True):
-    """A worker's right to advance a run, with all that the run has been through."""
+    """The right of a worker to advance a run, with the events of the run."""
 
     origin: Origin
     epoch: int
     events: tuple[Event, ...]
     death: Death | None = None
-    """How the previous worker lost the run; None: it released the run, or there was none."""
+    """How the previous worker lost the run; None if it released the run or there was none."""
     session: SessionFacts = SessionFacts()
 
 
 class Release(Struct, frozen=True, gc=False):
-    """Let go of a run, together with the intents of the same advance; refused with them."""
+    """Give up ownership of a run, together with the intents of the same advance. Refused if they are refused."""
 
     waiting_for: WaitReason | None = None
     wake_at: Instant | None = None
-    """When to look at the run again by itself; None: only when something is delivered."""
+    """When to work on the run again without a delivery; None: only after a delivery."""
     said: tuple[Message, ...] | None = None
-    """For a run that ends: what it adds to the conversation of its session."""
+    """For a run that ends: the messages that it adds to the conversation of its session."""
     whole: bool = False
-    """It is not added: it is the whole conversation, from now on."""
+    """`said` replaces the conversation instead of extending it."""
 
 
 class NewRun(Struct, frozen=True, gc=False):
-    """A run that is begun, runnable at once."""
+    """A run to create. It is runnable at once."""
 
     origin: Origin
     events: tuple[Draft, ...]
-    """Its first."""
+    """The first events of the run."""
 
 
 class RunMessage(Struct, frozen=True, gc=False):
-    """A delivery to another run, as by `Journal.deliver`. Nothing is told to a run that has ended, or is gone."""
+    """A delivery to another run, as by `Journal.deliver`. It is dropped if that run has ended or does not exist."""
 
     run_id: RunId
     event: Draft
@@ -87,64 +87,64 @@ class RunMessage(Struct, frozen=True, gc=False):
 
 
 class Advance(Struct, frozen=True, gc=False):
-    """What the owner of a run adds to it, in one commit."""
+    """What the owner of a run appends in one commit."""
 
     run_id: RunId
     epoch: int
     seen: int
-    """The last sequence that the owner has folded."""
+    """The last sequence that the owner has applied to its state."""
     facts: tuple[Draft, ...] = ()
-    """What has happened: always recorded."""
+    """Events that have happened. They are always recorded."""
     intents: tuple[Draft, ...] = ()
-    """What is about to happen: recorded only if nothing was delivered after `seen`."""
+    """Events that are about to happen. They are recorded only if nothing was delivered after `seen`."""
     release: Release | None = None
     reserve: Reserve | None = None
-    """What the intents may use at most: they are refused where an account does not have it."""
+    """The most that the intents can use. They are refused if an account does not have it."""
     begin: tuple[NewRun, ...] = ()
-    """Runs under it, begun together with the intents."""
+    """Child runs to create together with the intents."""
     tell: tuple[RunMessage, ...] = ()
-    """What others are told, together with the intents."""
+    """Deliveries to other runs, made together with the intents."""
 
 
 ANY = 2**62
-"""For `seen`: let go whatever was delivered, for a worker that is about to stop."""
+"""For `seen`: release the run whatever was delivered, for a worker that is about to stop."""
 
 
 class Advanced(Struct, frozen=True, gc=False):
     accepted: bool
-    """Whether the intents, and the release, took place."""
+    """Whether the intents and the release were recorded."""
     delivered: tuple[Event, ...]
-    """What others appended after `seen`; they stand before the facts."""
+    """Events that others appended after `seen`. They come before the facts."""
     sequence: int
     """The last sequence of the run now."""
     refused: AccountShortage | None = None
-    """The account that did not have what was to be reserved: that is why the intents did not take place."""
+    """The account that lacked what the intents would reserve, if that is why they were refused."""
     near: tuple[AccountShortage, ...] = ()
-    """Accounts that had it, and come to their end. Each is named once in its window."""
+    """Accounts that are close to their ceiling. Each is reported once per window."""
 
 
 class Publisher(Protocol):
-    """Who is told of what was committed. Called in the order of commits, on the event loop, and never blocks."""
+    """Is notified of commits, in order, on the event loop. Must not block."""
 
     def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
-        """These events are durable; the first has the sequence `first`, the others follow without a gap."""
+        """These events are durable. The first has the sequence `first`; the others follow without gaps."""
         ...
 
     def delivered(self, run_id: RunId) -> None:
-        """Somebody other than the owner has appended to this run."""
+        """A process or caller other than the owner has appended to this run."""
         ...
 
     def wake(self, run_id: RunId, at: Instant) -> None:
-        """This run should be looked at, then."""
+        """Work on this run at this time."""
         ...
 
     def lost(self, error: StoreError) -> None:
-        """Nothing can be made durable any more; whoever waits must be told."""
+        """The store can no longer make anything durable. Everything that waits for it must fail with this error."""
         ...
 
 
 class RunRecord(Struct, frozen=True):
-    """A run as lists show it, kept in the transaction of the events it sums up."""
+    """A run as lists show it, updated in the transaction of its events."""
 
     origin: Origin
     status: Status
@@ -156,11 +156,11 @@ class RunRecord(Struct, frozen=True):
     agent: str = ""
     """The name of its agent."""
     owner: UserId = LOCAL_USER
-    """The user it is for, as its `run_queued` says."""
+    """The user of the run, from its `run_queued` event."""
 
 
 class RunFilter(Struct, frozen=True):
-    """Which runs; None: whatever they have there."""
+    """Selects runs. None means no restriction."""
 
     agents: tuple[str, ...] | None = None
     session_id: SessionId | None = None
@@ -168,9 +168,9 @@ class RunFilter(Struct, frozen=True):
     status: Status | None = None
     outcome: OutcomeKind | None = None
     before: RunId | None = None
-    """Only those that were asked for before this one."""
+    """Only runs that were created before this one."""
     unfinished: bool = False
-    """Only those that have not ended."""
+    """Only runs that have not ended."""
     owner: UserId | None = None
 
 
@@ -178,7 +178,7 @@ ALL_RUNS = RunFilter()
 
 
 class PositionedEvent(Struct, frozen=True, gc=False):
-    """An event with its place in the order of commits over all runs."""
+    """An event with its position in the order of commits over all runs."""
 
     position: int
     event: Event
@@ -188,55 +188,62 @@ class Journal(Protocol):
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
         """Create a run with its first events, runnable at once, and return its id.
 
-        With a key that was used before, nothing is created and the id of that run is returned. All runs of a
-        session have one owner: raises SessionTaken, and creates nothing, where its first run has another."""
+        If the key was used before, create nothing and return the id of that run. All runs of a session have one
+        owner: raise SessionTaken, and create nothing, if the session has another owner."""
         ...
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
-        """Open a new epoch. Raises NotClaimable while another worker holds the lease, when the run has ended,
-        while an earlier run of its session has not (unless it is cancelled before it began); UnknownRun when there
-        is none."""
+        """Start a new epoch of a run and return it with the run's events.
+
+        Raise NotClaimable if another worker holds the lease, if the run has ended, or if an earlier run of its
+        session has not ended (unless this run was cancelled before it started). Raise UnknownRun if there is no
+        such run."""
         ...
 
     async def advance(self, advance: Advance) -> Advanced:
-        """Append as the owner. Raises Fenced, and writes nothing, when the epoch has moved; and so SessionDeleted,
-        where a run is to begin in a session that was deleted, and SessionTaken, where it is another owner's."""
+        """Append as the owner.
+
+        In these cases it writes nothing: raise Fenced if the epoch has changed, SessionDeleted if a new run would
+        start in a deleted session, SessionTaken if that session has another owner."""
         ...
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        """Append as anyone and make the run runnable; return the event's sequence.
+        """Append to a run that the caller does not own, make the run runnable, and return the event's sequence.
 
-        The same key again appends nothing and returns the first one's sequence. None when the run has ended:
-        nothing follows `run_end`. Raises InvalidState for the answer to an approval that is not open any more."""
+        A key that was used before appends nothing and returns the sequence of the first event. Return None if the
+        run has ended, because nothing follows `run_end`. Raise InvalidState for an answer to an approval that is no
+        longer open."""
         ...
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
-        """What the session of this run had said before it, as the model was shown it then."""
+        """Return the conversation of the session before this run, as the model saw it."""
         ...
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
-        """Durable events with a sequence above `after`, in order. UnknownRun when there is no such run."""
+        """Return durable events with a sequence above `after`, in order. Raise UnknownRun if there is no such
+        run."""
         ...
 
 
 class Wakes(Protocol):
-    """What a dispatcher needs of the store, so that no wake is ever lost and no lease runs out."""
+    """What a dispatcher needs from the store, so that no wake is lost and no lease expires."""
 
     async def runnable(self, limit: int = 100) -> Sequence[RunId]:
-        """Runs that somebody should look at now: due or orphaned, owned by nobody alive, first in their session."""
+        """Return runs that need work now: due or orphaned, without a live owner, and first in their session."""
         ...
 
     async def renew(self, worker: str) -> Sequence[RunId]:
-        """Extend the lease of every run that this worker owns, and name them. A run that is not named any more
-        was taken over: whoever works on it must stop."""
+        """Extend the leases of all runs that this worker owns, and return these runs.
+
+        If a run is missing that was returned before, another worker has taken it over: work on it must stop."""
         ...
 
 
 class Feed(Protocol):
-    """What all runs go through, as one sequence."""
+    """The events of all runs as one sequence."""
 
     async def position(self) -> int:
-        """Of the latest event; 0 where there is none."""
+        """Return the position of the latest event, or 0 if there is none."""
         ...
 
     async def after(
@@ -246,28 +253,27 @@ class Feed(Protocol):
         limit: int = 500,
         owner: UserId | None = None,
     ) -> Sequence[PositionedEvent]:
-        """Durable events after a position, of all runs or of those of the agents with these names, and of all
-        owners or of this one."""
+        """Return durable events after a position, optionally only of runs of these agents or of this owner."""
         ...
 
 
 class Runs(Feed, Protocol):
-    """Looking runs up."""
+    """Looks up runs."""
 
     async def record(self, run_id: RunId) -> RunRecord: ...
 
-    async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        """The newest first."""
+    async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
+        """Return matching runs, newest first."""
         ...
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
-        """Runs that have not ended, of one session or of all, the oldest first."""
+        """Return the unfinished runs of one session or of all sessions, oldest first."""
         ...
 
     async def submitted(self, key: str) -> RunId | None:
-        """The run that a submission with this key made, or went to."""
+        """Return the run that a submission with this key created or was delivered to."""
         ...
 
     async def agent(self, name: str, proposed: AgentId) -> AgentId:
-        """The id of the agent of that name: the one it has, else the proposed one, kept from now on."""
+        """Return the id of the agent with this name. If it has none yet, store the proposed id and return it."""
         ...

@@ -1,8 +1,8 @@
-"""Memory: what agents remember beyond a session, found again by meaning or by its words.
+"""Memory: what agents remember across sessions, found by meaning or by words.
 
-What a run saves comes to the store as an event (`memory_saved`, `journal_written`), in the transaction of that
-event, so that a memory is kept exactly once, whatever dies. Vectors are an index beside it that is made later: a
-memory without one is found by its words."""
+What a run saves reaches the store as an event (`memory_saved`, `journal_written`), in the transaction of that
+event, so it is stored exactly once even if a process dies. Vectors are a separate index that is built later. A
+memory without a vector is found by its words."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -18,97 +18,99 @@ Vector = Sequence[float]
 
 
 class EmbeddingFailed(Exception):
-    """The embedder did not answer; the message says why, for a person."""
+    """The embedder returned no vectors. The message gives the reason, for users."""
 
 
 class Embedder(Protocol):
-    """Makes vectors of texts: near each other where the meanings are."""
+    """Turns texts into vectors that are close to each other if the texts have similar meanings."""
 
     @property
     def name(self) -> str:
-        """Vectors of another name are not comparable."""
+        """Vectors of embedders with different names are not comparable."""
         ...
 
     @property
     def dimensions(self) -> int | None:
-        """None: only its first answer tells."""
+        """None: unknown until the first response."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
-        """One vector for each text, all of the same dimensions. Raises EmbeddingFailed."""
+        """Return one vector per text, all with the same dimensions. Raise EmbeddingFailed."""
         ...
 
 
 class FoundMemory(Struct, frozen=True):
     memory: Memory
     score: float
-    """Between 0 and 1; the higher, the better it fits. Memories that are not pinned fade."""
+    """From 0 to 1, higher is better. The score of memories that are not pinned decreases with age."""
     by: RecalledBy
 
 
 class RecallExclusion(Struct, frozen=True):
-    """What is not wanted of what could be recalled."""
+    """Memories to leave out of a recall."""
 
     ids: frozenset[MemoryId] = frozenset()
     session: SessionId | None = None
     since: Instant = 0.0
-    """Memories of this session that were made then or later: they stand in its conversation."""
+    """Leave out memories of `session` from this time on: its conversation already contains them."""
 
 
 NO_EXCLUSION = RecallExclusion()
 
 
 class Recall(Struct, frozen=True):
-    """What was found for a text."""
+    """The memories found for a text."""
 
     found: tuple[FoundMemory, ...] = ()
-    """The best first."""
+    """Best match first."""
     notes: tuple[Memory, ...] = ()
-    """The latest journal notes, the oldest first."""
+    """The latest journal notes, oldest first."""
     by: RecalledBy = "text"
     degraded: MemoryDegraded | None = None
-    """Set where an embedder should have been asked and could not be."""
+    """Set if an embedder should have been used and could not be."""
 
 
 class Memories(Protocol):
-    """What the engine and the tools use of memory. `embedder` is the agent's setting: auto, none, local, or
-    provider/model-id."""
+    """What the engine and the tools use of memory. `embedder` is the agent's setting: `auto`, `none`, `local` or
+    `provider/model-id`."""
 
     async def recall(
         self, scope: MemoryScope, text: str, limit: int, embedder: str, without: RecallExclusion = NO_EXCLUSION
     ) -> Recall:
-        """What fits the text, and the latest notes; nothing where nothing fits well. Where the scope is all owners,
-        what several of them have said alike is found once. Never raises for an embedder that fails."""
+        """Return the memories that match the text well, and the latest notes.
+
+        If the scope covers all owners, the same fact from several owners is returned once. Does not raise if an
+        embedder fails."""
         ...
 
     async def find_duplicate(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        """The fact of this owner with this very text, but for case, white space and the full stop."""
+        """Return the fact of this owner with the same text, ignoring case, white space and the final full stop."""
         ...
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
-        """The newest first."""
+        """Return the newest memories, newest first."""
         ...
 
 
 class Assignment(Struct, frozen=True):
-    """Which memories are given to which owner: those that fit all that is not None."""
+    """Which memories to assign to which owner: those that match every field that is not None."""
 
     owner: UserId
-    """The new one."""
+    """The new owner."""
     memory_ids: tuple[MemoryId, ...] | None = None
     agent_id: AgentId | None = None
     before: UserId | None = None
-    """The owner that they have now."""
+    """The current owner."""
 
 
 class Assigned(Struct, frozen=True):
     moved: int = 0
     merged: int = 0
-    """Facts that the new owner had already: its own stays, and counts as used as often as both."""
+    """Facts that the new owner already had. Its own copy stays, with the use counts of both added."""
 
 
 class MemoryKeeper(Protocol):
-    """What people do with memories, outside of any run."""
+    """Memory operations of users, outside of any run."""
 
     async def list(
         self,
@@ -117,22 +119,24 @@ class MemoryKeeper(Protocol):
         limit: int = 50,
         owner: UserId | None = None,
     ) -> Sequence[Memory]:
-        """The newest first; None: of all agents, of all kinds, of all owners."""
+        """Return memories, newest first. None means all agents, kinds or owners."""
         ...
 
     async def find(self, memory_id: MemoryId) -> Memory | None: ...
 
     async def add(self, memories: Sequence[Memory]) -> int:
-        """Keep these; how many are new. One whose id is there already is not, nor a fact whose text its owner
-        has already with this agent."""
+        """Store memories and return how many were new.
+
+        A memory is skipped if its id exists, or if it is a fact with a text that its owner already has with this
+        agent."""
         ...
 
     async def pin(self, memory_id: MemoryId, pinned: bool) -> bool: ...
 
     async def forget(self, memory_ids: Sequence[MemoryId]) -> int:
-        """Delete for good, with index and vector; how many there were."""
+        """Delete memories permanently, with their index entries and vectors. Return how many there were."""
         ...
 
-    async def assign(self, wanted: Assignment) -> Assigned:
-        """Give memories to another owner, all or none. Their vectors are made anew for the new one."""
+    async def assign(self, assignment: Assignment) -> Assigned:
+        """Assign memories to another owner, all or none. Their vectors are computed again for the new owner."""
         ...

@@ -1,4 +1,4 @@
-"""What finding memories needs of a store: their words, and the vectors that were made of them."""
+"""What memory search needs from a store: the words of memories, and their vectors."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
@@ -14,37 +14,38 @@ Result = TypeVar("Result")
 
 
 class VectorsUnavailable(Exception):
-    """The store cannot compare vectors on this machine; the message says why. Words can be looked for."""
+    """The store cannot compare vectors on this machine; the message gives the reason. Search by words still
+    works."""
 
 
 class MemoryOverview(Struct, frozen=True):
-    """What there is to be found, at a glance."""
+    """A summary of the memories of a scope."""
 
     is_empty: bool = True
     notes: tuple[Memory, ...] = ()
-    """The latest journal notes, the oldest first."""
+    """The latest journal notes, oldest first."""
     dimensions: int | None = None
-    """Of the vectors there are; None: there are none."""
+    """Dimensions of the stored vectors; None if there are none."""
     is_behind: bool = False
     """Some memories have no vector yet."""
 
 
 class Term(Struct, frozen=True):
-    """Words that a memory must have all of, in whatever order, folded as `domain.words.folded` does."""
+    """Words that a memory must all contain, in any order, folded by `domain.text.fold_words`."""
 
     words: tuple[str, ...]
     begins: bool = False
-    """The last of them may go on: `invoic` is in `invoices`."""
+    """The last word may be a prefix: `invoic` matches `invoices`."""
 
 
 class MemoryHit(Struct, frozen=True):
-    """A memory that may fit."""
+    """A candidate of a memory search."""
 
     memory: Memory
     line: str
-    """Its words, folded, with one blank before, between and behind them."""
+    """The folded words of the memory, with a blank before, between and after them."""
     likeness: float | None = None
-    """The cosine of the angle between two vectors: 1 where they are the same. None: they were not compared."""
+    """Cosine similarity, 1 for equal vectors; None if vectors were not compared."""
 
 
 class Pending(Struct, frozen=True):
@@ -53,46 +54,50 @@ class Pending(Struct, frozen=True):
     number: int
     memory: Memory
     line: str = " "
-    """As in `Hit`."""
+    """As in `MemoryHit`."""
 
 
 class MemoryView(Protocol):
-    """What there is at one moment. Only for use within `MemoryIndex.read`."""
+    """A consistent snapshot of memories. Valid only inside `MemoryIndex.read`."""
 
     def glance(
         self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
     ) -> MemoryOverview:
-        """`embedder` is the name of the one whose vectors would be compared."""
+        """Return a summary. `embedder` is the name of the embedder whose vectors would be compared."""
         ...
 
     def nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
-        """The nearest first. Nothing where the vectors there are have other dimensions. Raises
-        VectorsUnavailable."""
+        """Return memories with the closest vectors, closest first. Return nothing if the stored vectors have other
+        dimensions.
+
+        Raise VectorsUnavailable if the store cannot compare vectors."""
         ...
 
     def matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
-        """Those that have any of the terms, the best first: rare terms count for more. What is outside of the scope
-        costs nothing."""
+        """Return memories that contain any of the terms, best first. Rare terms count for more.
+
+        The cost does not depend on memories outside of the scope."""
         ...
 
     def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
-        """Memories without a vector of this embedder, the oldest first; where it is known to have other dimensions
-        than the vectors there are, all."""
+        """Return memories without a vector of this embedder, oldest first.
+
+        If the embedder is known to have other dimensions than the stored vectors, return all memories."""
         ...
 
     def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
-        """The fact of this owner with this very text, but for case, white space and the full stop."""
+        """Return the fact of this owner with the same text, ignoring case, white space and the final full stop."""
         ...
 
 
 class MemoryIndex(Protocol):
     async def read(self, look: Callable[[MemoryView], Result]) -> Result:
-        """Look at memories. It may be done in a thread, so that whatever `look` does holds nobody up: it must be
-        short, and must not change anything."""
+        """Call `look` with a snapshot and return its result. `look` may run in a thread; it must be short and
+        change nothing."""
         ...
 
     async def list(
@@ -102,18 +107,18 @@ class MemoryIndex(Protocol):
         limit: int = 50,
         owner: UserId | None = None,
     ) -> Sequence[Memory]:
-        """The newest first; None: of all agents, of all kinds, of all owners."""
+        """Return memories, newest first. None means all agents, kinds or owners."""
         ...
 
 
 class VectorStore(Protocol):
-    """Where vectors are kept, for each scope its own. Whoever makes them goes through the memories of a scope in
-    the order in which they came."""
+    """Stores vectors per scope. The memories of a scope are indexed in the order in which they arrived."""
 
     async def keep(
         self, scope: MemoryScope, embedder: str, vectors: Sequence[tuple[Pending, Vector | None]]
     ) -> None:
-        """Keep vectors of what was pending. None: there will be none for it. Vectors of other dimensions that were
-        kept under this name go, and their memories are pending again; a memory that was forgotten meanwhile stays
-        so."""
+        """Store vectors of pending memories. None: the memory never gets a vector.
+
+        Stored vectors of this embedder with other dimensions are deleted, and their memories become pending again.
+        Memories that were deleted in the meantime are skipped."""
         ...

@@ -1,4 +1,4 @@
-"""A model: a conversation goes in, a reply comes out piece by piece, and it ends `Completed` or `Failed`."""
+"""A model takes a conversation and streams a reply that ends `Completed` or `Failed`."""
 
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Literal, Protocol
@@ -16,8 +16,8 @@ ToolChoice = Literal["auto", "none"]
 
 
 class Preamble:
-    """What stands before the conversation and does not change during a run: instructions and tools. It keeps the
-    bytes that it takes on each wire format."""
+    """The instructions and tools before the conversation. They do not change during a run, so their encoding is
+    cached per wire format."""
 
     __slots__ = ("_wire", "system", "tools")
 
@@ -27,7 +27,7 @@ class Preamble:
         self._wire: dict[str, bytes] = {}
 
     def encoded_as(self, wire_format: str, encode: Callable[["Preamble"], bytes]) -> bytes:
-        """The bytes in `wire_format`; `encode` is called the first time only."""
+        """Return the bytes in `wire_format`. `encode` is called only the first time."""
         found = self._wire.get(wire_format)
         if found is None:
             found = self._wire[wire_format] = encode(self)
@@ -35,8 +35,10 @@ class Preamble:
 
 
 class Conversation:
-    """Messages that are only ever added at the end. Each is encoded once for each wire format, and its bytes are
-    kept: a request costs what it adds, and the copying of what it sends."""
+    """An append-only list of messages.
+
+    Each message is encoded once per wire format and its bytes are cached, so a request costs only the encoding of
+    its new messages and the copy that is sent."""
 
     __slots__ = ("_wire", "messages")
 
@@ -45,7 +47,7 @@ class Conversation:
         self._wire: dict[str, list[bytes]] = {}
 
     def encoded_as(self, wire_format: str, encode: Callable[[Message], bytes]) -> list[bytes]:
-        """The bytes of every message in `wire_format`; `encode` is called for those it does not have yet."""
+        """Return the bytes of every message in `wire_format`. `encode` is called only for new messages."""
         encoded = self._wire.setdefault(wire_format, [])
         for message in self.messages[len(encoded) :]:
             encoded.append(encode(message))
@@ -53,7 +55,7 @@ class Conversation:
 
 
 class ModelRequest(Struct, frozen=True):
-    """What a model is asked. `conversation` is the run's own, not a copy: read it before the next event."""
+    """A request to a model. `conversation` is the run's own object, not a copy: read it before the next event."""
 
     model: str
     preamble: Preamble
@@ -61,14 +63,14 @@ class ModelRequest(Struct, frozen=True):
     settings: ModelSettings
     tool_choice: ToolChoice = "auto"
     provider: str = ""
-    """Whose model it is: reasoning goes back only to where it came from."""
+    """The provider of the model. Reasoning is sent back only to the provider that it came from."""
     profile: Profile = Profile()
     plain: bool = False
-    """Send no reasoning back: the provider has refused the conversation with it."""
+    """Send no reasoning back, because the provider refused the conversation with it."""
     filled: bool = False
-    """Put a blank where reasoning is missing: the provider has refused the conversation without it."""
+    """Send a blank where reasoning is missing, because the provider refused the conversation without it."""
     aside: str = ""
-    """Sent after the conversation, with this request alone: only by requests of older journals."""
+    """Sent after the conversation, with this request only. Only requests of older journals have it."""
 
 
 class TextDelta(Struct, frozen=True, gc=False):
@@ -80,7 +82,7 @@ class ReasoningDelta(Struct, frozen=True, gc=False):
 
 
 class CallDelta(Struct, frozen=True, gc=False):
-    """A fragment of a call: `index` says which call of this reply."""
+    """A fragment of a tool call. `index` is the position of the call in the reply."""
 
     index: int
     name: str
@@ -88,57 +90,58 @@ class CallDelta(Struct, frozen=True, gc=False):
 
 
 class Completed(Struct, frozen=True):
-    """The whole reply. Every call in it has arguments that parse."""
+    """A complete reply. The arguments of all its calls parse."""
 
     parts: tuple[Part, ...]
     stop: StopReason
     usage: Usage
     raw_stop: str | None = None
     dropped_calls: tuple[str, ...] = ()
-    """The names of calls that are left out because they must not run: the reply was cut or filtered."""
+    """Names of calls that must not run and are left out, because the reply was truncated or filtered."""
 
 
 class Failed(Struct, frozen=True):
-    """No reply. One that ends without saying that it has, or with arguments cut off, is this too."""
+    """The model gave no usable reply. This includes a stream that stops without its end marker or inside of
+    arguments."""
 
     kind: ModelErrorKind
     message: str
-    """What happened, to which provider, and what to do next."""
+    """What happened, at which provider, and what to do."""
     retryable: bool
     status: int | None = None
     retry_after: float | None = None
-    """Seconds, where the provider said so."""
+    """Seconds, if the provider gave them."""
     usage: Usage = Usage()
     compact: bool = False
     """The conversation is too long for the model."""
     repair: bool = False
-    """The provider finds fault with the shape of the conversation."""
+    """The provider rejected the structure of the conversation."""
     next_key: bool = False
-    """Another key of the provider is ready, and will be used if it is tried again."""
+    """Another key of the provider is available and will be used for a retry."""
     next_model: bool = False
-    """Another model may well do what this one cannot."""
+    """Another model may be able to answer."""
     wants_reasoning: bool = False
-    """What the provider finds fault with is that reasoning is missing."""
+    """The provider rejected the conversation because reasoning is missing."""
     once: bool = False
-    """Trying again may help, but not more than once."""
+    """A retry may help, but only once."""
     longest_reply: int | None = None
-    """The request asks for too long a reply; one of at most so many tokens should be accepted."""
+    """The requested reply is too long. A request for at most this many tokens should be accepted."""
     unclear: bool = False
-    """The request was refused without a reason to act on: it may be too long."""
+    """The request was refused without a usable reason. It may be too long."""
 
 
 Delta = TextDelta | ReasoningDelta | CallDelta
 Show = Callable[[Delta], None]
-"""Takes a piece of a reply, at once."""
+"""Receives a piece of a reply as soon as it arrives."""
 
 
 class Model(Protocol):
-    """One provider's model behind one wire format."""
+    """A model of a provider, called in one wire format."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
-        """Send the request, show what comes back as it comes, and return how it ended.
+        """Send the request, pass each piece of the reply to `show`, and return how it ended.
 
-        Errors of the network or the provider are values and not exceptions. Cancelling aborts the call."""
+        Network and provider errors are returned, not raised. Cancelling aborts the call."""
         ...
 
 
@@ -146,25 +149,27 @@ BreakerChange = Literal["opened", "closed"]
 
 
 class Breaker(Protocol):
-    """Keeps calls from a model that fails most of the time. Times are those of a monotonic clock; `who` names
-    whoever calls, so that one call is not taken for another."""
+    """A circuit breaker: stops calls to a model that fails most of the time.
+
+    Times are those of a monotonic clock. `who` identifies the caller, so that calls are not confused."""
 
     def wait(self, now: float, who: str = "") -> float | None:
-        """Seconds until a call may be tried; None when it may be now. A call that may be tried must be followed by
-        `record` or `abandon`."""
+        """Return the seconds until a call may be tried, or None if it may be tried now.
+
+        A call that may be tried must be followed by `record` or `abandon`."""
         ...
 
     def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
-        """A call has ended; whether that has changed what the breaker does."""
+        """Record the end of a call. Return the change of the breaker's state, if any."""
         ...
 
     def abandon(self, who: str = "") -> None:
-        """A call was cut short and says nothing about the model."""
+        """Record that a call was aborted and says nothing about the model."""
         ...
 
 
 class Resolved(Struct, frozen=True):
-    """A model that was found, and how."""
+    """A resolved model, and why it was chosen."""
 
     provider: str
     model: str
@@ -174,11 +179,12 @@ class Resolved(Struct, frozen=True):
     breaker: Breaker
     profile: Profile = Profile()
     query_window: Callable[[], Awaitable[int | None]] | None = None
-    """Ask the server for the context window, where the profile does not know it; None: no server to ask."""
+    """Ask the server for the context window if the profile does not know it; None if there is no server to ask."""
 
 
 class Models(Protocol):
     def resolve(self, model: str, provider: str | None) -> Resolved:
-        """The model that a name stands for; one that can be called now, if the name stands for several. Raises
-        UnknownModel or MissingKey, saying what to set."""
+        """Return the model for a name. If the name stands for several models, return one that can be called now.
+
+        Raise UnknownModel or MissingKey with advice on what to set."""
         ...

@@ -1,6 +1,6 @@
-"""The line between processes that work on one database: what each tells the others, and what it hears of them.
+"""Notifications between processes that share a database.
 
-All of it is a hint that may be lost or late. The truth is in the journal."""
+They are hints that may be lost or late. The journal is authoritative."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -11,40 +11,40 @@ from treadle.domain.ids import RunId
 
 
 class Changed(Struct, frozen=True, gc=False):
-    """A run to which another process has added something."""
+    """A run that another process has appended to."""
 
     run_id: RunId
     sequence: int
-    """Of the last event."""
+    """Sequence of its last event."""
     delivered: bool = False
-    """It comes from somebody other than the owner of the run, who must be told."""
+    """The event does not come from the run's owner, so the owner must be notified."""
 
 
 class NotificationListener(Protocol):
-    """Who is told, on the event loop. Never blocks."""
+    """Receives notifications on the event loop. Must not block."""
 
     def on_changed(self, runs: Sequence[Changed]) -> None: ...
 
     def on_message(self, message: bytes) -> None:
-        """What another process has to say to all."""
+        """Another process has sent a message to all."""
         ...
 
     def on_missed(self) -> None:
-        """The line is up, again or at last: whatever was said before was not heard."""
+        """The connection is up, for the first time or again. Earlier notifications were missed."""
         ...
 
 
 class NotificationChannel(Protocol):
     async def open(self, listener: NotificationListener) -> None:
-        """Listen until it is closed, whatever becomes of the line meanwhile."""
+        """Listen until closed, and reconnect when the connection breaks."""
         ...
 
     async def send(self, messages: Sequence[bytes]) -> None:
-        """Say this to all others, in order. What is said while the line is down is lost."""
+        """Send messages to all other processes, in order. They are lost while the connection is down."""
         ...
 
     async def positions(self, run_ids: Sequence[RunId]) -> Sequence[Changed]:
-        """How far those of these runs have come that are there, also while the line is down."""
+        """Return the position of those of these runs that exist. Works while the connection is down."""
         ...
 
     async def close(self) -> None: ...

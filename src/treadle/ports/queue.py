@@ -1,10 +1,10 @@
-"""PgQueuer's tables in our database: what whoever writes jobs and whoever takes them must agree on."""
+"""Names and settings of PgQueuer's tables in the Treadle database, shared by the writer and the workers."""
 
 from importlib.metadata import version
 from typing import Final
 
 JOB = "run"
-"""The kind of all our jobs: look at a run. Its payload is the id."""
+"""The entrypoint of all jobs: work on a run. The payload is the run id."""
 
 NAMES: Final = {
     "prefix": "",
@@ -19,10 +19,11 @@ NAMES: Final = {
     "schedules_table": "pgqueuer_schedules",
     "durability": "volatile",
 }
-"""Its settings. All of them are given, so that no variable of the environment changes any. `volatile`: what a crash
-of the server takes from the queue is found by the sweep."""
+"""PgQueuer's settings. All are given, so no environment variable can change them.
+
+`volatile`: jobs that are lost in a server crash are found by the sweep."""
 
 
 def queue_version() -> str:
-    """What the tables are made for: they are made anew for another."""
+    """Return the version of the queue tables. They are created again when it changes."""
     return f"pgqueuer {version('pgqueuer')}, {NAMES['durability']}, {NAMES['channel']}"

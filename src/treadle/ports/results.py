@@ -1,4 +1,4 @@
-"""The whole text of results that were too long to be shown."""
+"""Storage for the full text of truncated tool results."""
 
 from typing import Protocol
 
@@ -8,9 +8,9 @@ from treadle.domain.ids import SessionId
 
 class Results(Protocol):
     async def keep(self, origin: Origin, call_id: str, content: str) -> None:
-        """Keep it for as long as its run is kept. The same call again replaces it."""
+        """Store a result for the lifetime of its run. The same call again replaces it."""
         ...
 
     async def read(self, session_id: SessionId, call_id: str) -> str | None:
-        """What was kept last for this call in this session; None: nothing."""
+        """Return the latest result of this call in this session, or None."""
         ...

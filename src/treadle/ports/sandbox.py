@@ -1,4 +1,4 @@
-"""Commands of a shell, run confined: what is asked for, and what came of it."""
+"""Sandboxed shell commands: the request and its result."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,63 +9,65 @@ from msgspec import Struct
 from treadle.domain.permissions import SandboxPolicy
 
 EndedBy = Literal["timeout", "cancelled", "output", "memory", "processes", "disk"]
-"""Why a command was stopped before its own end."""
+"""Why a command was stopped before it ended."""
 
 
 class GitUse(Struct, frozen=True):
-    """How a line uses git: decides which settings of a repository are overridden."""
+    """How a command line uses git. Decides which settings of a repository are overridden."""
 
     reads_only: bool
-    """Every call only looks, so the hooks and filters of the repository are off."""
+    """Every git call only reads, so hooks and filters of the repository are disabled."""
     folders: tuple[str, ...] = (".",)
-    """Where it runs, relative to the workspace."""
+    """Where git runs, relative to the workspace."""
 
 
 class Command(Struct, frozen=True):
-    """A line for `bash -lc`. Its standard input is empty."""
+    """A command line for `bash -lc`, with empty standard input."""
 
     text: str
     workspace: Path
-    """The folder that it starts in and may write to. It is there."""
+    """The folder in which the command starts and may write. It exists."""
     policy: SandboxPolicy = SandboxPolicy()
     environment: Mapping[str, str] = {}
-    """Variables beside those that every command gets; they cannot replace these."""
+    """Additional variables. They cannot replace the variables that every command gets."""
     timeout: float = 60.0
-    """Seconds."""
+    """In seconds."""
     git: GitUse | None = None
-    """How the line itself calls git, if it does."""
+    """How the command line itself calls git, if it does."""
 
 
 class Finished(Struct, frozen=True):
-    """Nothing that the command started is alive any more, in the background or in a session of its own."""
+    """The result of a command. No process that it started is alive, not even in the background or in another
+    session."""
 
     exit_code: int | None
-    """128 and the signal where a signal ended it; None where we stopped it."""
+    """128 plus the signal number if a signal ended it; None if the engine stopped it."""
     output: str
-    """What it wrote, standard output and error as they came. Where it was too much, the middle is left out."""
+    """Standard output and error in the order they were written. If it was too long, the middle is left out."""
     output_length: int
-    """Bytes that it wrote, with those left out."""
+    """Bytes written, including those left out."""
     ended_by: EndedBy | None = None
     killed_processes: int = 0
-    """How many were alive and had to be ended. Without a keeper of them (macOS) or inside a sandbox that ended
-    by itself they are not counted."""
+    """How many processes were still alive and were killed. They are not counted on systems without a subreaper
+    (macOS), nor inside a sandbox that ended normally."""
     advice: str = ""
-    """Which setting shows the command what it could not reach; empty where nothing is known to be out of reach."""
+    """The setting that gives the command access to what it could not reach; empty if nothing is known to be
+    missing."""
 
 
 class Confinement(Struct, frozen=True):
-    """What this machine can give to commands."""
+    """What kind of sandbox this machine offers."""
 
     sandbox: bool
-    """The system read-only, homes and secrets out of sight, the network off unless the policy has it on."""
+    """Read-only system, hidden homes and secrets, and no network unless the policy allows it."""
     reason: str = ""
     """Why there is no sandbox, and what to do about it."""
     unfiltered: str = ""
-    """Why the system calls of confined commands are not filtered; empty where they are."""
+    """Why the system calls of sandboxed commands are not filtered; empty if they are."""
 
 
 class CommandError(Exception):
-    """The command could not be run, and nothing of it is alive; the message says why and what to do."""
+    """The command could not be run, and no process of it is alive. The message says why and what to do."""
 
 
 class SandboxMissing(CommandError):
@@ -74,13 +76,13 @@ class SandboxMissing(CommandError):
 
 class Commands(Protocol):
     async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
-        """Run it to its end, to its timeout, or until it is too much for this machine.
+        """Run a command until it ends, times out or exceeds a limit of this machine.
 
-        `show` gets the output as it comes, up to what is kept of it. Where it is cancelled, it ends everything
-        that the command started and then returns with `cancelled`: the caller goes on with the cancelling.
-        Raises SandboxMissing or CommandError."""
+        `show` receives the output as it arrives, up to the limit that is kept. On cancellation it kills everything
+        that the command started and returns with `cancelled`; the caller then continues the cancellation. Raise
+        SandboxMissing or CommandError."""
         ...
 
     async def confinement(self) -> Confinement:
-        """Found out once. Where there is no sandbox, `run` says so once, in the log."""
+        """Return what this machine offers, determined once. Without a sandbox, `run` logs a warning once."""
         ...

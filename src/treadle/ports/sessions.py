@@ -1,4 +1,4 @@
-"""Sessions: the sequence of their runs, and the lineage of what the model was shown of them."""
+"""Sessions: their runs in order, and the segments of the conversation that the model saw."""
 
 import json
 import re
@@ -23,7 +23,7 @@ class SegmentRecord(Struct, frozen=True):
     """The run that opened it."""
     reason: SegmentReason
     messages: int
-    """How many messages it began with."""
+    """Number of messages at its start."""
     opened_at: Instant
 
 
@@ -38,13 +38,13 @@ class SessionRecord(Struct, frozen=True):
     unfinished: int
     first_at: Instant
     latest_at: Instant
-    """When its first and its latest run were asked for."""
+    """When its first and its latest run were created."""
     segments: int
-    """How often it has gone on with another conversation."""
+    """How many times the conversation was replaced."""
     owner: UserId = LOCAL_USER
-    """The user that all its runs are for."""
+    """The user of all its runs."""
     title: str = ""
-    """The title that a caller gave it, or the beginning of its first message."""
+    """The title that a caller set, or the beginning of the first message."""
 
 
 def title_of(text: str) -> str:
@@ -54,8 +54,10 @@ def title_of(text: str) -> str:
 
 
 def default_title(beginning: bytes | None) -> str:
-    """Return the title of a session from the first bytes of its `user_message` event, or of `run_forked`, as the
-    journal stores them: JSON, redacted. A store reads that much of it and no more, however long the message is."""
+    """Return the default title of a session from the first bytes of its `user_message` or `run_forked` event.
+
+    The bytes are redacted JSON, as the journal stores them. A store reads only so much of them, however long the
+    message is."""
     found = None if beginning is None else _FIRST_TEXT.search(beginning)
     if found is None:
         return ""
@@ -70,34 +72,34 @@ class Sessions(Protocol):
         agents: Sequence[str] | None = None,
         owner: UserId | None = None,
     ) -> Sequence[SessionRecord]:
-        """Those with the latest run first: those after that one in this order, those that these agents have begun,
-        and those of this owner, where that is asked for."""
+        """Return sessions, latest run first, optionally only those after `before` in this order, of these agents,
+        or of this owner."""
         ...
 
     async def owner(self, session_id: SessionId) -> UserId | None:
-        """The owner of a session; None where it has no run."""
+        """Return the owner of a session, or None if it has no runs."""
         ...
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
-        """None where there is none. Raises SessionDeleted for one that was deleted."""
+        """Return a session, or None if there is none. Raise SessionDeleted if it was deleted."""
         ...
 
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
-        """In the order in which they were asked for."""
+        """Return its runs in the order in which they were created."""
         ...
 
     async def ends(self, session_id: SessionId) -> Sequence[RunEnd]:
-        """How its runs ended that have, in the same order."""
+        """Return how its finished runs ended, in the same order."""
         ...
 
     async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
-        """In the order in which they were opened; without the one that it began with."""
+        """Return its segments in the order in which they were opened, without the first one."""
         ...
 
 
 class SessionCatalog(Sessions, Protocol):
-    """What callers use of a store, besides what the engine reads."""
+    """Session operations for callers, in addition to those that the engine uses."""
 
     async def rename(self, session_id: SessionId, title: str) -> None:
-        """Give a session a title. Does nothing where there is no such session."""
+        """Set the title of a session. Does nothing if there is no such session."""
         ...

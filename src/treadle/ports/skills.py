@@ -8,22 +8,26 @@ from msgspec import Struct
 
 
 class Skill(Struct, frozen=True):
-    """A skill that a person has approved, as it was then."""
+    """A skill that a user has approved, as it was at that time."""
 
     name: str
     description: str
     origin: Literal["home", "workspace"]
     tools: tuple[str, ...] = ()
-    """Tools that it brings with it. One of a workspace brings none."""
+    """Tools that the skill provides. A skill of a workspace provides none."""
 
 
 class Skills(Protocol):
-    def offered(self, wanted: Sequence[str], workspace: Path) -> Sequence[Skill]:
-        """The approved skills that these names (or globs) stand for, by name: looked up now, so that one that was
-        changed since it was approved is not among them. One of the home goes before one of the workspace."""
+    def offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
+        """Return the approved skills that match these names or globs, by name.
+
+        They are looked up now, so a skill that changed after its approval is left out. A skill of the home takes
+        precedence over one of the workspace."""
         ...
 
-    def load(self, name: str, wanted: Sequence[str], workspace: Path, file: str | None = None) -> str:
-        """The instructions of a skill and the names of its other files; or one of these files, by its path from the
-        skill's folder. Raises LookupError, whose message is for the model."""
+    def load(self, name: str, patterns: Sequence[str], workspace: Path, file: str | None = None) -> str:
+        """Return the instructions of a skill and the names of its other files, or the content of one of these
+        files.
+
+        `file` is a path relative to the skill's folder. Raise LookupError with a message for the model."""
         ...

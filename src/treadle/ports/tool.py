@@ -1,4 +1,4 @@
-"""A tool: something the model may ask for, and that does it."""
+"""Tools: the actions that a model can call."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ from treadle.ports.memory import Recall
 
 
 class Observation(Struct, frozen=True):
-    """What came of a call, where it is more than text."""
+    """A tool result with more than its text."""
 
     content: str
     exit_code: int | None = None
@@ -24,29 +24,30 @@ class Observation(Struct, frozen=True):
 
 
 class Subjects(Struct, frozen=True):
-    """What the rules for approvals look at in one call."""
+    """The parts of a call that approval rules match."""
 
     texts: tuple[str, ...]
-    """Each is held against the globs of the rules: the commands of a shell line, the text arguments of others."""
+    """Each is matched against the globs of the rules: the commands of a shell line, or the text arguments of other
+    tools."""
     opaque: str | None = None
-    """Why nobody can tell what it would do: then no rule can wave it through, only the default."""
+    """Why the effect of the call cannot be determined. Then no rule can allow it; only the default decides."""
     caution: str | None = None
-    """Why it is asked for whatever the rules say."""
+    """Why the call needs approval whatever the rules say."""
     pattern: str | None = None
-    """The glob to offer to a person who does not want to be asked about such calls again."""
+    """The glob to offer to a reviewer who wants to allow such calls from now on."""
     only_by_path: tuple[str, ...] = ()
-    """Programs named by a path, where nothing else makes the call opaque. A rule that names such a path without a
-    glob allows it."""
+    """Programs named by a path, if nothing else makes the call opaque. A rule that names such a path without a glob
+    allows it."""
     concern: "Concern | None" = None
-    """What a tool found on this machine that needs a reviewer."""
+    """What the tool found on this machine that needs a reviewer."""
 
 
 PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "
-"""How the reason of a concern begins. Journals keep it, and a replay tells by it what the tool found."""
+"""How the reason of a concern begins. Journals contain it, and a replay derives the concern from it."""
 
 
 class CallEnvironment(Struct, frozen=True):
-    """Where a call would run: what a tool may look at before the call is allowed."""
+    """Where a call would run: what a tool may inspect before the call is allowed."""
 
     call_id: str
     workspace: Path
@@ -55,18 +56,18 @@ class CallEnvironment(Struct, frozen=True):
 
 
 class Concern(Struct, frozen=True):
-    """Why a call needs a reviewer on this machine, whatever its arguments look like."""
+    """Why a call needs a reviewer on this machine, whatever its arguments are."""
 
     kind: Literal["private", "unconfined"]
-    """private: it reads a private place, and is asked for whatever the rules say. unconfined: no sandbox confines
-    it, and it is asked for where no rule says otherwise."""
+    """private: it reads a private path and needs approval whatever the rules say. unconfined: no sandbox confines
+    it, and it needs approval unless a rule allows it."""
     reason: str
     places: tuple[str, ...] = ()
-    """The private places, without links: an approval is for these alone."""
+    """The private paths with links resolved. An approval covers only these."""
 
 
 class Assessed(Protocol):
-    """A tool that looks at the machine before a call is allowed. Optional: most tools have no reason to."""
+    """A tool that inspects the machine before a call is allowed. Optional: most tools do not need it."""
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None: ...
 
@@ -84,48 +85,48 @@ def _no_skill(name: str, file: str | None) -> str:
 
 
 class ToolContext(Struct, frozen=True):
-    """What a tool may know of the call it serves, and what it may use."""
+    """What a tool knows about its call, and the services that it can use."""
 
     run_id: RunId
     session_id: SessionId
     call_id: str
     idempotency_key: str
-    """The same each time this call is run: hand it to services that can tell a repeat by it."""
+    """The same for every attempt of this call. Pass it to services that detect repeated requests by it."""
     progress: Callable[[str], None]
-    """Show how far it is. May be called from a thread."""
+    """Report progress. May be called from a thread."""
     agent: str = ""
     workspace: Path = Path()
-    """The folder that the run works in. It is there."""
+    """The folder in which the run works. It exists."""
     sandbox: SandboxPolicy = SandboxPolicy()
     secrets: Mapping[str, str] = {}
-    """The values of the secrets that this tool was granted for this agent, by name; for tools that need secrets."""
+    """Secrets that are granted to this tool for this agent, by name. Only for tools that need secrets."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may show or change, wherever the workspace is: the engine's own home."""
     approved: tuple[str, ...] = ()
-    """Private places, without links, that a reviewer has approved for this call."""
+    """Private paths, with links resolved, that a reviewer has approved for this call."""
     hide: Callable[[str], str] = lambda text: text
-    """The text without secrets: for tools that cut what they give back, which must not cut a secret in two."""
+    """Return the text without secrets. For tools that truncate their results, so that no secret is cut in two."""
     report: Callable[[EventData], None] = lambda event: None
-    """Put on record what happened beside the result. Not from a thread."""
+    """Record an event in addition to the result. Must not be called from a thread."""
     recall: Callable[[str], Awaitable[str | None]] = _no_stored_result
-    """The whole text of an earlier result of this session that was cut, by the id of its call."""
+    """Return the full text of an earlier truncated result of this session, by its call id."""
     search_memory: Callable[[str, int], Awaitable[Recall]] = _no_memory
-    """What this agent remembers that fits a text, at most so many."""
+    """Return this agent's memories that match a text, up to a limit."""
     new_memory_id: Callable[[], MemoryId] = lambda: "mem_0"
-    """For what is put on record with `report` as saved."""
+    """Return an id for a memory that is saved with `report`."""
     user: UserId = LOCAL_USER
-    """The user that the run is for."""
+    """The user of the run."""
     load_skill: Callable[[str, str | None], str] = _no_skill
-    """The instructions of a skill that this agent may use, or one of its files. Raises LookupError. May be called
-    from a thread."""
+    """Return the instructions of a skill that this agent may use, or one of its files. Raises LookupError. May be
+    called from a thread."""
 
 
 class InvalidArguments(ValueError):
-    """The arguments do not fit; the message is for the model."""
+    """The arguments do not match the schema. The message is for the model."""
 
 
 class ToolError(Exception):
-    """The call failed in a way that the tool explains; the message is for the model, as it is."""
+    """The call failed for a reason that the tool explains. The model receives the message unchanged."""
 
 
 class Tool(Protocol):
@@ -133,15 +134,17 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     def parse(self, arguments: str) -> Any:
-        """The arguments, decoded and checked. Raises InvalidArguments with words that the model can act on."""
+        """Return the decoded and validated arguments. Raise InvalidArguments with a message that the model can act
+        on."""
         ...
 
     def subjects(self, arguments: Any) -> Subjects:
-        """What the rules for approvals look at, of arguments that `parse` has made."""
+        """Return the parts of the parsed arguments that approval rules match."""
         ...
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
-        """Do it. What is raised becomes an error result; cancelling must stop all that was started."""
+        """Execute the call. An exception becomes an error result. Cancellation must stop everything that was
+        started."""
         ...
 
 
@@ -149,7 +152,7 @@ class Toolbox(Protocol):
     def find(self, name: str) -> Tool | None: ...
 
     def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
-        """The tools that an allowlist of names and globs names, in a fixed order.
+        """Return the tools that match an allowlist of names and globs, in a fixed order.
 
-        Raises UsageError for a plain name that no tool has."""
+        Raise UsageError for a name that no tool has."""
         ...

@@ -1,4 +1,4 @@
-"""Secrets: handed to tools when they run, and taken out of every text that comes back."""
+"""Secrets: passed to tools when they run, and removed from every text that comes back."""
 
 from collections.abc import Collection, Mapping
 from typing import Protocol
@@ -9,13 +9,13 @@ from treadle.domain.errors import TreadleError
 
 
 class VaultError(TreadleError):
-    """The vault cannot be used: no key fits, or it is damaged. The message is for whoever keeps it."""
+    """The vault cannot be used: no key fits, or it is damaged. The message is for the operator."""
 
 
 class SecretRefused(Exception):
     """There is no such secret, or it is not granted to this agent for this tool.
 
-    The message is for the model and does not tell the one from the other; `reason`, for the record, does."""
+    The message is for the model and does not reveal which of the two it is. `reason` does, for the journal."""
 
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
@@ -25,27 +25,27 @@ class SecretRefused(Exception):
 class Redaction(Struct, frozen=True):
     text: str
     names: tuple[str, ...] = ()
-    """The secrets that were found in it; empty: the text is as it was."""
+    """The secrets that were found; empty if the text is unchanged."""
 
 
 class TextStream(Protocol):
-    """A text that comes in pieces, cut anywhere. Nothing that may become part of a secret is let out early."""
+    """A text that arrives in pieces of any size. Anything that may be part of a secret is held back."""
 
     def feed(self, piece: str) -> str:
-        """What can be shown now."""
+        """Return the text that can be shown now."""
         ...
 
     def flush(self) -> str:
-        """What was held back: the text has ended."""
+        """Return the text that was held back, at the end of the stream."""
         ...
 
 
 class Redactor(Protocol):
-    """Knows the value of every secret, and how it looks in the usual encodings."""
+    """Knows the value of every secret, and its common encodings."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to look for."""
+        """Whether there are no secrets to look for."""
         ...
 
     def redact(self, text: str) -> Redaction: ...
@@ -54,21 +54,22 @@ class Redactor(Protocol):
 
 
 class Vault(Protocol):
-    """Ask it anew each time: what it answers follows what others change in it. Each method may raise VaultError."""
+    """Call it for each use and do not cache its answers: other processes may change the vault. Every method may
+    raise VaultError."""
 
     @property
     def redactor(self) -> Redactor:
-        """For the secrets there are now. It does not change: take one for a whole text."""
+        """Return an immutable redactor for the current secrets. Use one redactor for a whole text."""
         ...
 
     def names(self, agent: str) -> Collection[str]:
-        """The secrets that an agent was granted, for any tool."""
+        """Return the names of the secrets that are granted to an agent, for any tool."""
         ...
 
     def granted(self, agent: str, tool: str) -> Mapping[str, str]:
-        """The values that a tool may be handed for an agent, by name."""
+        """Return the secrets that are granted to a tool for an agent, by name."""
         ...
 
     def reveal(self, name: str, agent: str, tool: str) -> str:
-        """One value, for one tool. Raises SecretRefused."""
+        """Return one secret for one tool. Raise SecretRefused if it is not granted."""
         ...

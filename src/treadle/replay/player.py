@@ -206,7 +206,7 @@ class Player:
         if not isinstance(outcome, e.HookBlocked):
             self._script.monotonic = call.began + outcome.duration_ms / 1000
         if isinstance(outcome, e.ToolCallError) and outcome.kind == "timeout":
-            self._timers.ring(call.task)
+            self._timers.fire(call.task)
         else:
             call.result.set_result(brought(outcome, self._started_with(call_id)))
         return True
@@ -239,7 +239,7 @@ class Player:
         if times == 0:
             self._tell(self._heard())
         elif times == 1:
-            self._timers.ring()
+            self._timers.fire()
         else:
             self._leave()
 

@@ -21,10 +21,10 @@ class RecordedAgents:
     def __init__(self, script: Script) -> None:
         self._script = script
 
-    async def named(self, name: str, asked_by: AgentSpec) -> AgentSpec:
+    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         if (why := self._script.why_nothing_was_begun(name)) is not None:
             raise UsageError(why)
-        return AgentSpec(name, asked_by.model, asked_by.provider)
+        return AgentSpec(name, requested_by.model, requested_by.provider)
 
     async def identity(self, name: str) -> AgentId:
         return AgentId("agt_replayed")

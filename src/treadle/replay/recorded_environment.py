@@ -57,14 +57,14 @@ class RecordedTimers(Timers):
     def set(self, timer: Timer, at: float) -> None:
         self._set[timer] = asyncio.current_task()
 
-    def call_off(self, timer: Timer) -> None:
+    def cancel(self, timer: Timer) -> None:
         self._set.pop(timer, None)
 
-    def ring(self, task: "asyncio.Task[Any] | None" = None) -> None:
+    def fire(self, task: "asyncio.Task[Any] | None" = None) -> None:
         """All of them, or those of one task: each looks for itself whether its time has come."""
         for timer, owner in tuple(self._set.items()):
             if task is None or owner is task:
-                timer.ring()
+                timer.fire()
 
 
 # ── Hooks ──────────────────────────────────────────────────────────────────────────────────────────

@@ -38,19 +38,19 @@ class FolderSkills:
         self._manifests: dict[tuple[str, str], SkillManifest] = {}
         """By name and hash: what follows from the bytes, which are read anew each time."""
 
-    def offered(self, wanted: Sequence[str], workspace: Path) -> Sequence[Skill]:
+    def offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
         found: dict[str, Skill] = {}
-        for place in self._places(wanted, workspace):
-            approvals = [one for one in self._approvals(place, wanted) if one.name not in found]
+        for place in self._places(patterns, workspace):
+            approvals = [one for one in self._approvals(place, patterns) if one.name not in found]
             for approved in self._read(place, approvals):
                 if approved is not None:
                     found[approved.skill.name] = approved.skill
         return tuple(found[name] for name in sorted(found))
 
-    def load(self, name: str, wanted: Sequence[str], workspace: Path, file: str | None = None) -> str:
+    def load(self, name: str, patterns: Sequence[str], workspace: Path, file: str | None = None) -> str:
         is_known = False
-        for place in self._places(wanted, workspace):
-            approvals = [one for one in self._approvals(place, wanted) if one.name == name]
+        for place in self._places(patterns, workspace):
+            approvals = [one for one in self._approvals(place, patterns) if one.name == name]
             for approved in self._read(place, approvals):
                 is_known = True
                 if approved is not None:
@@ -61,7 +61,7 @@ class FolderSkills:
                 f"The skill `{name}` is no longer as a person approved it, and cannot be used until they approve "
                 "it again; `treadle skills list` shows them why. Go on without it, and say so."
             )
-        raise LookupError(_unknown(name, [skill.name for skill in self.offered(wanted, workspace)]))
+        raise LookupError(_unknown(name, [skill.name for skill in self.offered(patterns, workspace)]))
 
     def _places(self, wanted: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
         """Those that come first go before the others."""

@@ -1,4 +1,4 @@
-"""The real clock and real ids."""
+"""The real clock, real ids and the name of this worker."""
 
 import os
 import secrets
@@ -9,19 +9,20 @@ from treadle.domain.ids import Instant, Prefix
 
 
 class SystemClock:
-    """The time of day, which jumps when someone sets it. Implements `ports.clock.Clock`.
+    """The time of day of the machine. It jumps when the machine's clock is set. Implements `ports.clock.Clock`.
 
-    For what others tell the time of: schedules, signatures, tokens that expire."""
+    Use it for times that others also measure: schedules, signatures, expiry of tokens."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)
 
 
 class SteadyClock:
-    """The time of day when the process started, and from then on the time that has passed, time asleep included.
+    """The time of day at process start plus the time that has passed since, including sleep. Implements
+    `ports.clock.Clock`.
 
-    Setting the clock of the machine changes nothing for a process that runs: deadlines, retries and leases take as
-    long as they should. Implements `ports.clock.Clock`."""
+    Setting the machine's clock does not affect a running process, so deadlines, retries and leases take as long as
+    they should."""
 
     def __init__(self, wall: Callable[[], Instant] = time.time, elapsed: Callable[[], float] | None = None) -> None:
         self._elapsed = elapsed or _elapsed
@@ -31,14 +32,14 @@ class SteadyClock:
         return self._start + self._elapsed()
 
     def align(self, now: Instant) -> None:
-        """Go on from this time, which several processes agree on."""
+        """Continue from this time, which several processes agree on."""
         self._start = now - self._elapsed()
 
     monotonic = staticmethod(time.monotonic)
 
 
 def _elapsed() -> float:
-    """Return seconds since some moment that count while the machine sleeps, where the system has such a clock."""
+    """Return seconds since an arbitrary moment. Sleep of the machine counts if the system has such a clock."""
     return time.clock_gettime(_ELAPSED)
 
 
@@ -49,9 +50,9 @@ _COUNTS = [f"{count:03x}" for count in range(0x1000)]
 
 
 class TimeOrderedIds:
-    """UUIDv7 (RFC 9562): 48 bits of milliseconds, 12 that count within one, 62 of chance, drawn once per process.
+    """UUIDv7 (RFC 9562): 48 bits of milliseconds, a 12-bit counter, and 62 random bits drawn once per process.
 
-    Ids of one process are in order even when the clock steps back. They are names, not secrets."""
+    Ids of one process stay in order even if the clock steps back. They are names, not secrets."""
 
     def __init__(self) -> None:
         self._tail = f"{0x8000000000000000 | secrets.randbits(62):016x}"
@@ -74,5 +75,5 @@ class TimeOrderedIds:
 
 
 def worker_name() -> str:
-    """A name that no other worker has, with a hint for people where to look."""
+    """Return a unique name for this worker, with the host and process id as a hint for operators."""
     return f"{os.uname().nodename}:{os.getpid()}:{secrets.token_hex(4)}"

@@ -36,7 +36,7 @@ package is appended, so that it is found there too, but never before the standar
 
 def helper_command(module: str, *arguments: str) -> tuple[str, ...]:
     """Return the command line that calls `main()` of a module of this package, isolated, with all installed
-    packages at hand."""
+    packages importable."""
     user_site = site.getusersitepackages() if site.ENABLE_USER_SITE else ""
     return _command("-IX", user_site, module, arguments)
 

@@ -100,7 +100,7 @@ def test_a_command_works_on_its_own_runs_and_leaves_those_of_others(url: str, tm
             async with engine(url, tmp_path, ScriptedModel(say("done"), say("taken up")), ONLY_OWN) as command:
                 assert (await command.run(agent(), "mine")).text == "done"
                 assert (await asking.service.run(of_others)).status == "pending"
-                command.take_up(of_others)
+                command.adopt(of_others)
                 assert (await command.wait(of_others)).text == "taken up"
             left = await asking.submit(agent(), "hello")
             async with engine(url, tmp_path, ScriptedModel(say("at last"))):

@@ -335,9 +335,9 @@ def test_programs_are_told_in_json(home: str, bare: str, capsysbinary: pytest.Ca
 
 
 def test_only_from_sqlite_to_postgresql(home: str, bare: str) -> None:
-    with pytest.raises(UsageError, match="cannot be moved; accepted: sqlite:///PATH"):
+    with pytest.raises(UsageError, match="cannot be migrated; accepted: sqlite:///PATH"):
         run(migrate(bare, bare, json=False))
-    with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` cannot be moved"):
+    with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` cannot be migrated"):
         run(migrate("postgresql://ada:p%40ss@host/x", bare, json=False))
     with pytest.raises(UsageError, match="accepted: postgresql://USER@HOST"):
         run(migrate(f"sqlite:///{home}", f"sqlite:///{home}x", json=False))

@@ -284,7 +284,7 @@ class _TimeoutWatch:
         timers.set(self, self._started + _first_check(timeouts, _CHECK_INTERVAL_SECONDS))
 
     def cancel(self) -> None:
-        self._timers.call_off(self)
+        self._timers.cancel(self)
 
     def claim_cancellation(self) -> tuple[TimeoutLimit, float] | None:
         """Undo the cancellation if it came only from this watch, and return the limit that had passed, else
@@ -293,7 +293,7 @@ class _TimeoutWatch:
             return None
         return self._passed_limit
 
-    def ring(self) -> None:
+    def fire(self) -> None:
         """Stop the call if a limit has passed or the connection is lost, else schedule the next check."""
         now, response = self.time(), self.response
         if response is not None and response.is_whole:

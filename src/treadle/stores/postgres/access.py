@@ -52,13 +52,13 @@ class PostgresRequests:
     def __init__(self, database: PostgresDatabase) -> None:
         self._database = database
 
-    async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
-        while (found := await self._database.row("begin_request", *_key(asked), digest, at)) is None:
+    async def begin(self, request: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
+        while (found := await self._database.row("begin_request", *_key(request), digest, at)) is None:
             pass  # another process inserted it after the statement started
         return StoredResponse(found[0], found[1], found[2] or b"")
 
-    async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None:
-        await self._database.rows("answer_request", *_key(asked), answered.status, answered.body)
+    async def answer(self, request: IdempotentRequest, response: StoredResponse) -> None:
+        await self._database.rows("answer_request", *_key(request), response.status, response.body)
 
     async def forget(self, before: Instant) -> None:
         await self._database.rows("forget_requests", before)

@@ -46,9 +46,9 @@ class PostgresAccounts:
         cost, credits, used, reserved_cost, reserved_credits, reserved_tokens = found
         return Balance(account, cost, credits, int(used), reserved_cost, reserved_credits, reserved_tokens)
 
-    async def usage(self, wanted: UsageFilter = ALL_USAGE) -> Sequence[Used]:
-        agents = None if wanted.agents is None else list(wanted.agents)
-        found = await self._database.rows("usage", agents, wanted.since, wanted.until)
+    async def usage(self, filter: UsageFilter = ALL_USAGE) -> Sequence[Used]:
+        agents = None if filter.agents is None else list(filter.agents)
+        found = await self._database.rows("usage", agents, filter.since, filter.until)
         return [_to_used(*row) for row in found]
 
     async def state(self, agent: str) -> AgentState:

@@ -69,10 +69,12 @@ class PostgresMemories:
         counted."""
         return len(await self._database.rows("forget_memories", list(map(escape_nul, memory_ids))))
 
-    async def assign(self, wanted: Assignment) -> Assigned:
+    async def assign(self, assignment: Assignment) -> Assigned:
         """Assign memories to an owner. After a connection loss, those already assigned are not counted."""
-        ids = None if wanted.memory_ids is None else list(map(escape_nul, wanted.memory_ids))
-        found = await self._database.row("assign_memories", wanted.owner, ids, wanted.agent_id, wanted.before)
+        ids = None if assignment.memory_ids is None else list(map(escape_nul, assignment.memory_ids))
+        found = await self._database.row(
+            "assign_memories", assignment.owner, ids, assignment.agent_id, assignment.before
+        )
         return Assigned(*found) if found else Assigned()
 
     async def agents(self) -> Mapping[str, AgentId]:

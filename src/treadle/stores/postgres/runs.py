@@ -32,18 +32,18 @@ class PostgresRuns:
             run_id, (None, None, None) if deletion is None else (deletion[0], deletion[1], deletion[2])
         )
 
-    async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
+    async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
         found = await self._database.rows(
             "find_runs",
-            None if wanted.agents is None else list(wanted.agents),
-            wanted.session_id,
-            wanted.parent_run_id,
-            wanted.status,
-            wanted.outcome,
-            wanted.before,
-            wanted.unfinished,
+            None if filter.agents is None else list(filter.agents),
+            filter.session_id,
+            filter.parent_run_id,
+            filter.status,
+            filter.outcome,
+            filter.before,
+            filter.unfinished,
             limit,
-            wanted.owner,
+            filter.owner,
         )
         return [to_run_record(row) for row in found]
 

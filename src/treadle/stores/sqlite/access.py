@@ -60,18 +60,18 @@ class SqliteRequests:
     def __init__(self, writer: SqliteWriter) -> None:
         self._writer = writer
 
-    async def begin(self, asked: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
+    async def begin(self, request: IdempotentRequest, digest: bytes, at: Instant) -> StoredResponse:
         def work(transaction: Transaction) -> StoredResponse:
-            if (found := _find_response(transaction.db, asked)) is not None:
+            if (found := _find_response(transaction.db, request)) is not None:
                 return found
-            transaction.db.execute(SQL["insert_request"], (*_key(asked), digest, at))
+            transaction.db.execute(SQL["insert_request"], (*_key(request), digest, at))
             return StoredResponse(digest)
 
         return await self._writer.write(work, _do_nothing, patient=False)
 
-    async def answer(self, asked: IdempotentRequest, answered: StoredResponse) -> None:
+    async def answer(self, request: IdempotentRequest, response: StoredResponse) -> None:
         def work(transaction: Transaction) -> None:
-            transaction.db.execute(SQL["answer_request"], (answered.status, answered.body, *_key(asked)))
+            transaction.db.execute(SQL["answer_request"], (response.status, response.body, *_key(request)))
 
         await self._writer.write(work, _do_nothing, patient=False)
 

@@ -58,9 +58,9 @@ class SqliteAccounts:
 
         return await self._writer.read(work)
 
-    async def usage(self, wanted: UsageFilter = ALL_USAGE) -> Sequence[Used]:
-        agents = None if wanted.agents is None else msgspec.json.encode(wanted.agents).decode()
-        values = (agents, wanted.since, wanted.until)
+    async def usage(self, filter: UsageFilter = ALL_USAGE) -> Sequence[Used]:
+        agents = None if filter.agents is None else msgspec.json.encode(filter.agents).decode()
+        values = (agents, filter.since, filter.until)
         return await self._writer.read(lambda db: [_to_used(*row) for row in db.execute(SQL["usage"], values)])
 
     async def state(self, agent: str) -> AgentState:

@@ -300,21 +300,21 @@ class SqliteJournal:
 
         return await self._writer.read(look)
 
-    async def find(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
+    async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
         values = (
-            _json(wanted.agents),
-            wanted.session_id,
-            wanted.parent_run_id,
-            wanted.status,
-            wanted.outcome,
-            wanted.before,
-            wanted.unfinished,
+            _json(filter.agents),
+            filter.session_id,
+            filter.parent_run_id,
+            filter.status,
+            filter.outcome,
+            filter.before,
+            filter.unfinished,
             limit,
         )
-        if wanted.owner is None:
+        if filter.owner is None:
             statement = SQL["find_runs"]
         else:
-            statement, values = SQL["find_runs_of_owner"], (*values, wanted.owner)
+            statement, values = SQL["find_runs_of_owner"], (*values, filter.owner)
         return await self._writer.read(lambda db: [to_run_record(row) for row in db.execute(statement, values)])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:

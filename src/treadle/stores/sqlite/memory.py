@@ -90,13 +90,13 @@ class SqliteMemories:
 
         return await self._writer.write(work, _do_nothing, patient=False)
 
-    async def assign(self, wanted: Assignment) -> Assigned:
-        ids = None if wanted.memory_ids is None else _to_json_list(wanted.memory_ids)
+    async def assign(self, assignment: Assignment) -> Assigned:
+        ids = None if assignment.memory_ids is None else _to_json_list(assignment.memory_ids)
 
         def work(transaction: Transaction) -> Assigned:
-            values = (wanted.owner, ids, wanted.agent_id, wanted.before)
+            values = (assignment.owner, ids, assignment.agent_id, assignment.before)
             found = _to_memories(transaction.db.execute(SQL["memories_to_assign"], values).fetchall())
-            moved = sum([_assign_memory(transaction.db, memory, wanted.owner) for memory in found])
+            moved = sum([_assign_memory(transaction.db, memory, assignment.owner) for memory in found])
             return Assigned(moved, len(found) - moved)
 
         return await self._writer.write(work, _do_nothing, patient=False)

@@ -125,7 +125,7 @@ async def resume_run(run_id: str, going: Going) -> int:
             await following.announce(run.run_id)
             since = run.sequence
             if home_of.engine is not None:
-                home_of.engine.take_up(run.run_id)
+                home_of.engine.adopt(run.run_id)
             if run.waiting_for not in FOR_AN_ANSWER and await _waits_for_somebody(client, run):
                 since = (await client.call(RESUME, runs.OneRun(run.run_id))).sequence
             code = await following.run(run.run_id, after=run.sequence, since=since)
