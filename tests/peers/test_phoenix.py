@@ -91,7 +91,7 @@ def spans_of(server: str, run_id: RunId, expected: int) -> list[dict[str, Any]]:
 def test_a_run_is_shown_as_an_agent_its_model_calls_and_its_tools(
     server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from treadle.telemetry.traces import trace_id_of
+    from treadle.telemetry.traces import compute_trace_id
 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", server)
     model = ScriptedModel(
@@ -107,7 +107,7 @@ def test_a_run_is_shown_as_an_agent_its_model_calls_and_its_tools(
 
     result = asyncio.run(story())
     shown = spans_of(server, result.run_id, 4)
-    assert {span["context"]["trace_id"] for span in shown} == {f"{trace_id_of(result.run_id):032x}"}
+    assert {span["context"]["trace_id"] for span in shown} == {f"{compute_trace_id(result.run_id):032x}"}
     assert sorted((span["span_kind"], span["name"]) for span in shown) == [
         ("AGENT", "invoke_agent hero"),
         ("LLM", "chat x"),

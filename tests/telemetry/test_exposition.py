@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.telemetry.reading import read, value
-from treadle.telemetry.exposition import Family, Histogram, Names, page
+from treadle.telemetry.exposition import Family, Histogram, Names, render_page
 
 texts = st.text(alphabet=st.characters(codec=None), max_size=100)
 
@@ -18,7 +18,7 @@ def test_any_label_and_any_number_come_back_as_they_were(labels: list[tuple[str,
     family = Family("a_total", "It says \\ and\nmore.", ("one", "two"))
     for one, two in labels:
         family.set(amount, (names.of(one), names.of(two)))
-    samples = read(page([family]))
+    samples = read(render_page([family]))
     for one, two in labels:
         assert value(samples, "a_total", one=names.of(one), two=names.of(two)) == amount
 
@@ -41,7 +41,7 @@ def test_a_histogram_counts_everything_once(seconds: list[float]) -> None:
     cell = histogram.cell(("me",))
     for each in seconds:
         cell.observe(each)
-    samples = read(page([histogram]))
+    samples = read(render_page([histogram]))
     assert value(samples, "h_count", who="me") == len(seconds)
     assert value(samples, "h_sum", who="me") == pytest.approx(sum(seconds))
     for bound, label in ((0.5, "0.5"), (1.0, "1"), (5.0, "5")):
@@ -65,6 +65,6 @@ def test_the_parser_of_prometheus_reads_the_same() -> None:
     parser: Any = pytest.importorskip("prometheus_client.parser")
     family = Family("a_total", "x", ("who",))
     family.add(('a "quoted"\\name',), 2.5)
-    [read_family] = parser.text_string_to_metric_families(page([family]).decode())
+    [read_family] = parser.text_string_to_metric_families(render_page([family]).decode())
     [sample] = read_family.samples
     assert (sample.labels, sample.value) == ({"who": 'a "quoted"\\name'}, 2.5)

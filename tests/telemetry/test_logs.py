@@ -20,7 +20,7 @@ from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.errors import ConfigError
 from treadle.engine.null_ports import NoVault
 from treadle.ports.vault import VaultError
-from treadle.telemetry.logs import WITHHELD, JsonLogFormatter, PrivateFile, RunLog, inert
+from treadle.telemetry.logs import WITHHELD, JsonLogFormatter, PrivateLogFile, RunLog, escape_unprintable
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
 from treadle.vault.redactor import SecretRedactor
 from treadle.vault.store import SecretGrant, VaultStore
@@ -53,8 +53,10 @@ def test_any_text_is_one_line_that_does_nothing_and_says_the_same(text: str) -> 
 
 
 def test_what_hides_is_written_by_its_number() -> None:
-    assert inert('"a\u202eb\x7f\x85\u2028\U000e0041"') == '"a\\u202eb\\u007f\\u0085\\u2028\\udb40\\udc41"'
-    assert json.loads(inert('"\U000e0041"')) == "\U000e0041"
+    assert (
+        escape_unprintable('"a\u202eb\x7f\x85\u2028\U000e0041"') == '"a\\u202eb\\u007f\\u0085\\u2028\\udb40\\udc41"'
+    )
+    assert json.loads(escape_unprintable('"\U000e0041"')) == "\U000e0041"
 
 
 def test_a_line_has_its_time_its_level_and_who_says_it() -> None:
@@ -111,7 +113,7 @@ def test_a_text_without_end_is_cut() -> None:
 
 
 def test_the_file_is_private_and_does_not_grow_without_end(tmp_path: Path) -> None:
-    handler = PrivateFile(tmp_path / "logs" / "treadle.log", size=500, kept=2)
+    handler = PrivateLogFile(tmp_path / "logs" / "treadle.log", size=500, kept=2)
     handler.setFormatter(JsonLogFormatter(NoVault(), RunLog()))
     for number in range(40):
         handler.emit(logging.LogRecord("x", logging.INFO, "", 1, "line %d", (number,), None))
@@ -125,7 +127,7 @@ def test_the_file_is_private_and_does_not_grow_without_end(tmp_path: Path) -> No
 
 
 def test_a_full_disk_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -> None:
-    handler = PrivateFile(Path("/dev/full"))
+    handler = PrivateLogFile(Path("/dev/full"))
     for _ in range(3):
         handler.handle(logging.LogRecord("x", logging.INFO, "", 1, "hello", (), None))
     with suppress(OSError):  # what is left to be written

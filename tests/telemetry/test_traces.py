@@ -31,7 +31,7 @@ from treadle.ports.journal import RunFilter
 from treadle.ports.model import ModelRequest
 from treadle.system.clock import TimeOrderedIds
 from treadle.telemetry import span_names
-from treadle.telemetry.traces import Traces, span_id_of, trace_id_of
+from treadle.telemetry.traces import Traces, compute_span_id, compute_trace_id
 from treadle.testing.models import (
     FunctionModel,
     ScriptedFailure,
@@ -108,10 +108,10 @@ def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> N
     for span in exported:
         assert about.items() <= attributes(span).items()
         assert span.context is not None
-        assert span.context.trace_id == trace_id_of(origin.run_id)
+        assert span.context.trace_id == compute_trace_id(origin.run_id)
     for span in (first, tool, second):
         assert span.parent is not None
-        assert span.parent.span_id == span_id_of(origin.run_id)
+        assert span.parent.span_id == compute_span_id(origin.run_id)
     assert whole.parent is None
     assert attributes(first) == {
         **about,
@@ -212,7 +212,7 @@ def test_a_tree_of_runs_is_one_trace_in_which_a_child_is_part_of_the_call(tmp_pa
     root = families[0][0].run_id
     contexts = {span.context.span_id: span for span in seen.all if span.context is not None}
     assert len(contexts) == len(seen.all)
-    assert {span.context.trace_id for span in contexts.values() if span.context} == {trace_id_of(root)}
+    assert {span.context.trace_id for span in contexts.values() if span.context} == {compute_trace_id(root)}
     under = {
         (attributes(span)[span_names.AGENT_NAME], _path(span, contexts))
         for span in seen.all
@@ -277,7 +277,7 @@ def test_spans_arrive_at_a_collector_also_when_the_process_before_died(
     assert (chat.name, whole.name) == ("chat x", "invoke_agent hero")
     assert chat.start_time_unix_nano == round(requested * 1e9), "the first request, of the process that is gone"
     assert [event.name for event in chat.events] == ["attempt", "reply_lost", "attempt"]
-    assert int.from_bytes(whole.trace_id, "big") == trace_id_of(RunId(run_id))
+    assert int.from_bytes(whole.trace_id, "big") == compute_trace_id(RunId(run_id))
     assert chat.parent_span_id == whole.span_id
     assert collector.resource["service.name"] == "treadle"
     assert collector.resource["deployment.environment"] == "test"

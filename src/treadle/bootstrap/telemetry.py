@@ -19,7 +19,7 @@ from treadle.ports.clock import Clock
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.vault import Vault
 from treadle.telemetry.event_watch import Watch, Watcher
-from treadle.telemetry.logs import JsonLogFormatter, PrivateFile, RunLog, working_on
+from treadle.telemetry.logs import JsonLogFormatter, PrivateLogFile, RunLog, with_run_context
 from treadle.telemetry.metrics import MetricsWatcher
 from treadle.telemetry.span_names import CAPTURE_CONTENT
 
@@ -113,17 +113,17 @@ class EngineTelemetry:
 
     def around(self, work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
         """Return the work of a dispatcher, with log lines that name the run."""
-        return working_on(work)
+        return with_run_context(work)
 
     def _begin_traces(self, opened: AsyncExitStack) -> Watcher:
         try:
-            from treadle.telemetry.traces import exporting
+            from treadle.telemetry.traces import create_exporter
         except ModuleNotFoundError as error:
             raise UsageError(
                 f"Traces are enabled, and {error.name} is not installed. Install it with pip install "
                 "'treadle[telemetry]', or unset the OTEL_ variables."
             ) from None
-        traces = exporting(os.environ, __version__, self._settings.contents)
+        traces = create_exporter(os.environ, __version__, self._settings.contents)
         opened.push_async_callback(traces.close)
         return traces
 
@@ -150,7 +150,7 @@ class EngineTelemetry:
     def _log_file(self) -> logging.Handler:
         path = self._home.ensure() / "logs" / LOG_FILE
         try:
-            return PrivateFile(path)
+            return PrivateLogFile(path)
         except OSError as error:
             raise ConfigError(
                 f"{path}: the log cannot be written: {error.strerror}; check its permissions"

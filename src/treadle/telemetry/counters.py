@@ -1,7 +1,7 @@
 """Numbers that change with every call, found once for each tool and each model and kept at hand."""
 
 from treadle.domain.runs import Usage
-from treadle.telemetry.exposition import OTHER, Cell, Labels, shown
+from treadle.telemetry.exposition import OTHER, Cell, Labels, sanitize_name
 from treadle.telemetry.metric_families import ModelFamilies, ToolFamilies
 
 
@@ -66,5 +66,7 @@ class ModelsByName:
         if len(self._kept) >= self._most:
             self._other = self._other or ModelCells(self._families, (OTHER, OTHER))
             return self._other
-        kept = self._kept[provider, model] = ModelCells(self._families, (shown(provider), shown(model)))
+        kept = self._kept[provider, model] = ModelCells(
+            self._families, (sanitize_name(provider), sanitize_name(model))
+        )
         return kept

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 Earlier = Callable[[RunId, int], Awaitable[Sequence[Event]]]
 """Reads the events of a run after a sequence, a page at a time; the last page is empty."""
 
-UNREAD = "the beginning of %s could not be read; what is said of it is not whole"
+UNREAD_MESSAGE = "the beginning of %s could not be read; what is said of it is not whole"
 
 
 class Watcher(Protocol):
@@ -65,7 +65,7 @@ class Watch:
             try:
                 self._remember(events)
             except Exception:
-                logger.exception(UNREAD, run_id)
+                logger.exception(UNREAD_MESSAGE, run_id)
 
     def forget(self, run_id: RunId) -> None:
         """Another process goes on with it."""
@@ -106,7 +106,7 @@ class Watch:
         try:
             await self._read_up_to(run_id, first)
         except Exception:
-            logger.exception(UNREAD, run_id)
+            logger.exception(UNREAD_MESSAGE, run_id)
         self._known.add(run_id)
         for commit in self._behind.pop(run_id):
             self._show(*commit)

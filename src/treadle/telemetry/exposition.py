@@ -9,15 +9,15 @@ from typing import Literal
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OTHER = "other"
-MOST_NAMES = 100
-LONGEST_NAME = 80
+MAX_NAMES = 100
+MAX_NAME_CHARS = 80
 Labels = tuple[str, ...]
 
 
 class Names:
     """The values of a label that users choose: the first so many, then `other`."""
 
-    def __init__(self, most: int = MOST_NAMES) -> None:
+    def __init__(self, most: int = MAX_NAMES) -> None:
         self._most = most
         self._kept: dict[str, str] = {}
 
@@ -32,13 +32,13 @@ class Names:
             return kept
         if len(self._kept) >= self._most:
             return OTHER
-        kept = self._kept[name] = shown(name)
+        kept = self._kept[name] = sanitize_name(name)
         return kept
 
 
-def shown(name: str) -> str:
+def sanitize_name(name: str) -> str:
     """The name with nothing in it that acts, and not too long."""
-    cut = name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
+    cut = name if len(name) <= MAX_NAME_CHARS else f"{name[: MAX_NAME_CHARS - 1]}…"
     return "".join(character if character.isprintable() else "\ufffd" for character in cut)
 
 
@@ -91,9 +91,9 @@ class Family:
         return part
 
     def lines(self) -> Iterator[str]:
-        yield from _head(self.name, self.told, self.kind)
+        yield from _render_header(self.name, self.told, self.kind)
         for labels, cell in self._cells.items():
-            yield f"{self.name}{_labelled(self._labels, labels)} {_number(cell.value)}"
+            yield f"{self.name}{_render_labels(self._labels, labels)} {_render_number(cell.value)}"
 
 
 class Durations:
@@ -139,39 +139,39 @@ class Histogram:
         return part
 
     def lines(self) -> Iterator[str]:
-        yield from _head(self.name, self.told, self.kind)
+        yield from _render_header(self.name, self.told, self.kind)
         for labels, cell in self._cells.items():
             total = 0
-            for bound, count in zip((*map(_number, self._bounds), "+Inf"), cell.counts, strict=True):
+            for bound, count in zip((*map(_render_number, self._bounds), "+Inf"), cell.counts, strict=True):
                 total += count
-                at_most = _labelled((*self._labels, "le"), (*labels, bound))
+                at_most = _render_labels((*self._labels, "le"), (*labels, bound))
                 yield f"{self.name}_bucket{at_most} {total}"
-            labelled = _labelled(self._labels, labels)
-            yield f"{self.name}_sum{labelled} {_number(cell.sum)}"
+            labelled = _render_labels(self._labels, labels)
+            yield f"{self.name}_sum{labelled} {_render_number(cell.sum)}"
             yield f"{self.name}_count{labelled} {total}"
 
 
-def page(families: Iterable[Family | Histogram]) -> bytes:
+def render_page(families: Iterable[Family | Histogram]) -> bytes:
     """All of it, as it is sent."""
     lines = [line for family in families for line in family.lines()]
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
 
-def _head(name: str, told: str, kind: str) -> tuple[str, str]:
+def _render_header(name: str, told: str, kind: str) -> tuple[str, str]:
     escaped = told.replace("\\", "\\\\").replace("\n", "\\n")
     return f"# HELP {name} {escaped}", f"# TYPE {name} {kind}"
 
 
-def _labelled(names: Labels, values: Labels) -> str:
+def _render_labels(names: Labels, values: Labels) -> str:
     if not names:
         return ""
-    pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))
+    pairs = (f'{name}="{_escape(value)}"' for name, value in zip(names, values, strict=True))
     return f"{{{','.join(pairs)}}}"
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def _number(value: float) -> str:
+def _render_number(value: float) -> str:
     return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)

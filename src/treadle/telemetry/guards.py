@@ -38,7 +38,7 @@ _WARNS: Final[dict[type[EventData], tuple[str, Verdict]]] = {
     e.ContextCompacted: ("context", "warn"),
     e.ApprovalExpired: ("approval", "block"),
 }
-_OF_QUOTAS: Final[dict[QuotaKind, str]] = {
+_QUOTA_GUARDS: Final[dict[QuotaKind, str]] = {
     "tokens": "quota",
     "calls": "quota",
     "credits": "credits",
@@ -71,7 +71,7 @@ FIRES: Final[tuple[tuple[str, Verdict], ...]] = (
 """All that can be heard of them."""
 
 
-def armed(queued: e.RunQueued) -> tuple[str, ...]:
+def list_armed_guards(queued: e.RunQueued) -> tuple[str, ...]:
     """The guards that watch over a run: of its agent, of the token it was asked with, and of those above it."""
     agent, limits, lineage = queued.agent, queued.agent.limits, queued.lineage
     inherited = () if lineage is None else tuple([each for _, each in lineage.quotas])
@@ -90,7 +90,7 @@ def armed(queued: e.RunQueued) -> tuple[str, ...]:
     return (*_ALWAYS, *(name for name, is_on in wanted.items() if is_on))
 
 
-def fired(data: EventData, last: str = "") -> tuple[str, Verdict] | None:
+def find_fired_guard(data: EventData, last: str = "") -> tuple[str, Verdict] | None:
     """The guard that speaks through an event, and how strictly.
 
     A run that ends `stuck` was stopped by the guard against loops or by the one that sees no way forward: by the
@@ -99,7 +99,7 @@ def fired(data: EventData, last: str = "") -> tuple[str, Verdict] | None:
         case e.ToolCallBlocked(guard=guard):
             return guard, "block"
         case e.QuotaWarning(kind=kind):
-            return _OF_QUOTAS[kind], "warn"
+            return _QUOTA_GUARDS[kind], "warn"
         case e.RunWaiting(reason=("quota" | "budget") as guard):
             return guard, "block"
         case e.RunEnd(outcome="stuck"):

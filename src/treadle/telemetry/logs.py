@@ -28,7 +28,7 @@ RUNNING: ContextVar[RunId | None] = ContextVar("treadle_running", default=None)
 """The run that the present task works on."""
 FILE_BYTES, FILES = 10_000_000, 5
 """How long a file of the log gets, and how many older ones are kept."""
-LONGEST = 20_000
+MAX_TEXT_CHARS = 20_000
 """Characters of one text; the rest is left out."""
 WITHHELD = "[withheld: the vault cannot be read, so it cannot be told what is secret]"
 _ABOUT: Final = ("run_id", "session_id", "agent")
@@ -38,7 +38,7 @@ _TOKENS: Final = re.compile(
 """Of ours, and what follows these words and is none."""
 
 
-def working_on(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
+def with_run_context(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
     """The same work, in a task whose log lines say which run they are about."""
 
     async def known(run_id: RunId) -> None:
@@ -48,7 +48,7 @@ def working_on(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Aw
     return known
 
 
-TOLD = frozenset(
+LOGGED_EVENTS = frozenset(
     (
         e.RunQueued,
         e.RunEnd,
@@ -81,7 +81,7 @@ class RunLog:
 
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
-            if type(draft.data) in TOLD:  # few are, and most of them once in a run
+            if type(draft.data) in LOGGED_EVENTS:  # few are, and most of them once in a run
                 self._know(origin, draft.data)
                 self._say(origin.run_id, draft.data)
 
@@ -124,7 +124,7 @@ class JsonLogFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "time": _time(record.created),
+            "time": _format_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": self._hidden(record.getMessage()),
@@ -132,7 +132,7 @@ class JsonLogFormatter(logging.Formatter):
         line |= {name: self._hidden(value) for name, value in self._of(record).items()}
         if record.exc_info:
             line["error"] = self._hidden(self.formatException(record.exc_info))
-        return inert(msgspec.json.encode(line).decode())
+        return escape_unprintable(msgspec.json.encode(line).decode())
 
     def _of(self, record: logging.LogRecord) -> dict[str, str]:
         said = {name: str(value) for name in _ABOUT if (value := getattr(record, name, None)) is not None}
@@ -145,24 +145,24 @@ class JsonLogFormatter(logging.Formatter):
         except VaultError:
             return WITHHELD
         shown = _TOKENS.sub("[redacted]", shown)
-        return shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}… ({len(shown)} characters)"
+        return shown if len(shown) <= MAX_TEXT_CHARS else f"{shown[:MAX_TEXT_CHARS]}… ({len(shown)} characters)"
 
 
-def inert(line: str) -> str:
+def escape_unprintable(line: str) -> str:
     """A line of JSON in which every character that acts or hides is written by its number. It means the same."""
     if line.isascii() and "\x7f" not in line:
         return line
-    return "".join(map(_written, line))
+    return "".join(map(_escape, line))
 
 
-def _written(character: str) -> str:
+def _escape(character: str) -> str:
     if character.isprintable():
         return character
     units = character.encode("utf-16-be")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-class PrivateFile(RotatingFileHandler):
+class PrivateLogFile(RotatingFileHandler):
     """A log that only its owner can read, in files that do not grow without end."""
 
     def __init__(self, path: Path, size: int = FILE_BYTES, kept: int = FILES) -> None:
@@ -195,5 +195,5 @@ class PrivateFile(RotatingFileHandler):
         return os.fdopen(handle, "a", encoding=self.encoding, errors=self.errors)
 
 
-def _time(at: Instant) -> str:
+def _format_time(at: Instant) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

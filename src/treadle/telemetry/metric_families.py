@@ -67,7 +67,7 @@ class ToolFamilies:
         self.redactions = Family("treadle_redactions_total", "Texts that secrets were taken out of.", ("where",))
 
 
-class HouseFamilies:
+class EngineFamilies:
     """Of context, memory, and the engine itself."""
 
     def __init__(self) -> None:

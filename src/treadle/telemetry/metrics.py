@@ -11,16 +11,16 @@ from treadle.domain.lineage import DELEGATION_TOOLS
 from treadle.domain.runs import Status
 from treadle.ports.clock import Clock
 from treadle.telemetry.counters import ModelCells, ModelsByName, ToolCells
-from treadle.telemetry.exposition import OTHER, Cell, Family, Histogram, Names, page
-from treadle.telemetry.guards import FIRES, GUARDS, armed, fired
-from treadle.telemetry.metric_families import HouseFamilies, ModelFamilies, RunFamilies, ToolFamilies
+from treadle.telemetry.exposition import OTHER, Cell, Family, Histogram, Names, render_page
+from treadle.telemetry.guards import FIRES, GUARDS, find_fired_guard, list_armed_guards
+from treadle.telemetry.metric_families import EngineFamilies, ModelFamilies, RunFamilies, ToolFamilies
 from treadle.telemetry.process import ProcessFamilies
 
 Breakers = Callable[[], Iterable[tuple[str, str, str]]]
 """Provider, model and phase of every breaker of this process."""
 PHASES: Final = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 UNFINISHED: Final[tuple[Status, ...]] = ("pending", "running", "waiting")
-MOST_TOOLS = 300
+MAX_TOOLS = 300
 _UNKNOWN = "unknown"
 
 
@@ -46,9 +46,9 @@ class MetricsWatcher:
         self._breakers = breakers
         self._runs: dict[RunId, _Run] = {}
         self._agents = Names() if most_names is None else Names(most_names)
-        self._tools = Names(MOST_TOOLS if most_names is None else most_names)
+        self._tools = Names(MAX_TOOLS if most_names is None else most_names)
         self.run, self.model = RunFamilies(), ModelFamilies()
-        self.tool, self.house = ToolFamilies(), HouseFamilies()
+        self.tool, self.house = ToolFamilies(), EngineFamilies()
         self._models = ModelsByName(self.model, 100 if most_names is None else most_names)
         self._called: dict[str, ToolCells] = {}
         self._types: dict[str, Cell] = {}
@@ -74,14 +74,16 @@ class MetricsWatcher:
         """Return the numbers as Prometheus reads them: all, or those that are counted by agent, of some agents."""
         if agents is not None:
             shown_as = {self._agents.known(name) for name in agents} - {None, OTHER}
-            return page([part for family in self._families if (part := family.of("agent", shown_as)) is not None])
+            return render_page(
+                [part for family in self._families if (part := family.of("agent", shown_as)) is not None]
+            )
         self._process.look()
         breaker = self.model.breaker
         breaker.clear()
         for provider, model, phase in self._breakers():
             cell = breaker.cell(self._models.of(provider, model).labels)
             cell.value = max(PHASES[phase], cell.value)  # those of several addresses may share a name
-        return page((*self._families, *self._process.families))
+        return render_page((*self._families, *self._process.families))
 
     def stream_opened(self) -> None:
         self.house.streams.add()
@@ -105,7 +107,7 @@ class MetricsWatcher:
             case e.CompactionStarted(provider=provider, model=model):
                 run.summariser = self._models.of(provider, model)
             case e.LoopWarning() | e.ToolCallBlocked() | e.StuckDetected() as data:
-                self._heed(run, fired(data))
+                self._heed(run, find_fired_guard(data))
             case _:
                 pass
         if run.status is None:  # another process began it
@@ -198,7 +200,7 @@ class MetricsWatcher:
     def _queued(self, run: _Run, data: e.RunQueued) -> None:
         run.agent = self._agents.of(data.agent.name)
         self.run.queued.add((run.agent,))
-        for guard in armed(data):
+        for guard in list_armed_guards(data):
             self.run.armed.add((guard,))
         self._move(run, "pending")
 
@@ -224,7 +226,7 @@ class MetricsWatcher:
         self._step.observe(data.duration_ms / 1000)
 
     def _guarded(self, run: _Run, data: EventData) -> None:
-        found = fired(data, run.guard)
+        found = find_fired_guard(data, run.guard)
         if found is not None:
             self.run.fired.add(found)
             self._heed(run, found)

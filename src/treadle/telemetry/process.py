@@ -26,20 +26,20 @@ class ProcessFamilies:
     def look(self) -> None:
         """Take the numbers of now."""
         used = resource.getrusage(resource.RUSAGE_SELF)
-        self._memory.set(_resident(used.ru_maxrss))
+        self._memory.set(_read_resident_bytes(used.ru_maxrss))
         self._time.set(used.ru_utime + used.ru_stime)
         self._most.set(float(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-        self._open.set(float(_open_files()))
+        self._open.set(float(_count_open_files()))
 
 
-def _resident(most: int) -> float:
+def _read_resident_bytes(most: int) -> float:
     try:
         return float(int(_STATUS.read_text().split()[1]) * resource.getpagesize())
     except OSError:  # not on Linux: the most it has ever held will have to do
         return float(most if sys.platform == "darwin" else most * 1024)
 
 
-def _open_files() -> int:
+def _count_open_files() -> int:
     try:
         return len(os.listdir(_FILES if _FILES.exists() else "/dev/fd"))
     except OSError:

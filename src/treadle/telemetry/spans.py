@@ -18,7 +18,7 @@ from treadle.domain.runs import Usage
 from treadle.telemetry import span_names
 
 Value = str | int | float | bool | tuple[str, ...]
-MOST_MOMENTS = 128
+MAX_SPAN_EVENTS = 128
 """A run that waits and goes on for ever must not fill the memory."""
 _FINISHED: Final[Mapping[str, str]] = {
     "end_turn": "stop",
@@ -70,7 +70,7 @@ class _Open:
         self.moments: list[SpanEvent] = []
 
     def add(self, name: str, at: Instant, **attributes: Value) -> None:
-        if len(self.moments) < MOST_MOMENTS:
+        if len(self.moments) < MAX_SPAN_EVENTS:
             known = {_MOMENT_NAMES[key]: value for key, value in attributes.items()}
             self.moments.append(SpanEvent(name, at, known))
 
@@ -121,7 +121,7 @@ class RunSpans:
 
     def tell(self, sequence: int, at: Instant, data: EventData) -> tuple[Span, ...]:
         """Let one more event have happened; the spans that it ends."""
-        tells = _TELLING.get(type(data))
+        tells = _HANDLERS.get(type(data))
         if tells is not None:
             return tells(self, str(sequence), at, data)
         if type(data) in _MOMENTS:
@@ -139,7 +139,7 @@ class RunSpans:
         agent, settings, lineage = data.agent, data.agent.model_settings, data.lineage
         if lineage is not None and lineage.above:
             self.root, parent = lineage.root, lineage.above[-1]
-            self.above = SpanPlace(parent.run_id, "" if lineage.judges else _key_of(parent.call_id))
+            self.above = SpanPlace(parent.run_id, "" if lineage.judges else _call_key(parent.call_id))
         self._common[span_names.AGENT_NAME] = agent.name
         if settings.max_tokens is not None:
             self._settings[span_names.REQUEST_MAX_TOKENS] = settings.max_tokens
@@ -150,7 +150,7 @@ class RunSpans:
 
     def said(self, key: str, at: Instant, data: e.UserMessage) -> tuple[Span, ...]:
         if self._contents:
-            self._run.attributes[span_names.INPUT_MESSAGES] = _messages(data.message)
+            self._run.attributes[span_names.INPUT_MESSAGES] = _encode_message(data.message)
         return ()
 
     def resolved(self, key: str, at: Instant, data: e.ModelResolved) -> tuple[Span, ...]:
@@ -172,7 +172,7 @@ class RunSpans:
         }
         if self._contents:
             stop = "end_turn" if data.status == "completed" else data.outcome
-            more[span_names.OUTPUT_MESSAGES] = _messages(Message("assistant", (Text(data.text),)), stop)
+            more[span_names.OUTPUT_MESSAGES] = _encode_message(Message("assistant", (Text(data.text),)), stop)
         error = data.outcome if data.status == "failed" else ""
         cut = data.outcome
         return (
@@ -204,7 +204,7 @@ class RunSpans:
         return given_up
 
     def replied(self, key: str, at: Instant, data: e.LlmResponse) -> tuple[Span, ...]:
-        more = _used(data.usage, data.cost)
+        more = _usage_attributes(data.usage, data.cost)
         more |= {
             span_names.RESPONSE_MODEL: self._asked[1],
             span_names.FINISH_REASONS: (_FINISHED.get(data.stop, data.raw_stop or data.stop),),
@@ -213,7 +213,7 @@ class RunSpans:
         if data.first_token_ms is not None:
             more[span_names.FIRST_CHUNK] = data.first_token_ms / 1000
         if self._contents:
-            more[span_names.OUTPUT_MESSAGES] = _messages(Message("assistant", data.parts), data.stop)
+            more[span_names.OUTPUT_MESSAGES] = _encode_message(Message("assistant", data.parts), data.stop)
         return self._chat_ended(at, more, "")
 
     def failed(self, key: str, at: Instant, data: e.LlmError) -> tuple[Span, ...]:
@@ -249,10 +249,10 @@ class RunSpans:
         return ()
 
     def summed_up(self, key: str, at: Instant, data: e.ContextCompacted) -> tuple[Span, ...]:
-        return self._summary_ended(at, _used(data.usage, data.cost), "")
+        return self._summary_ended(at, _usage_attributes(data.usage, data.cost), "")
 
     def not_summed_up(self, key: str, at: Instant, data: e.CompactionFailed) -> tuple[Span, ...]:
-        return self._summary_ended(at, _used(data.usage, data.cost), "compaction_failed")
+        return self._summary_ended(at, _usage_attributes(data.usage, data.cost), "compaction_failed")
 
     def _summary_ended(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
         summary, self._summary = self._summary, None
@@ -273,7 +273,7 @@ class RunSpans:
         if data.role not in DELEGATION_TOOLS:  # nobody called for it: it judges the run
             return ()
         call = self._calls[data.call_id] = self._tool(
-            _key_of(data.call_id), at, DELEGATION_TOOLS[data.role], data.call_id
+            _call_key(data.call_id), at, DELEGATION_TOOLS[data.role], data.call_id
         )
         call.attributes[span_names.CHILD_RUN_ID] = data.run_id
         if self._contents:
@@ -306,8 +306,8 @@ class RunSpans:
         return call
 
 
-_Tell = Callable[[RunSpans, str, Instant, Any], tuple[Span, ...]]
-_TELLING: Final[dict[type[EventData], _Tell]] = {
+_Handler = Callable[[RunSpans, str, Instant, Any], tuple[Span, ...]]
+_HANDLERS: Final[dict[type[EventData], _Handler]] = {
     e.RunQueued: RunSpans.queued,
     e.UserMessage: RunSpans.said,
     e.ModelResolved: RunSpans.resolved,
@@ -343,12 +343,12 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
 """What is a moment of the run, told by its name alone."""
 
 
-def _key_of(call_id: str) -> str:
+def _call_key(call_id: str) -> str:
     """Of a call that is left to another run: that one must know it."""
     return f"call {call_id}"
 
 
-def _used(usage: Usage, cost: float | None) -> dict[str, Value]:
+def _usage_attributes(usage: Usage, cost: float | None) -> dict[str, Value]:
     used: dict[str, Value] = {
         span_names.INPUT_TOKENS: usage.input_tokens,
         span_names.OUTPUT_TOKENS: usage.output_tokens,
@@ -362,14 +362,14 @@ def _used(usage: Usage, cost: float | None) -> dict[str, Value]:
     return used
 
 
-def _messages(message: Message, stop: str | None = None) -> str:
+def _encode_message(message: Message, stop: str | None = None) -> str:
     """A message as the conventions write it down."""
-    parts = [shown for part in message.parts if (shown := _part(part)) is not None]
+    parts = [shown for part in message.parts if (shown := _encode_part(part)) is not None]
     ended = {} if stop is None else {"finish_reason": _FINISHED.get(stop, stop)}
     return msgspec.json.encode([{"role": message.role, "parts": parts, **ended}]).decode()
 
 
-def _part(part: Part) -> dict[str, str] | None:
+def _encode_part(part: Part) -> dict[str, str] | None:
     match part:
         case Text(text):
             return {"type": "text", "content": text}

@@ -32,18 +32,18 @@ from treadle.telemetry.spans import RunSpans, Span, SpanPlace
 
 logger = logging.getLogger(__name__)
 
-PATIENCE = 3.0
+CLOSE_TIMEOUT_SECONDS = 3.0
 """Seconds for the last spans, when an engine is closed."""
-NANOSECONDS = 1_000_000_000
+NANOSECONDS_PER_SECOND = 1_000_000_000
 KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
-def trace_id_of(run_id: RunId) -> int:
+def compute_trace_id(run_id: RunId) -> int:
     """The trace that shows a run, and all runs under it."""
     return int.from_bytes(blake2b(run_id.encode(), digest_size=16, person=b"treadle trace").digest(), "big")
 
 
-def span_id_of(run_id: RunId, key: str = "") -> int:
+def compute_span_id(run_id: RunId, key: str = "") -> int:
     """A span of a run; without a key the one of the run itself."""
     named = f"{run_id}/{key}".encode()
     return int.from_bytes(blake2b(named, digest_size=8, person=b"treadle span").digest(), "big")
@@ -90,7 +90,7 @@ class Traces:
     def forget(self, run_id: RunId) -> None:
         self._runs.pop(run_id, None)
 
-    async def close(self, patience: float = PATIENCE) -> None:
+    async def close(self, patience: float = CLOSE_TIMEOUT_SECONDS) -> None:
         """Send what waits, unless the collector takes too long: nobody waits for one that does not answer."""
         sending = Thread(target=self._provider.shutdown, name="treadle-traces", daemon=True)
         sending.start()
@@ -105,32 +105,32 @@ class Traces:
         return run
 
     def _export(self, run: RunSpans, span: Span) -> None:
-        self._ids.trace_id, self._ids.span_id = trace_id_of(run.root), span_id_of(run.run_id, span.key)
+        self._ids.trace_id, self._ids.span_id = compute_trace_id(run.root), compute_span_id(run.run_id, span.key)
         above = SpanPlace(run.run_id) if span.key else run.above
         made = self._tracer.start_span(
             span.name,
             context=Context() if above is None else self._within(run.root, above),
             kind=KINDS[span.kind],
             attributes=span.attributes,
-            start_time=_nanoseconds(span.began_at),
+            start_time=_to_nanoseconds(span.began_at),
         )
         for moment in span.moments:
-            made.add_event(moment.name, moment.attributes, _nanoseconds(moment.at))
+            made.add_event(moment.name, moment.attributes, _to_nanoseconds(moment.at))
         if span.error:
             made.set_status(Status(StatusCode.ERROR, span.error))
-        made.end(_nanoseconds(span.ended_at))
+        made.end(_to_nanoseconds(span.ended_at))
 
     def _within(self, root: RunId, above: SpanPlace) -> Context:
         """What a span is part of. It ends later, so it is not there yet; but whether it will be follows from its
         ids."""
-        trace_id = trace_id_of(root)
+        trace_id = compute_trace_id(root)
         sampled = self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
-        parent = SpanContext(trace_id, span_id_of(above.run_id, above.key), is_remote=False, trace_flags=flags)
+        parent = SpanContext(trace_id, compute_span_id(above.run_id, above.key), is_remote=False, trace_flags=flags)
         return set_span_in_context(NonRecordingSpan(parent), Context())
 
 
-def exporting(environment: Mapping[str, str], version: str, contents: bool) -> Traces:
+def create_exporter(environment: Mapping[str, str], version: str, contents: bool) -> Traces:
     """Traces that go where the usual OTEL_ variables say, by OTLP over HTTP."""
     known = {SERVICE_VERSION: version}
     named = environment.get("OTEL_SERVICE_NAME") or environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
@@ -139,5 +139,5 @@ def exporting(environment: Mapping[str, str], version: str, contents: bool) -> T
     return Traces(BatchSpanProcessor(OTLPSpanExporter()), Resource.create(known), contents)
 
 
-def _nanoseconds(at: float) -> int:
-    return round(at * NANOSECONDS)
+def _to_nanoseconds(at: float) -> int:
+    return round(at * NANOSECONDS_PER_SECOND)
