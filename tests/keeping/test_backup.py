@@ -218,7 +218,7 @@ def test_a_copy_is_of_one_moment_while_the_owner_writes(tmp_path: Path) -> None:
 def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
     home, file = filled(tmp_path / "home"), tmp_path / "b.tar"
     file.write_text("mine")
-    with pytest.raises(UsageError, match="is there already"):
+    with pytest.raises(UsageError, match="exists already"):
         back_up(home, file, replace=False)
     assert file.read_text() == "mine"
     back_up(home, file, replace=True)

@@ -1,4 +1,4 @@
-"""Numbers that change with every call, found once for each tool and each model and kept at hand."""
+"""Counters that change with every call, looked up once per tool and model and then kept."""
 
 from treadle.domain.runs import Usage
 from treadle.telemetry.exposition import OTHER, Cell, Labels, sanitize_name
@@ -6,7 +6,7 @@ from treadle.telemetry.metric_families import ModelFamilies, ToolFamilies
 
 
 class ToolCells:
-    """The numbers of one tool that change with every call."""
+    """The counters of one tool that change with every call."""
 
     __slots__ = ("duration", "ok", "started")
 
@@ -17,7 +17,7 @@ class ToolCells:
 
 
 class ModelCells:
-    """The numbers of one model that change with every call."""
+    """The counters of one model that change with every call."""
 
     __slots__ = ("_duration", "_families", "_input", "_output", "_results", "_unpriced", "first", "labels")
 
@@ -51,7 +51,7 @@ class ModelCells:
 
 
 class ModelsByName:
-    """Pairs of provider and model, the first so many."""
+    """Counters by provider and model, for the first `most` pairs; the rest share `other`."""
 
     def __init__(self, families: ModelFamilies, most: int) -> None:
         self._families = families

@@ -1,7 +1,7 @@
-"""Whoever wants to know all that is committed, with what went before it.
+"""Passes every commit to watchers, together with the earlier events of its run.
 
-What is on record of a run that another process began, or this one before it was restarted, is heard of when it is
-taken up here, or read from the journal: so what is said of it does not depend on who was there."""
+Events of a run that another process started, or this one before a restart, are passed on when the run is resumed
+here, or read from the journal. So what watchers report does not depend on which process was running."""
 
 import asyncio
 import logging
@@ -17,37 +17,37 @@ logger = logging.getLogger(__name__)
 Earlier = Callable[[RunId, int], Awaitable[Sequence[Event]]]
 """Reads the events of a run after a sequence, a page at a time; the last page is empty."""
 
-UNREAD_MESSAGE = "the beginning of %s could not be read; what is said of it is not whole"
+UNREAD_MESSAGE = "the beginning of %s could not be read; its telemetry is incomplete"
 
 
 class Watcher(Protocol):
-    """Must not block."""
+    """Receives events. Must not block."""
 
     def remember(self, event: Event) -> None:
-        """This was committed before anybody watched. Whoever watched then has said what is to be said of it."""
+        """Take note of an event that was committed before this process watched. It was reported then."""
         ...
 
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
-        """These are committed now; the first has the sequence `first`."""
+        """Report events that are committed now; the first has the sequence `first`."""
         ...
 
     def forget(self, run_id: RunId) -> None:
-        """Another process goes on with it, and watches. If it comes back, it is remembered anew."""
+        """Drop a run that another process continues and watches. If it comes back, `remember` is called again."""
         ...
 
 
 class Watch:
-    """An observer of a hub: hands every commit to its watchers, each run from its beginning."""
+    """Observes a hub, and passes every commit to its watchers, each run from its beginning."""
 
     def __init__(self, watchers: Sequence[Watcher], earlier: Earlier) -> None:
         self._watchers = tuple(watchers)
         self._earlier = earlier
         self._known: set[RunId] = set()
         self._behind: dict[RunId, list[tuple[Origin, int, Sequence[Draft]]]] = {}
-        """What came while the beginning of its run was being read."""
+        """Commits that arrived while the beginning of their run was being read."""
         self._reading: set[asyncio.Task[None]] = set()
         self._left: set[RunId] = set()
-        """Those that another process went on with meanwhile."""
+        """Runs that another process continued meanwhile."""
 
     def __call__(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         run_id = origin.run_id
@@ -59,7 +59,7 @@ class Watch:
         self._show(origin, first, drafts)
 
     def take(self, events: Sequence[Event]) -> None:
-        """This is all that is on record of a run that is worked on here from now on."""
+        """Start watching a run that this process works on, given all of its events."""
         if events and (run_id := events[0].run_id) not in self._known and run_id not in self._behind:
             self._known.add(run_id)
             try:
@@ -68,7 +68,7 @@ class Watch:
                 logger.exception(UNREAD_MESSAGE, run_id)
 
     def forget(self, run_id: RunId) -> None:
-        """Another process goes on with it."""
+        """Stop watching a run that another process continues."""
         if run_id in self._behind:
             self._left.add(run_id)
         elif run_id in self._known:
@@ -77,7 +77,7 @@ class Watch:
                 watcher.forget(run_id)
 
     async def close(self) -> None:
-        """Until everything that was committed is seen."""
+        """Wait until all commits have been passed on."""
         while self._reading:
             await asyncio.wait(self._reading)
 
@@ -87,7 +87,7 @@ class Watch:
                 watcher.see(origin, first, drafts)
             except Exception:
                 logger.exception(
-                    "%s failed on events of %s; the run goes on", type(watcher).__name__, origin.run_id
+                    "%s failed on events of %s; the run continues", type(watcher).__name__, origin.run_id
                 )
         if drafts and type(drafts[-1].data) is RunEnd:
             self._known.discard(origin.run_id)

@@ -1,7 +1,6 @@
-"""Numbers, and how Prometheus reads them: the text format 0.0.4. A family has a name, and a value for each set of
-labels.
+"""Metrics in the Prometheus text format 0.0.4. A family has a name, and a value for each set of labels.
 
-Names that users choose become labels, so there are only so many of each: the rest are counted as `other`."""
+Names that users choose become labels, so their number is limited: the rest are counted as `other`."""
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -15,18 +14,18 @@ Labels = tuple[str, ...]
 
 
 class Names:
-    """The values of a label that users choose: the first so many, then `other`."""
+    """The values of a label that users choose: the first ones as they are, the rest as `other`."""
 
-    def __init__(self, most: int = MAX_NAMES) -> None:
-        self._most = most
+    def __init__(self, max_names: int = MAX_NAMES) -> None:
+        self._most = max_names
         self._kept: dict[str, str] = {}
 
     def known(self, name: str) -> str | None:
-        """Return what a name is counted under, if it was ever counted by itself."""
+        """Return the label value of a name that has one of its own, or None."""
         return self._kept.get(name)
 
     def of(self, name: str) -> str:
-        """What a name is counted under."""
+        """Return the label value of a name."""
         kept = self._kept.get(name)
         if kept is not None:
             return kept
@@ -37,13 +36,13 @@ class Names:
 
 
 def sanitize_name(name: str) -> str:
-    """The name with nothing in it that acts, and not too long."""
+    """Return the name without control characters, truncated if necessary."""
     cut = name if len(name) <= MAX_NAME_CHARS else f"{name[: MAX_NAME_CHARS - 1]}…"
     return "".join(character if character.isprintable() else "\ufffd" for character in cut)
 
 
 class Cell:
-    """One number of a family. Whoever changes it often keeps it."""
+    """One number of a family. Callers that change it often keep a reference."""
 
     __slots__ = ("value",)
 
@@ -55,10 +54,10 @@ class Family:
     """Counters or gauges that share a name."""
 
     def __init__(
-        self, name: str, told: str, labels: Labels = (), kind: Literal["counter", "gauge"] = "counter"
+        self, name: str, help_text: str, labels: Labels = (), kind: Literal["counter", "gauge"] = "counter"
     ) -> None:
         self.name = name
-        self.told = told
+        self.help_text = help_text
         self.kind: Literal["counter", "gauge"] = kind
         self._cells: dict[Labels, Cell] = {}
         self._labels = labels
@@ -66,7 +65,7 @@ class Family:
             self.cell()
 
     def cell(self, labels: Labels = ()) -> Cell:
-        """The number for these labels; 0 where there was none."""
+        """Return the number for these labels, created with the value 0 if missing."""
         cell = self._cells.get(labels)
         if cell is None:
             cell = self._cells[labels] = Cell()
@@ -82,22 +81,22 @@ class Family:
         self._cells.clear()
 
     def of(self, label: str, values: Collection[str | None]) -> "Family | None":
-        """Return the part whose label has one of these values; None where there is no such label."""
+        """Return the part whose label has one of these values, or None without such a label."""
         if label not in self._labels:
             return None
         place = self._labels.index(label)
-        part = Family(self.name, self.told, self._labels, self.kind)
+        part = Family(self.name, self.help_text, self._labels, self.kind)
         part._cells = {labels: cell for labels, cell in self._cells.items() if labels[place] in values}
         return part
 
     def lines(self) -> Iterator[str]:
-        yield from _render_header(self.name, self.told, self.kind)
+        yield from _render_header(self.name, self.help_text, self.kind)
         for labels, cell in self._cells.items():
             yield f"{self.name}{_render_labels(self._labels, labels)} {_render_number(cell.value)}"
 
 
 class Durations:
-    """How many fell between two bounds, and above the last; and their sum."""
+    """The number of observations per bucket, and their sum."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -112,13 +111,13 @@ class Durations:
 
 
 class Histogram:
-    """How long things take: how many took at most so many seconds."""
+    """A histogram of durations in seconds."""
 
     kind = "histogram"
 
-    def __init__(self, name: str, told: str, labels: Labels, bounds: Sequence[float]) -> None:
+    def __init__(self, name: str, help_text: str, labels: Labels, bounds: Sequence[float]) -> None:
         self.name = name
-        self.told = told
+        self.help_text = help_text
         self._labels = labels
         self._bounds = tuple(bounds)
         self._cells: dict[Labels, Durations] = {}
@@ -130,16 +129,16 @@ class Histogram:
         return cell
 
     def of(self, label: str, values: Collection[str | None]) -> "Histogram | None":
-        """Return the part whose label has one of these values; None where there is no such label."""
+        """Return the part whose label has one of these values, or None without such a label."""
         if label not in self._labels:
             return None
         place = self._labels.index(label)
-        part = Histogram(self.name, self.told, self._labels, self._bounds)
+        part = Histogram(self.name, self.help_text, self._labels, self._bounds)
         part._cells = {labels: cell for labels, cell in self._cells.items() if labels[place] in values}
         return part
 
     def lines(self) -> Iterator[str]:
-        yield from _render_header(self.name, self.told, self.kind)
+        yield from _render_header(self.name, self.help_text, self.kind)
         for labels, cell in self._cells.items():
             total = 0
             for bound, count in zip((*map(_render_number, self._bounds), "+Inf"), cell.counts, strict=True):
@@ -152,13 +151,13 @@ class Histogram:
 
 
 def render_page(families: Iterable[Family | Histogram]) -> bytes:
-    """All of it, as it is sent."""
+    """Return all families as they are sent."""
     lines = [line for family in families for line in family.lines()]
     return ("\n".join(lines) + "\n").encode("utf-8", "replace")
 
 
-def _render_header(name: str, told: str, kind: str) -> tuple[str, str]:
-    escaped = told.replace("\\", "\\\\").replace("\n", "\\n")
+def _render_header(name: str, help_text: str, kind: str) -> tuple[str, str]:
+    escaped = help_text.replace("\\", "\\\\").replace("\n", "\\n")
     return f"# HELP {name} {escaped}", f"# TYPE {name} {kind}"
 
 

@@ -1,4 +1,4 @@
-"""Which guards watch over a run, and which has fired: read from the agent and from the events."""
+"""Which guards watch a run, and which one acted, derived from the agent and the events."""
 
 from typing import Final, Literal
 
@@ -68,17 +68,17 @@ FIRES: Final[tuple[tuple[str, Verdict], ...]] = (
     ("quota", "block"),
     ("budget", "block"),
 )
-"""All that can be heard of them."""
+"""All combinations that can occur."""
 
 
 def list_armed_guards(queued: e.RunQueued) -> tuple[str, ...]:
-    """The guards that watch over a run: of its agent, of the token it was asked with, and of those above it."""
+    """Return the guards that watch a run: those of its agent, its token, and the runs above it."""
     agent, limits, lineage = queued.agent, queued.agent.limits, queued.lineage
     inherited = () if lineage is None else tuple([each for _, each in lineage.quotas])
     quotas = (agent.quotas, queued.token_quotas or NO_QUOTAS, *inherited)
     windows = [end for each in quotas for end in (each.max_llm_tokens_per_hour, each.max_tool_calls_per_minute)]
     ceilings = () if lineage is None else lineage.ceilings
-    wanted = {
+    configured = {
         "quota": any(end is not None for end in windows),
         "credits": any(each.credits is not None for each in quotas),
         "budget": any(cost is not None for cost in (limits.cost, *(each.cost for each in ceilings))),
@@ -87,14 +87,14 @@ def list_armed_guards(queued: e.RunQueued) -> tuple[str, ...]:
         "output": agent.output is not None,
         "budget_hint": agent.budget_hints and limits.max_steps is not None,
     }
-    return (*_ALWAYS, *(name for name, is_on in wanted.items() if is_on))
+    return (*_ALWAYS, *(name for name, is_on in configured.items() if is_on))
 
 
 def find_fired_guard(data: EventData, last: str = "") -> tuple[str, Verdict] | None:
-    """The guard that speaks through an event, and how strictly.
+    """Return the guard that acted through an event, and how strictly, or None.
 
-    A run that ends `stuck` was stopped by the guard against loops or by the one that sees no way forward: by the
-    one that spoke `last`, and by the former where neither did, for the latter never stops a run unannounced."""
+    A run that ends `stuck` was stopped by the loop guard or by the stuck guard: by the one that acted `last`, or by
+    the loop guard if neither did, because the stuck guard never stops a run without a warning."""
     match data:
         case e.ToolCallBlocked(guard=guard):
             return guard, "block"

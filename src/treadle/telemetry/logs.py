@@ -1,6 +1,6 @@
-"""The log: one line of JSON for each record, whatever is in it, without secrets; and what is logged of runs.
+"""The log: one line of JSON per record, without secrets; and the log lines about runs.
 
-Which run a line is about comes with the record, or from the task that logs it."""
+The run of a line comes with the record, or from the task that logs it."""
 
 import logging
 import os
@@ -25,21 +25,21 @@ from treadle.ports.vault import Vault, VaultError
 logger = logging.getLogger("treadle.runs")
 
 RUNNING: ContextVar[RunId | None] = ContextVar("treadle_running", default=None)
-"""The run that the present task works on."""
+"""The run that the current task works on."""
 FILE_BYTES, FILES = 10_000_000, 5
-"""How long a file of the log gets, and how many older ones are kept."""
+"""The size of a log file, and the number of older files that are kept."""
 MAX_TEXT_CHARS = 20_000
-"""Characters of one text; the rest is left out."""
+"""Characters of one text; the rest is omitted."""
 WITHHELD = "[withheld: the vault cannot be read, so it cannot be told what is secret]"
 _ABOUT: Final = ("run_id", "session_id", "agent")
 _TOKENS: Final = re.compile(
     r"\btrd_[A-Za-z0-9_-]{6,}|(?i:\b(?:bearer|basic)\s+)(?=\S*[0-9=])[A-Za-z0-9._~+/=-]{8,}"
 )
-"""Of ours, and what follows these words and is none."""
+"""Tokens of Treadle, and credentials after `bearer` or `basic`."""
 
 
 def with_run_context(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
-    """The same work, in a task whose log lines say which run they are about."""
+    """Wrap work so that log lines of its task name the run."""
 
     async def known(run_id: RunId) -> None:
         RUNNING.set(run_id)
@@ -60,17 +60,17 @@ LOGGED_EVENTS = frozenset(
         e.BreakerClosed,
     )
 )
-"""What the log has a word about."""
+"""Event types that produce a log line."""
 
 
 class RunLog:
-    """Implements `Watcher`: logs ends, waits and errors, and knows whose run it is."""
+    """Implements `Watcher`: logs ends, waits and errors of runs, and knows the session and agent of each run."""
 
     def __init__(self) -> None:
         self._about: dict[RunId, dict[str, str]] = {}
 
     def about(self, run_id: RunId) -> dict[str, str]:
-        """What a line about a run says of it."""
+        """Return the fields of a log line about a run."""
         return self._about.get(run_id) or {"run_id": run_id}
 
     def remember(self, event: Event) -> None:
@@ -81,7 +81,7 @@ class RunLog:
 
     def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         for draft in drafts:
-            if type(draft.data) in LOGGED_EVENTS:  # few are, and most of them once in a run
+            if type(draft.data) in LOGGED_EVENTS:  # few types, and most of them once per run
                 self._know(origin, draft.data)
                 self._say(origin.run_id, draft.data)
 
@@ -107,7 +107,7 @@ class RunLog:
             case e.ToolCallError(name=name, kind=kind):
                 logger.info("call of %s failed (%s)", name, kind, extra=self.about(run_id))
             case e.RunRecovered(reason=reason):
-                logger.info("run taken up again: %s", reason, extra=self.about(run_id))
+                logger.info("run resumed: %s", reason, extra=self.about(run_id))
             case e.BreakerOpened(provider, model) | e.BreakerClosed(provider, model):
                 logger.info("%s: %s/%s", e.NAMES[type(data)], provider, model, extra=self.about(run_id))
             case _:
@@ -115,7 +115,8 @@ class RunLog:
 
 
 class JsonLogFormatter(logging.Formatter):
-    """A record as one line of JSON. Nothing in it acts on a terminal, and no secret of the vault is in it."""
+    """Formats a record as one line of JSON, without terminal control characters and without secrets of the
+    vault."""
 
     def __init__(self, vault: Vault, runs: RunLog) -> None:
         super().__init__()
@@ -149,7 +150,7 @@ class JsonLogFormatter(logging.Formatter):
 
 
 def escape_unprintable(line: str) -> str:
-    """A line of JSON in which every character that acts or hides is written by its number. It means the same."""
+    """Return an equivalent line of JSON in which unprintable characters are escaped."""
     if line.isascii() and "\x7f" not in line:
         return line
     return "".join(map(_escape, line))
@@ -163,7 +164,7 @@ def _escape(character: str) -> str:
 
 
 class PrivateLogFile(RotatingFileHandler):
-    """A log that only its owner can read, in files that do not grow without end."""
+    """A rotating log that only its owner can read."""
 
     def __init__(self, path: Path, size: int = FILE_BYTES, kept: int = FILES) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,22 +173,22 @@ class PrivateLogFile(RotatingFileHandler):
         super().__init__(path, maxBytes=size, backupCount=kept, encoding="utf-8", errors="replace")
 
     def format(self, record: logging.LogRecord) -> str:
-        """Once for each record: its length is asked for before it is written."""
+        """Format each record once: its length is needed before it is written."""
         if self._latest[0] is not record:
             self._latest = (record, super().format(record))
         return self._latest[1]
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:
-        """As it is, with one look at the file instead of three."""
+        """Decide like the base class, with one file access instead of three."""
         if self.stream is None:  # pyright: ignore[reportUnnecessaryComparison] -- it is, between two files
             return False
         return os.fstat(self.stream.fileno()).st_size + len(self.format(record)) >= self.maxBytes
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Say it once: where a disk is full, every line fails."""
+        """Report the first failure only: on a full disk, every line fails."""
         if not self._has_complained:
             self._has_complained = True
-            lost = f"treadle: a line of the log {self.baseFilename} is lost, and others may be: {sys.exc_info()[1]}"
+            lost = f"treadle: writing to the log {self.baseFilename} failed, lines are lost: {sys.exc_info()[1]}"
             print(lost, file=sys.stderr, flush=True)
 
     def _open(self) -> TextIOWrapper:

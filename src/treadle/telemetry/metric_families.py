@@ -1,4 +1,4 @@
-"""The names under which numbers are offered, each with what it tells."""
+"""The metric families, with their names and help texts."""
 
 from treadle.telemetry.exposition import Family, Histogram
 
@@ -9,7 +9,7 @@ MODEL = ("provider", "model")
 
 
 class RunFamilies:
-    """Of runs and their steps."""
+    """Metrics of runs and their steps."""
 
     def __init__(self) -> None:
         self.queued = Family("treadle_runs_queued_total", "Runs that were asked for.", ("agent",))
@@ -26,7 +26,7 @@ class RunFamilies:
 
 
 class ModelFamilies:
-    """Of model calls."""
+    """Metrics of model calls."""
 
     def __init__(self) -> None:
         self.calls = Family(
@@ -54,7 +54,7 @@ class ModelFamilies:
 
 
 class ToolFamilies:
-    """Of tool calls, and of what people are asked about them."""
+    """Metrics of tool calls and approvals."""
 
     def __init__(self) -> None:
         self.started = Family("treadle_tool_calls_started_total", "Calls that were begun.", ("tool",))
@@ -68,7 +68,7 @@ class ToolFamilies:
 
 
 class EngineFamilies:
-    """Of context, memory, and the engine itself."""
+    """Metrics of context, memory, and the engine itself."""
 
     def __init__(self) -> None:
         self.trimmed = Family("treadle_context_trimmed_total", "How often a conversation was cut.", ("stage",))

@@ -1,4 +1,4 @@
-"""Counts what is committed. Nothing here is asked while a run goes on but a few dictionaries."""
+"""Counts committed events. Per event this costs a few dictionary lookups."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -17,7 +17,7 @@ from treadle.telemetry.metric_families import EngineFamilies, ModelFamilies, Run
 from treadle.telemetry.process import ProcessFamilies
 
 Breakers = Callable[[], Iterable[tuple[str, str, str]]]
-"""Provider, model and phase of every breaker of this process."""
+"""Returns provider, model and phase of every circuit breaker of this process."""
 PHASES: Final = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 UNFINISHED: Final[tuple[Status, ...]] = ("pending", "running", "waiting")
 MAX_TOOLS = 300
@@ -25,7 +25,7 @@ _UNKNOWN = "unknown"
 
 
 class _Run:
-    """What must be known of a run under way to count its events."""
+    """What must be known about a run in progress to count its events."""
 
     __slots__ = ("agent", "guard", "model", "status", "summariser")
 
@@ -35,7 +35,7 @@ class _Run:
         self.summariser: ModelCells | None = None
         self.status: Status | None = None
         self.guard = ""
-        """Which of the guards that end a run `stuck` spoke last."""
+        """The last guard to act of those that end a run as `stuck`."""
 
 
 class MetricsWatcher:
@@ -48,15 +48,15 @@ class MetricsWatcher:
         self._agents = Names() if most_names is None else Names(most_names)
         self._tools = Names(MAX_TOOLS if most_names is None else most_names)
         self.run, self.model = RunFamilies(), ModelFamilies()
-        self.tool, self.house = ToolFamilies(), EngineFamilies()
+        self.tool, self.engine = ToolFamilies(), EngineFamilies()
         self._models = ModelsByName(self.model, 100 if most_names is None else most_names)
         self._called: dict[str, ToolCells] = {}
         self._types: dict[str, Cell] = {}
-        self._lag, self._step = self.house.lag.cell(), self.run.step.cell()
+        self._lag, self._step = self.engine.lag.cell(), self.run.step.cell()
         self._process = ProcessFamilies(clock.now())
         self._families = [
             family
-            for group in (self.run, self.model, self.tool, self.house)
+            for group in (self.run, self.model, self.tool, self.engine)
             for family in vars(group).values()
             if isinstance(family, Family | Histogram)
         ]
@@ -68,10 +68,10 @@ class MetricsWatcher:
             self.run.fired.set(0.0, found)
         self._counting = self._counted_by()
 
-    # ── What others ask and tell ──
+    # ── Interface ──
 
     def render(self, agents: Sequence[str] | None = None) -> bytes:
-        """Return the numbers as Prometheus reads them: all, or those that are counted by agent, of some agents."""
+        """Return the metrics in the Prometheus format: all of them, or those counted by agent, for some agents."""
         if agents is not None:
             shown_as = {self._agents.known(name) for name in agents} - {None, OTHER}
             return render_page(
@@ -82,20 +82,20 @@ class MetricsWatcher:
         breaker.clear()
         for provider, model, phase in self._breakers():
             cell = breaker.cell(self._models.of(provider, model).labels)
-            cell.value = max(PHASES[phase], cell.value)  # those of several addresses may share a name
+            cell.value = max(PHASES[phase], cell.value)  # breakers of several addresses may share a name
         return render_page((*self._families, *self._process.families))
 
     def stream_opened(self) -> None:
-        self.house.streams.add()
+        self.engine.streams.add()
 
     def stream_closed(self) -> None:
-        self.house.streams.add(amount=-1.0)
+        self.engine.streams.add(amount=-1.0)
 
     def adopt(self, run_id: RunId, status: Status) -> None:
-        """A run is there that has not ended; nobody has watched it yet."""
+        """Count an unfinished run that no process has watched yet."""
         self._move(self._run(run_id), status)
 
-    # ── What was committed ──
+    # ── Commits ──
 
     def remember(self, event: Event) -> None:
         run = self._run(event.run_id)
@@ -110,7 +110,7 @@ class MetricsWatcher:
                 self._heed(run, find_fired_guard(data))
             case _:
                 pass
-        if run.status is None:  # another process began it
+        if run.status is None:  # another process started it
             self._move(run, "running")
 
     def forget(self, run_id: RunId) -> None:
@@ -123,7 +123,7 @@ class MetricsWatcher:
         for draft in drafts:
             cell = types.get(draft.type)
             if cell is None:
-                cell = types[draft.type] = self.house.events.cell((draft.type,))
+                cell = types[draft.type] = self.engine.events.cell((draft.type,))
             cell.value += 1.0
             data = draft.data
             count = counting.get(type(data))
@@ -131,7 +131,7 @@ class MetricsWatcher:
                 count(run, data)
         if drafts:
             self._lag.observe(self._now() - drafts[-1].timestamp)
-            if run.status is None:  # it has ended, and nothing follows
+            if run.status is None:  # the run has ended
                 del self._runs[run_id]
 
     def _counted_by(self) -> dict[type[EventData], Callable[[_Run, Any], None]]:
@@ -262,10 +262,10 @@ class MetricsWatcher:
         self.model.opened.add(self._models.of(data.provider, data.model).labels)
 
     def _unknown(self) -> ModelCells:
-        """Of a call whose request was never seen: the journal could not be read."""
+        """Return the counters for a call whose request was not seen, because the journal could not be read."""
         return self._models.of(_UNKNOWN, _UNKNOWN)
 
-    # ── Tool calls, and people ──
+    # ── Tool calls and approvals ──
 
     def _call_started(self, run: _Run, data: e.ToolCallStart) -> None:
         if run.status != "running":
@@ -275,7 +275,7 @@ class MetricsWatcher:
     def _delegated(self, run: _Run, data: e.AgentSpawn) -> None:
         if run.status != "running":
             self._move(run, "running")
-        if data.role in DELEGATION_TOOLS:  # else nobody called for it: it judges the run
+        if data.role in DELEGATION_TOOLS:  # otherwise it is an evaluator, not a tool call
             self._tool(DELEGATION_TOOLS[data.role]).started.value += 1.0
 
     def _call_ended(self, run: _Run, data: e.ToolCallEnd) -> None:
@@ -284,7 +284,7 @@ class MetricsWatcher:
         tool.duration.observe(data.duration_ms / 1000)
 
     def _call_failed(self, run: _Run, data: e.ToolCallError) -> None:
-        name = OTHER if data.kind == "unknown_tool" else self._tools.of(data.name)  # models make names up
+        name = OTHER if data.kind == "unknown_tool" else self._tools.of(data.name)  # models invent names
         self.tool.calls.add((name, data.kind))
         if data.duration_ms:
             self.tool.duration.cell((name,)).observe(data.duration_ms / 1000)
@@ -328,7 +328,7 @@ class MetricsWatcher:
     # ── Context and memory ──
 
     def _trimmed(self, run: _Run, data: e.ContextTrimmed) -> None:
-        self.house.trimmed.add((data.stage,))
+        self.engine.trimmed.add((data.stage,))
         self._guarded(run, data)
 
     def _compacting(self, run: _Run, data: e.CompactionStarted) -> None:
@@ -337,13 +337,13 @@ class MetricsWatcher:
             self._move(run, "running")
 
     def _compacted(self, run: _Run, data: e.ContextCompacted) -> None:
-        self.house.compactions.add(("done",))
+        self.engine.compactions.add(("done",))
         (run.summariser or self._unknown()).spent(data.usage, data.cost)
         self._guarded(run, data)
 
     def _not_compacted(self, run: _Run, data: e.CompactionFailed) -> None:
-        self.house.compactions.add(("failed",))
+        self.engine.compactions.add(("failed",))
         (run.summariser or self._unknown()).spent(data.usage, data.cost)
 
     def _degraded(self, run: _Run, data: e.MemoryDegraded) -> None:
-        self.house.degraded.add()
+        self.engine.degraded.add()

@@ -1,4 +1,4 @@
-"""What this process itself uses: memory, processor time, open files."""
+"""Resource usage of this process: memory, processor time, open files."""
 
 import os
 import resource
@@ -12,7 +12,7 @@ _FILES = Path("/proc/self/fd")
 
 
 class ProcessFamilies:
-    """Under the names that every Prometheus client uses, so that the usual dashboards show them."""
+    """Process metrics under the names that every Prometheus client uses, so that common dashboards show them."""
 
     def __init__(self, started_at: float) -> None:
         self._memory = Family("process_resident_memory_bytes", "Memory held, in bytes.", kind="gauge")
@@ -24,7 +24,7 @@ class ProcessFamilies:
         self.families = (self._memory, self._time, self._open, self._most, started)
 
     def look(self) -> None:
-        """Take the numbers of now."""
+        """Read the current values."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         self._memory.set(_read_resident_bytes(used.ru_maxrss))
         self._time.set(used.ru_utime + used.ru_stime)
@@ -35,7 +35,7 @@ class ProcessFamilies:
 def _read_resident_bytes(most: int) -> float:
     try:
         return float(int(_STATUS.read_text().split()[1]) * resource.getpagesize())
-    except OSError:  # not on Linux: the most it has ever held will have to do
+    except OSError:  # not on Linux: use the peak instead
         return float(most if sys.platform == "darwin" else most * 1024)
 
 

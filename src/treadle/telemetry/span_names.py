@@ -1,7 +1,7 @@
-"""The names of OpenTelemetry's semantic conventions for generative AI that our spans use, and those of our own.
+"""Attribute names of our spans: those of OpenTelemetry's semantic conventions for generative AI, and our own.
 
-The conventions still change; their package calls them incubating. So they stand here once, and a test compares them
-with that package."""
+The conventions still change; their package calls them incubating. So they are defined here once, and a test
+compares them with that package."""
 
 from typing import Final
 
@@ -42,7 +42,7 @@ STEPS: Final = "treadle.run.steps"
 RUN_INPUT_TOKENS: Final = "treadle.run.input_tokens"
 RUN_OUTPUT_TOKENS: Final = "treadle.run.output_tokens"
 RUN_COST: Final = "treadle.run.cost"
-"""Of the whole run: under the names of a model call, whoever adds spans up would count them twice."""
+"""Totals of the whole run. With the names of a model call, a sum over spans would count them twice."""
 COST: Final = "treadle.cost"
 STEP: Final = "treadle.step"
 ATTEMPT: Final = "treadle.attempt"
@@ -52,4 +52,4 @@ PURPOSE: Final = "treadle.purpose"
 SUMMARY: Final = "summary"
 
 CAPTURE_CONTENT: Final = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-"""The variable that asks for prompts, arguments and results in spans."""
+"""The variable that enables prompts, arguments and results in spans."""

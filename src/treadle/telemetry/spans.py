@@ -1,6 +1,7 @@
-"""What a trace shows of a run, made from its events: the run, each model call with its attempts, each tool call.
+"""Builds the spans of a run from its events: the run, each model call with its attempts, each tool call.
 
-A span is a value, made when it has ended. It begins when its first event happened, whoever was there then."""
+A span is a value, created when it has ended. It starts at the time of its first event, whichever process was
+running then."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
@@ -37,11 +38,11 @@ class SpanEvent(Struct, frozen=True):
 
 
 class Span(Struct, frozen=True):
-    """Something that took time, and has ended."""
+    """An operation that has ended."""
 
     key: str
-    """Its name within the run: the sequence of the event that it began with, or the call that was left to another
-    run; empty for the run itself."""
+    """Its name within the run: the sequence of its first event, or the call id if a child run handles the call;
+    empty for the run itself."""
     name: str
     kind: Literal["internal", "client"]
     began_at: Instant
@@ -49,11 +50,11 @@ class Span(Struct, frozen=True):
     attributes: Mapping[str, Value]
     moments: tuple[SpanEvent, ...] = ()
     error: str = ""
-    """What went wrong; empty: nothing."""
+    """The type of error, or empty."""
 
 
 class SpanPlace(Struct, frozen=True):
-    """Where a span stands: in which run, and under which key."""
+    """The position of a span: its run and its key."""
 
     run_id: RunId
     key: str = ""
@@ -96,14 +97,14 @@ _MOMENT_NAMES: Final = {
 
 
 class RunSpans:
-    """The spans of one run, as its events come."""
+    """Builds the spans of one run as its events arrive."""
 
     def __init__(self, origin: Origin, contents: bool) -> None:
         self.run_id = origin.run_id
         self.root = origin.run_id
-        """The run whose trace this is part of."""
+        """The run whose trace contains this run."""
         self.above: SpanPlace | None = None
-        """What it is part of there; None: of nothing."""
+        """The parent span, or None."""
         self._contents = contents
         self._common: dict[str, Value] = {
             span_names.RUN_ID: origin.run_id,
@@ -115,12 +116,12 @@ class RunSpans:
         self._run = _Open("", 0.0, span_names.INVOKE_AGENT, {})
         self._settings: dict[str, Value] = {}
         self._chat: _Open | None = None
-        self._asked: tuple[str, str] = ("", "")
+        self._requested_model: tuple[str, str] = ("", "")
         self._summary: _Open | None = None
         self._calls: dict[str, _Open] = {}
 
     def tell(self, sequence: int, at: Instant, data: EventData) -> tuple[Span, ...]:
-        """Let one more event have happened; the spans that it ends."""
+        """Apply one event, and return the spans that it ends."""
         tells = _HANDLERS.get(type(data))
         if tells is not None:
             return tells(self, str(sequence), at, data)
@@ -148,7 +149,7 @@ class RunSpans:
         self._run = self._begin("", at, span_names.INVOKE_AGENT, agent.name)
         return ()
 
-    def said(self, key: str, at: Instant, data: e.UserMessage) -> tuple[Span, ...]:
+    def user_message(self, key: str, at: Instant, data: e.UserMessage) -> tuple[Span, ...]:
         if self._contents:
             self._run.attributes[span_names.INPUT_MESSAGES] = _encode_message(data.message)
         return ()
@@ -157,7 +158,7 @@ class RunSpans:
         self._run.attributes |= {span_names.PROVIDER: data.provider, span_names.REQUEST_MODEL: data.model}
         return ()
 
-    def waits(self, key: str, at: Instant, data: e.RunWaiting) -> tuple[Span, ...]:
+    def waiting(self, key: str, at: Instant, data: e.RunWaiting) -> tuple[Span, ...]:
         self._run.add("run_waiting", at, reason=data.reason)
         return ()
 
@@ -184,9 +185,9 @@ class RunSpans:
     # ── Model calls ──
 
     def requested(self, key: str, at: Instant, data: e.LlmRequest) -> tuple[Span, ...]:
-        chat, asked = self._chat, (data.provider, data.model)
+        chat, requested_model = self._chat, (data.provider, data.model)
         given_up: tuple[Span, ...] = ()
-        if chat is not None and self._asked != asked:
+        if chat is not None and self._requested_model != requested_model:
             given_up, chat = self._chat_ended(at, {}, "fallback"), None
         if chat is None:
             chat = self._chat = self._begin(key, at, span_names.CHAT, data.model)
@@ -197,7 +198,7 @@ class RunSpans:
                 span_names.STEP: data.step,
                 **self._settings,
             }
-            self._asked = asked
+            self._requested_model = requested_model
         elif data.repeats_lost:
             chat.add("reply_lost", at, attempt=data.attempt)
         chat.add("attempt", at, attempt=data.attempt)
@@ -206,7 +207,7 @@ class RunSpans:
     def replied(self, key: str, at: Instant, data: e.LlmResponse) -> tuple[Span, ...]:
         more = _usage_attributes(data.usage, data.cost)
         more |= {
-            span_names.RESPONSE_MODEL: self._asked[1],
+            span_names.RESPONSE_MODEL: self._requested_model[1],
             span_names.FINISH_REASONS: (_FINISHED.get(data.stop, data.raw_stop or data.stop),),
             span_names.ATTEMPT: data.attempt,
         }
@@ -239,7 +240,7 @@ class RunSpans:
 
     # ── Summaries ──
 
-    def summing_up(self, key: str, at: Instant, data: e.CompactionStarted) -> tuple[Span, ...]:
+    def compaction_started(self, key: str, at: Instant, data: e.CompactionStarted) -> tuple[Span, ...]:
         summary = self._summary = self._begin(key, at, span_names.CHAT, data.model)
         summary.attributes |= {
             span_names.PROVIDER: data.provider,
@@ -248,10 +249,10 @@ class RunSpans:
         }
         return ()
 
-    def summed_up(self, key: str, at: Instant, data: e.ContextCompacted) -> tuple[Span, ...]:
+    def compaction_ended(self, key: str, at: Instant, data: e.ContextCompacted) -> tuple[Span, ...]:
         return self._summary_ended(at, _usage_attributes(data.usage, data.cost), "")
 
-    def not_summed_up(self, key: str, at: Instant, data: e.CompactionFailed) -> tuple[Span, ...]:
+    def compaction_failed(self, key: str, at: Instant, data: e.CompactionFailed) -> tuple[Span, ...]:
         return self._summary_ended(at, _usage_attributes(data.usage, data.cost), "compaction_failed")
 
     def _summary_ended(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
@@ -270,7 +271,7 @@ class RunSpans:
         return ()
 
     def call_delegated(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
-        if data.role not in DELEGATION_TOOLS:  # nobody called for it: it judges the run
+        if data.role not in DELEGATION_TOOLS:  # an evaluator, not a tool call
             return ()
         call = self._calls[data.call_id] = self._tool(
             _call_key(data.call_id), at, DELEGATION_TOOLS[data.role], data.call_id
@@ -309,18 +310,18 @@ class RunSpans:
 _Handler = Callable[[RunSpans, str, Instant, Any], tuple[Span, ...]]
 _HANDLERS: Final[dict[type[EventData], _Handler]] = {
     e.RunQueued: RunSpans.queued,
-    e.UserMessage: RunSpans.said,
+    e.UserMessage: RunSpans.user_message,
     e.ModelResolved: RunSpans.resolved,
-    e.RunWaiting: RunSpans.waits,
+    e.RunWaiting: RunSpans.waiting,
     e.RunEnd: RunSpans.ended,
     e.LlmRequest: RunSpans.requested,
     e.LlmResponse: RunSpans.replied,
     e.LlmError: RunSpans.failed,
     e.LlmRetry: RunSpans.retried,
     e.LlmFallback: RunSpans.fell_back,
-    e.CompactionStarted: RunSpans.summing_up,
-    e.ContextCompacted: RunSpans.summed_up,
-    e.CompactionFailed: RunSpans.not_summed_up,
+    e.CompactionStarted: RunSpans.compaction_started,
+    e.ContextCompacted: RunSpans.compaction_ended,
+    e.CompactionFailed: RunSpans.compaction_failed,
     e.ToolCallStart: RunSpans.call_started,
     e.AgentSpawn: RunSpans.call_delegated,
     e.ToolCallEnd: RunSpans.call_ended,
@@ -340,11 +341,11 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
         e.BudgetExhausted,
     )
 }  # fmt: skip
-"""What is a moment of the run, told by its name alone."""
+"""Events that become span events of the run under their own name."""
 
 
 def _call_key(call_id: str) -> str:
-    """Of a call that is left to another run: that one must know it."""
+    """Return the key of a call that a child run handles, which must be able to derive it."""
     return f"call {call_id}"
 
 
@@ -363,7 +364,7 @@ def _usage_attributes(usage: Usage, cost: float | None) -> dict[str, Value]:
 
 
 def _encode_message(message: Message, stop: str | None = None) -> str:
-    """A message as the conventions write it down."""
+    """Return a message in the format of the conventions."""
     parts = [shown for part in message.parts if (shown := _encode_part(part)) is not None]
     ended = {} if stop is None else {"finish_reason": _FINISHED.get(stop, stop)}
     return msgspec.json.encode([{"role": message.role, "parts": parts, **ended}]).decode()

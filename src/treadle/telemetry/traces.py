@@ -1,7 +1,7 @@
-"""Spans for OpenTelemetry's SDK, which is imported here and nowhere else: the extra `telemetry` brings it.
+"""Exports spans with the OpenTelemetry SDK, which is only imported here; the extra `telemetry` installs it.
 
-The ids follow from the id of the run: whoever knows a run can find its trace, and a run that another began is part
-of that one's call, in the same trace, whichever process made it."""
+The ids derive from the run id, so the trace of a known run can be found, and a child run is part of its parent's
+call in the same trace, whichever process ran it."""
 
 import asyncio
 import logging
@@ -33,24 +33,24 @@ from treadle.telemetry.spans import RunSpans, Span, SpanPlace
 logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_SECONDS = 3.0
-"""Seconds for the last spans, when an engine is closed."""
+"""How long closing an engine waits for the last spans."""
 NANOSECONDS_PER_SECOND = 1_000_000_000
 KINDS = {"internal": SpanKind.INTERNAL, "client": SpanKind.CLIENT}
 
 
 def compute_trace_id(run_id: RunId) -> int:
-    """The trace that shows a run, and all runs under it."""
+    """Return the id of the trace that contains a run and all of its child runs."""
     return int.from_bytes(blake2b(run_id.encode(), digest_size=16, person=b"treadle trace").digest(), "big")
 
 
 def compute_span_id(run_id: RunId, key: str = "") -> int:
-    """A span of a run; without a key the one of the run itself."""
+    """Return the id of a span of a run; without a key, that of the run itself."""
     named = f"{run_id}/{key}".encode()
     return int.from_bytes(blake2b(named, digest_size=8, person=b"treadle span").digest(), "big")
 
 
 class _GivenIds(IdGenerator):
-    """Ids that were settled beforehand."""
+    """Supplies ids that were computed beforehand."""
 
     def __init__(self) -> None:
         self.trace_id = self.span_id = 0
@@ -62,11 +62,11 @@ class _GivenIds(IdGenerator):
         return self.span_id
 
     def is_trace_id_random(self) -> bool:
-        return True  # a digest is as good as chance to whoever takes a sample
+        return True  # for sampling, a digest is as good as a random number
 
 
 class Traces:
-    """Implements `Watcher`. What is exported waits in a queue of the SDK and is sent by a thread of its own."""
+    """Implements `Watcher`. Spans wait in a queue of the SDK, which sends them from its own thread."""
 
     def __init__(self, processor: SpanProcessor, resource: Resource, contents: bool = False) -> None:
         self._ids = _GivenIds()
@@ -91,12 +91,12 @@ class Traces:
         self._runs.pop(run_id, None)
 
     async def close(self, patience: float = CLOSE_TIMEOUT_SECONDS) -> None:
-        """Send what waits, unless the collector takes too long: nobody waits for one that does not answer."""
+        """Send queued spans, but do not wait longer than the timeout for the collector."""
         sending = Thread(target=self._provider.shutdown, name="treadle-traces", daemon=True)
         sending.start()
         await asyncio.to_thread(sending.join, patience)
         if sending.is_alive():
-            logger.warning("the collector of traces did not answer within %g s; the last spans are lost", patience)
+            logger.warning("the trace collector did not respond within %g s; the last spans are lost", patience)
 
     def _of(self, origin: Origin) -> RunSpans:
         run = self._runs.get(origin.run_id)
@@ -121,8 +121,8 @@ class Traces:
         made.end(_to_nanoseconds(span.ended_at))
 
     def _within(self, root: RunId, above: SpanPlace) -> Context:
-        """What a span is part of. It ends later, so it is not there yet; but whether it will be follows from its
-        ids."""
+        """Return the context of a parent span. It ends later, so it does not exist yet; but whether it is sampled
+        follows from its ids."""
         trace_id = compute_trace_id(root)
         sampled = self._provider.sampler.should_sample(Context(), trace_id, "").decision.is_sampled()
         flags = TraceFlags(TraceFlags.SAMPLED if sampled else TraceFlags.DEFAULT)
@@ -131,7 +131,7 @@ class Traces:
 
 
 def create_exporter(environment: Mapping[str, str], version: str, contents: bool) -> Traces:
-    """Traces that go where the usual OTEL_ variables say, by OTLP over HTTP."""
+    """Return traces that are sent where the standard OTEL_ variables say, by OTLP over HTTP."""
     known = {SERVICE_VERSION: version}
     named = environment.get("OTEL_SERVICE_NAME") or environment.get("OTEL_RESOURCE_ATTRIBUTES", "")
     if not environment.get("OTEL_SERVICE_NAME") and "service.name=" not in named:
