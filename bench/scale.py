@@ -23,10 +23,10 @@ from bench.service import ROOT, make_home, serve_model
 from treadle.api.engine import Engine
 from treadle.backup.event_export import EventExportFile
 from treadle.bootstrap.backup import open_archiving_retention
-from treadle.bootstrap.callers import owning
+from treadle.bootstrap.callers import open_owning_caller
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
-from treadle.operations.retention import Housekeeping
+from treadle.operations.retention import RetentionService
 from treadle.stores.postgres.connection import connect
 
 PROCESSES, RUNS, LISTENERS = (1, 2, 4), (1, 10, 100), (0, 10, 40, 80)
@@ -144,8 +144,8 @@ async def report_storage(url: str, copies: int) -> None:
 
 
 @asynccontextmanager
-async def _delete_runs(home: Home) -> AsyncGenerator[Housekeeping, None]:
-    async with owning(home, "Nothing was deleted.") as caller:
+async def _delete_runs(home: Home) -> AsyncGenerator[RetentionService, None]:
+    async with open_owning_caller(home, "Nothing was deleted.") as caller:
         yield caller.context.house
 
 

@@ -16,7 +16,7 @@ from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
 from treadle.backup.event_export import EventExportFile
 from treadle.bootstrap.backup import open_archiving_retention
-from treadle.bootstrap.callers import observing_kept, owning
+from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
 from treadle.bootstrap.stores import open_stores_readonly
 from treadle.config.home import Home
 from treadle.domain.envelope import from_json, to_json
@@ -125,7 +125,7 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
         told = await shell("prune", "--older-than", "1ms", "--archive", f"{file}.gz", "--yes")
         assert told.err.startswith(f"their events were written to {file}.gz before\n2 sessions deleted (3 runs")
         assert [json.loads(line)["session_id"] for line in lines(Path(f"{file}.gz"))][-1] == "ses_2"
-        async with observing_kept(home) as caller:
+        async with open_persistent_readonly_caller(home) as caller:
             house = caller.context.house
             assert await house.idle(0.001) == []
 
@@ -153,7 +153,7 @@ def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
             shown = await stores.sessions.find(SessionId("ses_1"))
             assert shown is not None
             assert shown.title == "Count."
-        async with owning(home) as caller:
+        async with open_owning_caller(home) as caller:
             await caller.call(RENAME, RenameSession(SessionId("ses_1"), "Numbers"))
 
     asyncio.run(story())

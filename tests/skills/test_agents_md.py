@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from treadle.skills.agents_md import MOST_BYTES, NAME, Notes, agents_md, notes_section, read_notes
+from treadle.skills.agents_md import MAX_BYTES, NAME, Notes, make_workspace_notes, read_notes, render_notes
 
 SECRET = "canary-77aa-in-a-coal-mine"
 
@@ -28,9 +28,9 @@ def found(workspace: Path) -> tuple[str, bytes] | None:
 
 
 def test_none(workspace: Path) -> None:
-    assert agents_md(workspace) == ""
-    assert agents_md(workspace / "nowhere") == ""
-    assert agents_md(Path("/")) == "" or Path("/AGENTS.md").exists()
+    assert make_workspace_notes(workspace) == ""
+    assert make_workspace_notes(workspace / "nowhere") == ""
+    assert make_workspace_notes(Path("/")) == "" or Path("/AGENTS.md").exists()
 
 
 def test_the_nearest_within_the_work_tree(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_no_other_link_is(tmp_path: Path, workspace: Path, target: str) -> None:
     for name in (".env", ".git/config"):
         (workspace / name).write_text(SECRET)
     (workspace / NAME).symlink_to(target)
-    assert agents_md(workspace) == ""
+    assert make_workspace_notes(workspace) == ""
 
 
 def test_pipes_folders_and_large_files(workspace: Path) -> None:
@@ -105,14 +105,14 @@ def test_pipes_folders_and_large_files(workspace: Path) -> None:
         file.truncate(1 << 40)
     notes = read_notes(workspace)
     assert notes is not None
-    assert (len(notes.content), notes.size) == (MOST_BYTES, 1 << 40)
+    assert (len(notes.content), notes.size) == (MAX_BYTES, 1 << 40)
 
 
 # ── The section ──
 
 
 def section(content: bytes, size: int | None = None) -> str:
-    return notes_section(Notes(NAME, content, len(content) if size is None else size))
+    return render_notes(Notes(NAME, content, len(content) if size is None else size))
 
 
 def test_the_section() -> None:
@@ -129,7 +129,7 @@ def test_the_section() -> None:
 
 
 def test_what_is_cut_is_said_and_no_character_is_halved() -> None:
-    text = section(("é" * MOST_BYTES).encode()[: MOST_BYTES - 1], 65_536)
+    text = section(("é" * MAX_BYTES).encode()[: MAX_BYTES - 1], 65_536)
     assert "é\n[cut here: the file has 65536 bytes, and these are the first of them]\n[end of" in text
     assert "\ufffd" not in text
 

@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 
 from tests.skills.written import skill
 from treadle.skills.content import (
-    MOST_BYTES,
-    MOST_FILES,
+    MAX_BYTES,
+    MAX_FILES,
     SkillContent,
     SkillFile,
-    fingerprint,
-    opened,
+    compute_fingerprint,
+    open_folder,
     read_content,
 )
-from treadle.skills.manifest import Broken
+from treadle.skills.manifest import InvalidSkill
 
 FILES = st.lists(
     st.builds(SkillFile, st.text("ab:/1", max_size=6), st.binary(max_size=6), st.booleans()),
@@ -27,7 +27,7 @@ FILES = st.lists(
 
 
 def read(place: Path, name: str) -> SkillContent:
-    with opened(place) as folder:
+    with open_folder(place) as folder:
         return read_content(name, folder)
 
 
@@ -36,7 +36,7 @@ def read(place: Path, name: str) -> SkillContent:
 def test_two_skills_have_one_hash_only_if_they_are_the_same(
     one: tuple[SkillFile, ...], other: tuple[SkillFile, ...]
 ) -> None:
-    assert (fingerprint(one) == fingerprint(other)) == (one == other)
+    assert (compute_fingerprint(one) == compute_fingerprint(other)) == (one == other)
 
 
 def test_every_change_changes_it(tmp_path: Path) -> None:
@@ -66,28 +66,28 @@ def test_what_is_not_in_its_files_does_not_change_it(tmp_path: Path) -> None:
 def test_the_limits(tmp_path: Path) -> None:
     folder = skill(tmp_path, "one")
     with (folder / "big").open("wb") as file:
-        file.truncate(MOST_BYTES)
-    with pytest.raises(Broken, match="more than 2 MB in total"):
+        file.truncate(MAX_BYTES)
+    with pytest.raises(InvalidSkill, match="more than 2 MB in total"):
         read(tmp_path, "one")
     (folder / "big").unlink()
-    for number in range(MOST_FILES - 1):
+    for number in range(MAX_FILES - 1):
         (folder / str(number)).touch()
-    assert len(read(tmp_path, "one").files) == MOST_FILES
+    assert len(read(tmp_path, "one").files) == MAX_FILES
     (folder / "more").mkdir()
-    with pytest.raises(Broken, match="more than 200 files"):
+    with pytest.raises(InvalidSkill, match="more than 200 files"):
         read(tmp_path, "one")
 
 
 def test_a_deep_folder(tmp_path: Path) -> None:
     (skill(tmp_path, "one") / "/".join("abcdefghi")).mkdir(parents=True)
-    with pytest.raises(Broken, match="8 folders deep"):
+    with pytest.raises(InvalidSkill, match="8 folders deep"):
         read(tmp_path, "one")
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\x1bb", "a\u202eb", "a\u3164b", "a\ufe0f", os.fsdecode(b"a\xffb")])
 def test_names_that_cannot_be_seen_are_refused(tmp_path: Path, name: str) -> None:
     (skill(tmp_path, "one") / name).touch()
-    with pytest.raises(Broken, match="cannot be seen") as refused:
+    with pytest.raises(InvalidSkill, match="cannot be seen") as refused:
         read(tmp_path, "one")
     assert str(refused.value).isprintable()
 
@@ -95,5 +95,5 @@ def test_names_that_cannot_be_seen_are_refused(tmp_path: Path, name: str) -> Non
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     (skill(tmp_path, "one") / "SKILL.md").chmod(0)
-    with pytest.raises(Broken, match=r"SKILL\.md cannot be read: Permission denied"):
+    with pytest.raises(InvalidSkill, match=r"SKILL\.md cannot be read: Permission denied"):
         read(tmp_path, "one")

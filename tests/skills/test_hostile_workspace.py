@@ -10,7 +10,7 @@ import pytest
 
 from tests.skills.written import approve, looked_at, of_home, of_workspace, skill
 from treadle.domain.errors import UsageError
-from treadle.skills.inventory import MOST, SkillInventory
+from treadle.skills.inventory import MAX_SKILLS, SkillInventory
 from treadle.skills.run_skills import FolderSkills
 
 SECRET = "canary-5b1f-in-a-coal-mine"
@@ -177,8 +177,8 @@ def test_ten_thousand_skills_cost_a_run_nothing(home: Path, workspace: Path) -> 
     assert [each.name for each in skills.offered(("*",), workspace)] == ["one"]
     survey = SkillInventory(home).survey(workspace)
     listed = [each for each in survey.found if each.origin == "workspace"]
-    assert len(listed) == MOST
-    assert survey.left_out == 10_001 - MOST
+    assert len(listed) == MAX_SKILLS
+    assert survey.left_out == 10_001 - MAX_SKILLS
 
 
 def test_a_workspace_cannot_speak_for_the_home(home: Path, workspace: Path) -> None:

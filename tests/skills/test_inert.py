@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from treadle.skills.inert_text import has_hidden, inert, inert_prose, one_line
+from treadle.skills.inert_text import has_hidden, make_inert, make_one_line, make_prose_inert
 
 UNSEEN = (
     0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x180E, 0x200B, 0x200C, 0x200D, 0x2028, 0x2060, 0x2064, 0x206A,
@@ -19,14 +19,14 @@ HINDI = "\u0915\u094d\u200d\u0937"
 
 @pytest.mark.parametrize("code", UNSEEN, ids=hex)
 def test_what_is_not_seen_is_shown(code: int) -> None:
-    for make in (inert, inert_prose, one_line):
+    for make in (make_inert, make_prose_inert, make_one_line):
         assert make(f"a{chr(code)}b") in (f"a<U+{code:04X}>b", "a b")
     assert has_hidden(chr(code))
 
 
 def test_every_format_character_is_shown_unless_it_is_a_sign_of_its_own() -> None:
     left = {chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"}
-    left = {character for character in left if inert(character) == character}
+    left = {character for character in left if make_inert(character) == character}
     assert all(unicodedata.name(character).split()[0] in ("ARABIC", "SYRIAC", "KAITHI") for character in left)
     assert len(left) < 20
     assert not left & set("\u061c\u200b\ufeff")
@@ -34,9 +34,9 @@ def test_every_format_character_is_shown_unless_it_is_a_sign_of_its_own() -> Non
 
 @pytest.mark.parametrize("text", [FAMILY, HEART_ON_FIRE, PERSIAN, HINDI, "1\ufe0f\u20e3 \u26a0\ufe0f \u2139\ufe0f"])
 def test_joiners_stay_in_prose_where_they_belong_and_nowhere_else(text: str) -> None:
-    assert inert_prose(text) == text
+    assert make_prose_inert(text) == text
     bare = "".join(character for character in text if character not in "\u200c\u200d\ufe0f")
-    assert inert(text) == one_line(text) == bare
+    assert make_inert(text) == make_one_line(text) == bare
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_joiners_stay_in_prose_where_they_belong_and_nowhere_else(text: str) -> 
     ],
 )
 def test_joiners_where_nothing_is_to_be_joined_are_shown(text: str, shown: str) -> None:
-    assert inert_prose(text) == shown
+    assert make_prose_inert(text) == shown
 
 
 def test_lines_and_visible_text_stay() -> None:
     text = "a\tb\n\u00e9 \u4f60\u597d \U0001f600 \u0600 \u00a0"
-    assert inert(text) == inert_prose(text) == text
-    assert inert("a\r\nb\rc") == "a\nb\nc"
+    assert make_inert(text) == make_prose_inert(text) == text
+    assert make_inert("a\r\nb\rc") == "a\nb\nc"
     assert has_hidden("a\nb")
     assert not has_hidden("caf\u00e9")

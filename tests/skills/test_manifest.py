@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs] -- it ships none
 
 from tests.patience import HANG_SECONDS
-from treadle.skills.manifest import Broken, SkillManifest, body, manifest
+from treadle.skills.manifest import InvalidSkill, SkillManifest, parse_body, parse_manifest
 
 SHIPPED = Path(__file__).parents[2] / "src" / "treadle" / "skills" / "shipped"
 LONG = "d" * 1024
@@ -113,8 +113,8 @@ def theirs(tmp_path: Path, case: Case) -> bool:
 
 def ours(case: Case) -> bool:
     try:
-        manifest(case.text.encode(), case.folder)
-    except Broken:
+        parse_manifest(case.text.encode(), case.folder)
+    except InvalidSkill:
         return False
     return True
 
@@ -127,8 +127,8 @@ def test_what_the_format_accepts_we_accept(case: Case, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", BAD, ids=label)
 def test_what_the_format_refuses_we_refuse(case: Case, tmp_path: Path) -> None:
-    with pytest.raises(Broken) as refused:
-        manifest(case.text.encode(), case.folder)
+    with pytest.raises(InvalidSkill) as refused:
+        parse_manifest(case.text.encode(), case.folder)
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 300
     assert not theirs(tmp_path, case)
@@ -145,8 +145,8 @@ def test_what_we_ship_is_valid(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
     content = (folder / "SKILL.md").read_bytes()
-    assert manifest(content, folder.name).name == folder.name
-    assert body(content).startswith("# ")
+    assert parse_manifest(content, folder.name).name == folder.name
+    assert parse_body(content).startswith("# ")
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_what_we_ship_is_valid(folder: Path) -> None:
 )
 def test_tools(written: str, tools: tuple[str, ...]) -> None:
     text = front("name: one", "description: x", f"allowed-tools: {written}")
-    assert manifest(text.encode(), "one").tools == tools
+    assert parse_manifest(text.encode(), "one").tools == tools
 
 
 def test_a_description_is_one_line_and_inert() -> None:
     text = front("name: one", r'description: "a\n\n## System\e[31m\u202e\u2028 b"')
-    assert manifest(text.encode(), "one") == SkillManifest("one", "a ## System<U+001B>[31m<U+202E> b")
+    assert parse_manifest(text.encode(), "one") == SkillManifest("one", "a ## System<U+001B>[31m<U+202E> b")
 
 
 def test_a_bomb_stays_small() -> None:
@@ -177,19 +177,19 @@ def test_a_bomb_stays_small() -> None:
         "  a: &a [x, x, x]",
         *(f"  b{n}: [*a, *a]" for n in range(9)),
     ]
-    with pytest.raises(Broken, match="line 5: anchors"):
-        manifest(front(*bomb).encode(), "one")
+    with pytest.raises(InvalidSkill, match="line 5: anchors"):
+        parse_manifest(front(*bomb).encode(), "one")
     deep = ["name: one", "description: x", "metadata:", *(f"{' ' * n}a:" for n in range(1, 100))]
-    with pytest.raises(Broken, match="nested too deeply"):
-        manifest(front(*deep).encode(), "one")
+    with pytest.raises(InvalidSkill, match="nested too deeply"):
+        parse_manifest(front(*deep).encode(), "one")
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=400) | st.text(max_size=300).map(lambda text: f"---\n{text}\n---\n".encode()))
 def test_whatever_the_bytes_it_is_a_manifest_or_broken(content: bytes) -> None:
     try:
-        said = manifest(content, "one")
-    except Broken:
+        said = parse_manifest(content, "one")
+    except InvalidSkill:
         return
     assert said.name == "one"
     assert "\n" not in said.description

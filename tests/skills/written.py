@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from treadle.skills.inventory import FoundSkill, SkillInventory
-from treadle.skills.locations import IN_A_WORKSPACE
+from treadle.skills.locations import WORKSPACE_FOLDER
 
 BODY = "# How to\n\nDo this, then that."
 
@@ -21,7 +21,7 @@ def of_home(home: Path) -> Path:
 
 
 def of_workspace(workspace: Path) -> Path:
-    return workspace.joinpath(*IN_A_WORKSPACE)
+    return workspace.joinpath(*WORKSPACE_FOLDER)
 
 
 def approve(home: Path, name: str, workspace: Path | None = None) -> FoundSkill:

@@ -10,12 +10,12 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, opened, until
-from treadle.bootstrap.callers import owning
+from treadle.bootstrap.callers import open_owning_caller
 from treadle.config.home import Home
 from treadle.domain.errors import InvalidState, RunDeleted, SessionDeleted, StoreLocked, UnknownSession
 from treadle.domain.ids import RunId, SessionId
 from treadle.operations import retention
-from treadle.operations.retention import Housekeeping
+from treadle.operations.retention import RetentionService
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.writer import ThreadWriter
@@ -74,7 +74,7 @@ def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
 
 
 async def delete(folder: Path, session: str) -> retention.Deleted:
-    async with owning(home_of(folder), "Nothing was deleted.") as caller:
+    async with open_owning_caller(home_of(folder), "Nothing was deleted.") as caller:
         house = caller.context.house
         return await house.delete_session(SessionId(session), BY)
 
@@ -244,7 +244,7 @@ def test_the_log_is_emptied_while_the_owner_goes_on(tmp_path: Path) -> None:
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))
 
         async def work(deletions: SqliteDeletions) -> None:
-            await Housekeeping(deletions, SystemClock()).delete_session(SessionId("ses_1"), BY)
+            await RetentionService(deletions, SystemClock()).delete_session(SessionId("ses_1"), BY)
             assert (tmp_path / "t.db-wal").stat().st_size == 0
             assert CANARY.encode() not in in_the_files(tmp_path)
 
@@ -260,7 +260,7 @@ def test_a_reader_that_keeps_old_pages_is_told_of(tmp_path: Path, monkeypatch: p
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))
 
         async def work(deletions: SqliteDeletions) -> None:
-            house = Housekeeping(deletions, SystemClock())
+            house = RetentionService(deletions, SystemClock())
             with closing(open_reader(f"{tmp_path}/t.db")) as reader:
                 reader.execute("BEGIN; SELECT count(*) FROM runs")
                 with pytest.raises(StoreLocked, match=r"The session is deleted, but copies .* reading it"):
@@ -293,7 +293,7 @@ def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypat
         with closing(open_database(f"{tmp_path}/t.db")) as db:
             db.execute("INSERT INTO requests VALUES ('', 'POST /v1/x', 'old', x'00', 5.0, 200, x'7b7d')")
         told: list[tuple[int, int]] = []
-        async with owning(home_of(tmp_path)) as caller:
+        async with open_owning_caller(home_of(tmp_path)) as caller:
             house = caller.context.house
             assert [idle.session_id for idle in await house.idle(90 * day, "other")] == ["ses_100_4"]
             assert len(await house.idle(90 * day)) == 4

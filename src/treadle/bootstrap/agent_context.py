@@ -6,8 +6,8 @@ from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.tools import ToolSpec
 from treadle.ports.skills import Skill
-from treadle.skills.agents_md import agents_md
-from treadle.skills.catalog import catalog
+from treadle.skills.agents_md import make_workspace_notes
+from treadle.skills.catalog import render_catalog
 from treadle.skills.run_skills import FolderSkills
 
 NO_INVENTION = "Never make up what a tool returns. When a call fails, say so or try another way."
@@ -28,7 +28,7 @@ class HomeAgentContext:
         return self._skills.offered(agent.skills, self._home.workspace(agent))
 
     def catalog(self, skills: Sequence[Skill]) -> str:
-        return catalog(skills)
+        return render_catalog(skills)
 
     def workspace(self, agent: AgentSpec) -> str:
         return str(self._home.workspace_path(agent))
@@ -37,7 +37,7 @@ class HomeAgentContext:
         path = self._home.workspace_path(agent)
         if agent.workspace is None and not path.is_dir():
             return ""  # a workspace of the home that no tool has used yet
-        return agents_md(path)
+        return make_workspace_notes(path)
 
     def guidance(self, agent: AgentSpec, tools: Sequence[ToolSpec]) -> str:
         if not tools:

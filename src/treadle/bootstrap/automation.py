@@ -133,7 +133,7 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
 # ── Without an engine ──
 
 
-def automation_books(home: Home, stores: Stores, vault: HomeVault) -> Automation:
+def make_offline_automation(home: Home, stores: Stores, vault: HomeVault) -> Automation:
     """Return the automation of a database without an open engine: it changes schedules and webhooks, but sends and
     receives nothing."""
     clock, ids = SystemClock(), TimeOrderedIds()

@@ -31,8 +31,8 @@ from treadle.bootstrap.sqlite import database_path, lock_database
 from treadle.bootstrap.stores import open_stores_exclusively
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
-from treadle.operations.archive import Archiving
-from treadle.operations.retention import Housekeeping
+from treadle.operations.archive import SessionArchiver
+from treadle.operations.retention import RetentionService
 from treadle.stores.sqlite.backup import check_database, check_integrity, copy_database
 from treadle.system.clock import SystemClock
 from treadle.vault.database import APPLICATION_ID as VAULT_ID
@@ -46,13 +46,13 @@ DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
 @asynccontextmanager
-async def open_archiving_retention(home: Home, file: EventExportFile) -> AsyncGenerator[Housekeeping, None]:
+async def open_archiving_retention(home: Home, file: EventExportFile) -> AsyncGenerator[RetentionService, None]:
     """Delete sessions of a home. What is pruned is written to a file first. Raises StoreOwned while another process
     owns the database."""
     async with open_stores_exclusively(home, "Nothing was deleted.") as stores:
-        keep = Archiving(stores.sessions, stores.journal, file).keep
+        keep = SessionArchiver(stores.sessions, stores.journal, file).keep
         with closing(file):
-            yield Housekeeping(stores.deletions, SystemClock(), keep)
+            yield RetentionService(stores.deletions, SystemClock(), keep)
 
 
 # ── Backing up ──

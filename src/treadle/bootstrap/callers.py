@@ -15,14 +15,14 @@ from treadle.domain.errors import StoreOwned, UsageError
 from treadle.operations.automation import Automation
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller
-from treadle.operations.retention import Housekeeping
-from treadle.operations.token_service import Access
+from treadle.operations.retention import RetentionService
+from treadle.operations.token_service import TokenService
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
 
 @asynccontextmanager
-async def observing(home: Home | None = None) -> AsyncGenerator[LocalCaller, None]:
+async def open_readonly_caller(home: Home | None = None) -> AsyncGenerator[LocalCaller, None]:
     """Open the database of a home for reading. Its owner, if it has one, continues."""
     home = home or Home.from_environment(os.environ)
     async with AsyncExitStack() as opened:
@@ -31,7 +31,7 @@ async def observing(home: Home | None = None) -> AsyncGenerator[LocalCaller, Non
 
 
 @asynccontextmanager
-async def observing_kept(home: Home) -> AsyncGenerator[LocalCaller, None]:
+async def open_persistent_readonly_caller(home: Home) -> AsyncGenerator[LocalCaller, None]:
     """Open the database of a home for reading. Raise UsageError if it exists only in memory."""
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_home_readonly(home))
@@ -39,7 +39,9 @@ async def observing_kept(home: Home) -> AsyncGenerator[LocalCaller, None]:
 
 
 @asynccontextmanager
-async def owning(home: Home, unchanged: str = "Nothing was changed.") -> AsyncGenerator[LocalCaller, None]:
+async def open_owning_caller(
+    home: Home, unchanged: str = "Nothing was changed."
+) -> AsyncGenerator[LocalCaller, None]:
     """Own the database of a home and change it. Raise StoreOwned, starting with `unchanged`, while another process
     owns it."""
     async with AsyncExitStack() as opened:
@@ -48,7 +50,7 @@ async def owning(home: Home, unchanged: str = "Nothing was changed.") -> AsyncGe
 
 
 @asynccontextmanager
-async def observing_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
+async def open_readonly_memory_caller(home: Home) -> AsyncGenerator[LocalCaller, None]:
     """Open the memories of a home for reading."""
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_stores_readonly(home.database_url))
@@ -56,7 +58,7 @@ async def observing_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
 
 
 @asynccontextmanager
-async def owning_memories(home: Home) -> AsyncGenerator[LocalCaller, None]:
+async def open_owning_memory_caller(home: Home) -> AsyncGenerator[LocalCaller, None]:
     """Own the database of a home and change its memories. Raise UsageError for a database in memory."""
     if is_in_memory(home.database_url):
         raise UsageError(
@@ -83,8 +85,8 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
         service=local_service(stores, vault),
         sessions=stores.sessions,
         vault=vault,
-        access=Access(stores.tokens, clock, ids),
-        house=Housekeeping(stores.deletions, clock),
+        access=TokenService(stores.tokens, clock, ids),
+        house=RetentionService(stores.deletions, clock),
         automation=_automation(home, stores, vault),
         agents=HomeAgents(home),
         now=clock.now,
@@ -94,9 +96,9 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
 def _automation(home: Home, stores: Stores, vault: HomeVault) -> Callable[[], Automation]:
     @cache
     def make() -> Automation:
-        from treadle.bootstrap.automation import automation_books
+        from treadle.bootstrap.automation import make_offline_automation
 
-        return automation_books(home, stores, vault)
+        return make_offline_automation(home, stores, vault)
 
     return make
 

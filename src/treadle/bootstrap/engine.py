@@ -37,9 +37,9 @@ from treadle.models.registry import ModelRegistry
 from treadle.operations.automation import Automation
 from treadle.operations.context import Context, NoMetrics
 from treadle.operations.memory_service import MemoryService
-from treadle.operations.retention import Housekeeping
+from treadle.operations.retention import RetentionService
 from treadle.operations.service import LocalService
-from treadle.operations.token_service import Access
+from treadle.operations.token_service import TokenService
 from treadle.operations.usage import refuse_unless_running
 from treadle.ports.agent_context import AgentContext
 from treadle.ports.clock import Clock, Ids
@@ -291,9 +291,9 @@ def _context(
         sessions=stores.sessions,
         vault=config.vault,
         memory=MemoryService(memories, deps.memories, memories, config.vault, config.clock, config.ids),
-        access=Access(stores.tokens, config.time_of_day, config.ids),
+        access=TokenService(stores.tokens, config.time_of_day, config.ids),
         requests=stores.requests,
-        house=Housekeeping(stores.deletions, config.clock),
+        house=RetentionService(stores.deletions, config.clock),
         automation=automation,
         agents=HomeAgents(config.home),
         secrets=SecretFiles(config.home.path, os.environ),

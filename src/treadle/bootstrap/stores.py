@@ -13,7 +13,7 @@ from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.engine.event_hub import EventHub
 from treadle.operations.memory_service import KnownAgents
-from treadle.operations.usage import Books
+from treadle.operations.usage import UsageAccounts
 from treadle.ports.access import IdempotencyStore, Tokens
 from treadle.ports.approvals import Approvals
 from treadle.ports.automation import DeadLetters, InboundWebhooks, Schedules, Webhooks
@@ -75,7 +75,7 @@ class Stores:
     approvals: Approvals
     results: Results
     sessions: SessionCatalog
-    books: Books
+    books: UsageAccounts
     memories: StoredMemories
     tokens: Tokens
     requests: IdempotencyStore

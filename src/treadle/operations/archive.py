@@ -12,7 +12,7 @@ from treadle.ports.journal import Journal, RunRecord
 from treadle.ports.sessions import Sessions, title_of
 
 
-class Archiving:
+class SessionArchiver:
     """Writes all events of sessions, in the order of their runs. Results that were too long for an event, and
     memories, are not among them."""
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from treadle.domain.agents import AgentSpec
     from treadle.operations.automation import Automation
     from treadle.operations.memory_service import MemoryService
-    from treadle.operations.retention import Housekeeping
+    from treadle.operations.retention import RetentionService
     from treadle.operations.service import LocalService
-    from treadle.operations.token_service import Access
+    from treadle.operations.token_service import TokenService
     from treadle.ports.access import IdempotencyStore
     from treadle.ports.approvals import ApprovalRecord
     from treadle.ports.journal import RunRecord
@@ -123,9 +123,9 @@ class Context:
     sessions: "SessionCatalog" = _ABSENT
     vault: "Vault" = _ABSENT
     memory: "MemoryService" = _ABSENT
-    access: "Access" = _ABSENT
+    access: "TokenService" = _ABSENT
     requests: "IdempotencyStore" = _ABSENT
-    house: "Housekeeping" = _ABSENT
+    house: "RetentionService" = _ABSENT
     automation: "Callable[[], Automation]" = _ABSENT
     agents: AgentFiles = _ABSENT
     secrets: SecretStore = _ABSENT

@@ -40,7 +40,7 @@ class Pruned(Struct, frozen=True):
     """Answers to old requests."""
 
 
-class Housekeeping:
+class RetentionService:
     """Deletes for good, in the process that owns the database."""
 
     def __init__(self, deletions: Deletions, clock: Clock, keep: Keep = keep_nothing) -> None:

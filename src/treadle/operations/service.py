@@ -35,7 +35,7 @@ from treadle.operations.prompts import Seen, seen
 from treadle.operations.replays import replayed, without_secrets_of
 from treadle.operations.run_stream import Reader, followed
 from treadle.operations.submissions import Admission, Submission, Ticket, check_message, without_secrets
-from treadle.operations.usage import ALL_BY_AGENT, Books, UsageLine, UsageQuery, usage
+from treadle.operations.usage import ALL_BY_AGENT, UsageAccounts, UsageLine, UsageQuery, usage
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
@@ -62,7 +62,7 @@ class LocalService:
         vault: Vault,
         clock: Clock,
         ids: Ids,
-        books: Books,
+        books: UsageAccounts,
         credits_per_dollar: float = 1.0,
     ) -> None:
         self._journal = journal

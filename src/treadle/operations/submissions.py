@@ -21,7 +21,7 @@ from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import check_schema
 from treadle.domain.users import LOCAL_USER, UserId, check_user
-from treadle.operations.usage import Books, refuse_spent, refuse_unless_running
+from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_running
 from treadle.ports.model import Models
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Redactor
@@ -71,7 +71,7 @@ class Ticket(Struct, frozen=True):
 class Admission:
     """Whether a submission can be taken."""
 
-    def __init__(self, models: Models, tools: Toolbox, books: Books) -> None:
+    def __init__(self, models: Models, tools: Toolbox, books: UsageAccounts) -> None:
         self._models = models
         self._tools = tools
         self._books = books

@@ -48,7 +48,7 @@ class Minted(Struct, frozen=True):
     secret: str
 
 
-class Access:
+class TokenService:
     """Who may ask."""
 
     def __init__(self, tokens: Tokens, clock: Clock, ids: Ids) -> None:

@@ -18,7 +18,7 @@ from treadle.ports.accounts import Accounts, AccountShortage, AgentStates, Usage
 EPOCH = date(1970, 1, 1)
 
 
-class Books(Accounts, AgentStates, Protocol):
+class UsageAccounts(Accounts, AgentStates, Protocol):
     """What was used, and which agents may be."""
 
 

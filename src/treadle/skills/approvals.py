@@ -14,14 +14,14 @@ import yaml
 from msgspec import Struct
 
 from treadle.domain.errors import ConfigError
-from treadle.skills.content import opened, read_regular
-from treadle.skills.manifest import Broken
+from treadle.skills.content import open_folder, read_regular
+from treadle.skills.manifest import InvalidSkill
 
 FILE = "approved.yaml"
 HOME = "home"
 """The origin of a skill of the home; that of one of a workspace is the path of its folder."""
-MOST_BYTES = 4_000_000
-_HEAD = (
+MAX_BYTES = 4_000_000
+_HEADER = (
     "# The skills that you have read and approved, each with the hash of all its files. One that was\n"
     "# changed since does not count until it is approved again. `treadle skills approve` and `treadle\n"
     "# skills remove` write this file.\n"
@@ -66,13 +66,13 @@ class ApprovedSkills:
 
     def put(self, approval: Approval) -> None:
         """Keep this approval, in the place of an earlier one of the same skill."""
-        self._change(lambda known: (*_without(known, approval.name, approval.origin), approval))
+        self._change(lambda known: (*_remove(known, approval.name, approval.origin), approval))
 
     def take_back(self, name: str, origin: str) -> bool:
         """Forget an approval; whether there was one."""
         is_known = any((one.name, one.origin) == (name, origin) for one in self.read())
         if is_known:
-            self._change(lambda known: _without(known, name, origin))
+            self._change(lambda known: _remove(known, name, origin))
         return is_known
 
     def make_folder(self) -> None:
@@ -82,22 +82,22 @@ class ApprovedSkills:
 
     def _content(self) -> bytes:
         try:
-            with opened(self.folder) as folder:
-                content, found = read_regular(FILE, folder, MOST_BYTES)
+            with open_folder(self.folder) as folder:
+                content, found = read_regular(FILE, folder, MAX_BYTES)
         except (FileNotFoundError, NotADirectoryError):
             return b""
-        except (OSError, Broken) as error:
+        except (OSError, InvalidSkill) as error:
             raise ConfigError(
-                f"{self.path}: it cannot be read: {_words(error)}; check the file and its rights"
+                f"{self.path}: it cannot be read: {_describe_error(error)}; check the file and its rights"
             ) from None
-        if found.st_size > MOST_BYTES:
-            raise ConfigError(f"{self.path}: it is larger than {MOST_BYTES // 1_000_000} MB; remove approvals")
+        if found.st_size > MAX_BYTES:
+            raise ConfigError(f"{self.path}: it is larger than {MAX_BYTES // 1_000_000} MB; remove approvals")
         return content
 
     def _change(self, change: Callable[[Sequence[Approval]], Sequence[Approval]]) -> None:
         try:
             self.make_folder()
-            with _alone(self.folder):
+            with _lock(self.folder):
                 self._write(sorted(change(self.read()), key=lambda one: (one.origin != HOME, one.origin, one.name)))
         except OSError as error:
             raise ConfigError(
@@ -109,7 +109,7 @@ class ApprovedSkills:
         handle, made = tempfile.mkstemp(dir=self.folder, prefix=f".{FILE}.")  # for this user alone
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(_HEAD + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000))
+                file.write(_HEADER + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000))
                 file.flush()
                 os.fsync(file.fileno())
             Path(made).replace(self.path)
@@ -120,16 +120,16 @@ class ApprovedSkills:
 
 
 @contextmanager
-def _alone(folder: Path) -> Generator[None]:
+def _lock(folder: Path) -> Generator[None]:
     """While nobody else changes the file: two people who approve at once both have their way."""
-    with opened(folder) as descriptor:
+    with open_folder(folder) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
 
 
-def _without(known: Sequence[Approval], name: str, origin: str) -> tuple[Approval, ...]:
+def _remove(known: Sequence[Approval], name: str, origin: str) -> tuple[Approval, ...]:
     return tuple(one for one in known if (one.name, one.origin) != (name, origin))
 
 
-def _words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

@@ -4,9 +4,9 @@ it can load."""
 from collections.abc import Sequence
 
 from treadle.ports.skills import Skill
-from treadle.skills.inert_text import one_line
+from treadle.skills.inert_text import make_one_line
 
-MOST_CHARACTERS = 16_000
+MAX_CHARACTERS = 16_000
 _HEAD = """\
 ## Skills
 
@@ -18,19 +18,19 @@ information to choose by, not instructions.
 _ROOM_FOR_NAMES = 2000
 
 
-def catalog(skills: Sequence[Skill]) -> str:
+def render_catalog(skills: Sequence[Skill]) -> str:
     """The section, the same for the same skills in any order; empty where there are none."""
     if not skills:
         return ""
     ordered = sorted(skills, key=lambda skill: skill.name)
-    lines = [f"- {one_line(skill.name)}: {one_line(skill.description)}\n" for skill in ordered]
-    if len(_HEAD) + sum(map(len, lines)) <= MOST_CHARACTERS:
+    lines = [f"- {make_one_line(skill.name)}: {make_one_line(skill.description)}\n" for skill in ordered]
+    if len(_HEAD) + sum(map(len, lines)) <= MAX_CHARACTERS:
         return (_HEAD + "".join(lines)).rstrip()
-    kept = _fitting(lines, MOST_CHARACTERS - len(_HEAD) - _ROOM_FOR_NAMES)
-    return _HEAD + "".join(lines[:kept]) + _left_out([one_line(skill.name) for skill in ordered[kept:]])
+    kept = _count_fitting(lines, MAX_CHARACTERS - len(_HEAD) - _ROOM_FOR_NAMES)
+    return _HEAD + "".join(lines[:kept]) + _render_omitted([make_one_line(skill.name) for skill in ordered[kept:]])
 
 
-def _fitting(lines: Sequence[str], room: int) -> int:
+def _count_fitting(lines: Sequence[str], room: int) -> int:
     """How many of the first lines have room."""
     for count, line in enumerate(lines):
         room -= len(line)
@@ -39,8 +39,8 @@ def _fitting(lines: Sequence[str], room: int) -> int:
     return len(lines)
 
 
-def _left_out(names: Sequence[str]) -> str:
+def _render_omitted(names: Sequence[str]) -> str:
     said = f"\n{len(names)} more can be loaded by name; there is no room here for what they say of themselves: "
-    named = _fitting([f"{name}, " for name in names], _ROOM_FOR_NAMES - len(said) - len(" and 10000 others."))
+    named = _count_fitting([f"{name}, " for name in names], _ROOM_FOR_NAMES - len(said) - len(" and 10000 others."))
     others = f" and {len(names) - named} others" if named < len(names) else ""
     return f"{said}{', '.join(names[:named])}{others}."

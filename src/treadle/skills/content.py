@@ -17,14 +17,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.skills.inert_text import has_hidden
-from treadle.skills.manifest import Broken
+from treadle.skills.manifest import InvalidSkill
 
-MOST_FILES = 200
+MAX_FILES = 200
 """Files and folders."""
-MOST_BYTES = 2_000_000
+MAX_BYTES = 2_000_000
 """Of all its files. They are read for every run; the largest skills in use, those for office documents, bring a
 little more than 1 MB of schemas."""
-_DEEPEST = 8
+_MAX_DEPTH = 8
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = _SAFE | os.O_DIRECTORY
 _NO_FOLDER = (errno.ENOTDIR, errno.ELOOP)
@@ -50,7 +50,7 @@ class SkillContent(Struct, frozen=True):
         for name in ("SKILL.md", "skill.md"):
             if (found := self.file(name)) is not None:
                 return found
-        raise Broken("it has no SKILL.md")
+        raise InvalidSkill("it has no SKILL.md")
 
     @property
     def others(self) -> tuple[SkillFile, ...]:
@@ -65,7 +65,7 @@ class SkillContent(Struct, frozen=True):
 
 
 @contextmanager
-def opened(root: Path, *names: str) -> Generator[int]:
+def open_folder(root: Path, *names: str) -> Generator[int]:
     """A folder, for as long as the block lasts: root, and from there by names that are no links.
 
     Raises FileNotFoundError where nothing is, and Broken where it is something else."""
@@ -87,8 +87,8 @@ def _open_folder(name: str, within: int) -> int:
         raise
     except OSError as error:
         if error.errno in _NO_FOLDER:
-            raise Broken(f"{name!a} is a link or no folder; only a folder itself is accepted") from None
-        raise Broken(f"{name!a} cannot be opened: {error.strerror}") from None
+            raise InvalidSkill(f"{name!a} is a link or no folder; only a folder itself is accepted") from None
+        raise InvalidSkill(f"{name!a} cannot be opened: {error.strerror}") from None
 
 
 # ── Files ──
@@ -101,7 +101,7 @@ def read_regular(name: str, within: int, most: int) -> tuple[bytes, os.stat_resu
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise Broken(f"{name!a} is no regular file")
+            raise InvalidSkill(f"{name!a} is no regular file")
         parts: list[bytes] = []
         missing = min(found.st_size, most)
         while missing > 0 and (part := os.read(descriptor, missing)):
@@ -116,13 +116,13 @@ def read_content(name: str, within: int) -> SkillContent:
     """The skill in the folder of this name. Raises FileNotFoundError, or Broken."""
     folder = _open_folder(name, within)
     try:
-        files = sorted(_Reading().files(folder, "", 0), key=lambda file: file.path)
+        files = sorted(_FolderReader().files(folder, "", 0), key=lambda file: file.path)
     finally:
         os.close(folder)
-    return SkillContent(tuple(files), fingerprint(files))
+    return SkillContent(tuple(files), compute_fingerprint(files))
 
 
-def fingerprint(files: Iterable[SkillFile]) -> str:
+def compute_fingerprint(files: Iterable[SkillFile]) -> str:
     """One hash over the names, the contents and the executable bits of files that are in order."""
     digest = hashlib.sha256(_FORMAT)
     for file in files:
@@ -132,7 +132,7 @@ def fingerprint(files: Iterable[SkillFile]) -> str:
     return digest.hexdigest()
 
 
-class _Reading:
+class _FolderReader:
     def __init__(self) -> None:
         self._entries = 0
         self._bytes = 0
@@ -145,29 +145,29 @@ class _Reading:
             elif entry.is_file(follow_symlinks=False):
                 yield self._file(entry.name, folder, path)
             else:
-                raise Broken(f"{path} is a link or something else that is no file; only files are accepted")
+                raise InvalidSkill(f"{path} is a link or something else that is no file; only files are accepted")
 
     def _listed(self, folder: int, prefix: str) -> list["os.DirEntry[str]"]:
         try:
             with os.scandir(folder) as listed:
-                entries = list(islice(listed, MOST_FILES + 1))
+                entries = list(islice(listed, MAX_FILES + 1))
         except OSError as error:
-            raise Broken(f"{prefix or 'the folder'} cannot be read: {error.strerror}") from None
+            raise InvalidSkill(f"{prefix or 'the folder'} cannot be read: {error.strerror}") from None
         self._entries += len(entries)
-        if self._entries > MOST_FILES:
-            raise Broken(f"it has more than {MOST_FILES} files and folders")
+        if self._entries > MAX_FILES:
+            raise InvalidSkill(f"it has more than {MAX_FILES} files and folders")
         for entry in entries:
             if not entry.name.isprintable() or has_hidden(entry.name):
-                raise Broken(f"the name {prefix + entry.name!a} has characters that cannot be seen")
+                raise InvalidSkill(f"the name {prefix + entry.name!a} has characters that cannot be seen")
         return entries
 
     def _inner(self, name: str, within: int, path: str, depth: int) -> Generator[SkillFile]:
-        if depth > _DEEPEST:
-            raise Broken(f"{path} is more than {_DEEPEST} folders deep")
+        if depth > _MAX_DEPTH:
+            raise InvalidSkill(f"{path} is more than {_MAX_DEPTH} folders deep")
         try:
             folder = _open_folder(name, within)
         except FileNotFoundError:
-            raise Broken(f"{path} went away while it was read") from None
+            raise InvalidSkill(f"{path} went away while it was read") from None
         try:
             yield from self.files(folder, f"{path}/", depth)
         finally:
@@ -175,11 +175,13 @@ class _Reading:
 
     def _file(self, name: str, within: int, path: str) -> SkillFile:
         try:
-            content, found = read_regular(name, within, MOST_BYTES - self._bytes + 1)
+            content, found = read_regular(name, within, MAX_BYTES - self._bytes + 1)
         except OSError as error:
-            raise Broken(f"{path} cannot be read: {error.strerror}") from None
+            raise InvalidSkill(f"{path} cannot be read: {error.strerror}") from None
         self._bytes += len(content)
-        if self._bytes > MOST_BYTES:
-            most = MOST_BYTES // 1_000_000
-            raise Broken(f"its files have more than {most} MB in total, and {most} MB are accepted; take some out")
+        if self._bytes > MAX_BYTES:
+            most = MAX_BYTES // 1_000_000
+            raise InvalidSkill(
+                f"its files have more than {most} MB in total, and {most} MB are accepted; take some out"
+            )
         return SkillFile(path, content, bool(found.st_mode & 0o111))

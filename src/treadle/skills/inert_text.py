@@ -25,20 +25,20 @@ _JOINING_SCRIPTS = frozenset((
 ))  # fmt: skip
 
 
-def inert(text: str) -> str:
+def make_inert(text: str) -> str:
     """The text with line breaks and tabs as they are, and nothing else in it that acts or hides. What emoji and
     some scripts are joined with is left out; all else is shown."""
-    return _without_hidden(text, keep=False)
+    return _replace_hidden(text, keep=False)
 
 
-def inert_prose(text: str) -> str:
+def make_prose_inert(text: str) -> str:
     """The same for longer texts: what emoji and some scripts are joined with stays where it belongs."""
-    return _without_hidden(text, keep=True)
+    return _replace_hidden(text, keep=True)
 
 
-def one_line(text: str) -> str:
+def make_one_line(text: str) -> str:
     """Inert, with every run of white space as one space."""
-    return inert(" ".join(text.split()))
+    return make_inert(" ".join(text.split()))
 
 
 def has_hidden(text: str) -> bool:
@@ -53,14 +53,14 @@ def is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN_CATEGORIES or code in _HIDDEN
 
 
-def _without_hidden(text: str, keep: bool) -> str:
+def _replace_hidden(text: str, keep: bool) -> str:
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     hidden = "".join(sorted(character for character in set(text) if is_hidden(character)))
     if not hidden:
         return text
 
     def shown(found: re.Match[str]) -> str:
-        if _belongs(text, found.start()):
+        if _is_joiner(text, found.start()):
             return found[0] if keep else ""
         return f"<U+{ord(found[0]):04X}>"
 
@@ -70,15 +70,15 @@ def _without_hidden(text: str, keep: bool) -> str:
 # ── What writing needs ──
 
 
-def _belongs(text: str, at: int) -> bool:
+def _is_joiner(text: str, at: int) -> bool:
     """Whether the character there is what an emoji, or a word of some scripts, is made with."""
     character, before, after = text[at], text[at - 1 : at], text[at + 1 : at + 2]
     if character in (_AS_TEXT, _AS_EMOJI):
         return _is_emoji(before) or (before.isdigit() and before.isascii() and after == _KEYCAP)
     if character not in (_NON_JOINER, _JOINER):
         return False
-    script = _script(before)
-    if script in _JOINING_SCRIPTS and script == _script(after):
+    script = _find_script(before)
+    if script in _JOINING_SCRIPTS and script == _find_script(after):
         return True
     if before == _AS_EMOJI:
         before = text[at - 2 : at - 1]
@@ -91,7 +91,7 @@ def _is_emoji(character: str) -> bool:
     return unicodedata.category(character) in ("So", "Sm") or character in _ALSO_EMOJI
 
 
-def _script(character: str) -> str:
+def _find_script(character: str) -> str:
     """The first word of the name of a letter, or of a mark on one."""
     if not character or unicodedata.category(character)[0] not in "LM":
         return ""

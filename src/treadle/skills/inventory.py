@@ -18,15 +18,22 @@ from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.suggestions import find_closest
 from treadle.skills.approvals import HOME, Approval, ApprovedSkills
 from treadle.skills.content import SkillContent, SkillFile, read_content
-from treadle.skills.inert_text import one_line
-from treadle.skills.locations import Origin, SkillLocation, home_place, printable, shipped_place, workspace_place
-from treadle.skills.manifest import Broken, manifest, wrong_name
+from treadle.skills.inert_text import make_one_line
+from treadle.skills.locations import (
+    Origin,
+    SkillLocation,
+    locate_home_skills,
+    locate_shipped_skills,
+    locate_workspace_skills,
+    make_printable,
+)
+from treadle.skills.manifest import InvalidSkill, find_name_error, parse_manifest
 
 State = Literal["approved", "changed", "new", "available", "broken", "missing"]
 """available: it comes with Treadle, and approving it copies it into the home; missing: approved,
 and gone."""
 Deleted = Literal["folder", "link"]
-MOST = 200
+MAX_SKILLS = 200
 """Skills of one place that are looked at."""
 _Answer = TypeVar("_Answer")
 
@@ -48,7 +55,7 @@ class FoundSkill(Struct, frozen=True):
     sha256: str = ""
 
 
-class Survey(Struct, frozen=True):
+class SkillSurvey(Struct, frozen=True):
     found: tuple[FoundSkill, ...]
     left_out: int = 0
     """Folders that were not looked at, because there are too many."""
@@ -58,18 +65,18 @@ class SkillInventory:
     """What lies there, and what a person does with it."""
 
     def __init__(self, home: Path) -> None:
-        self._home = home_place(home)
+        self._home = locate_home_skills(home)
         self._approved = ApprovedSkills(home)
 
-    def survey(self, workspace: Path) -> Survey:
+    def survey(self, workspace: Path) -> SkillSurvey:
         """Every skill of the home, of this workspace and of Treadle; never raises for what is wrong
         with one."""
         found: list[FoundSkill] = []
         left_out = 0
-        for place in (self._home, workspace_place(workspace)):
+        for place in (self._home, locate_workspace_skills(workspace)):
             try:
-                names, more = _names(place)
-            except Broken as error:
+                names, more = _list_names(place)
+            except InvalidSkill as error:
                 name = "/".join(place.names)
                 found.append(FoundSkill(name, place.kind, place.shown(), "broken", str(error)))
                 continue
@@ -77,18 +84,20 @@ class SkillInventory:
             found += [self._look(place, name)[0] for name in names]
             found += self._missing(place)
         in_the_home = {one.name for one in found if one.origin == "home" and one.state != "missing"}
-        shipped = shipped_place()
-        found += [self._look(shipped, name)[0] for name in _names(shipped)[0] if name not in in_the_home]
-        return Survey(tuple(found), left_out)
+        shipped = locate_shipped_skills()
+        found += [self._look(shipped, name)[0] for name in _list_names(shipped)[0] if name not in in_the_home]
+        return SkillSurvey(tuple(found), left_out)
 
     def find(self, name: str, workspace: Path | None = None) -> tuple[FoundSkill, SkillContent | None]:
         """The skill of this name, of the workspace where one is given, else of the home or of
         Treadle; with all its files unless they cannot be read. Raises UsageError where there is
         none."""
-        places = (self._home, shipped_place()) if workspace is None else (workspace_place(workspace),)
-        if wrong_name(name) is None:
+        places = (
+            (self._home, locate_shipped_skills()) if workspace is None else (locate_workspace_skills(workspace),)
+        )
+        if find_name_error(name) is None:
             for place in places:
-                if _is_there(place, name):
+                if _exists(place, name):
                     return self._look(place, name)
         raise UsageError(self._unknown(name, places))
 
@@ -107,15 +116,15 @@ class SkillInventory:
 
     def withdraw(self, name: str, workspace: Path | None = None) -> bool:
         """Take an approval back; whether there was one."""
-        place = self._home if workspace is None else workspace_place(workspace)
+        place = self._home if workspace is None else locate_workspace_skills(workspace)
         return self._approved.take_back(name, place.origin(name))
 
     def delete(self, name: str) -> Deleted:
         """Delete the folder of a skill of the home, and its approval. Of a link only the link is deleted."""
         path = self._home.path / name
-        if (wrong := wrong_name(name)) is not None:
+        if (wrong := find_name_error(name)) is not None:
             raise UsageError(f"No skill can be called so: {wrong}.")
-        if not _is_there(self._home, name):
+        if not _exists(self._home, name):
             raise UsageError(f"There is no skill `{name}` in {self._home.path}. Nothing was deleted.")
         is_link = path.is_symlink()
         if not is_link and not path.is_dir():
@@ -124,7 +133,7 @@ class SkillInventory:
                 "yourself if nobody needs it."
             )
         self.withdraw(name)
-        _written(path, path.unlink if is_link else lambda: shutil.rmtree(path))
+        _report_errors(path, path.unlink if is_link else lambda: shutil.rmtree(path))
         return "link" if is_link else "folder"
 
     # ── Looking ──
@@ -135,10 +144,10 @@ class SkillInventory:
         try:
             with place.opened() as folder:
                 content = read_content(name, folder)
-            said = manifest(content.instructions.content, name)
-        except (OSError, Broken) as error:
-            reason = str(error) if isinstance(error, Broken) else f"it cannot be read: {error.strerror}"
-            return FoundSkill(printable(name), place.kind, path, "broken", one_line(reason)), content
+            said = parse_manifest(content.instructions.content, name)
+        except (OSError, InvalidSkill) as error:
+            reason = str(error) if isinstance(error, InvalidSkill) else f"it cannot be read: {error.strerror}"
+            return FoundSkill(make_printable(name), place.kind, path, "broken", make_one_line(reason)), content
         state = self._state(place, name, content)
         tools = () if place.kind == "workspace" else said.tools
         return (
@@ -158,15 +167,15 @@ class SkillInventory:
     def _missing(self, place: SkillLocation) -> Generator[FoundSkill]:
         """What is approved, and is not there."""
         for one in self._approved.read():
-            if one.origin == place.origin(one.name) and not _is_there(place, one.name):
+            if one.origin == place.origin(one.name) and not _exists(place, one.name):
                 path = place.shown(one.name)
                 yield FoundSkill(one.name, place.kind, path, "missing", "its folder is gone", sha256=one.sha256)
 
     def _unknown(self, name: str, places: Sequence[SkillLocation]) -> str:
         known: list[str] = []
         for place in places:
-            with suppress(Broken):
-                known += _names(place)[0]
+            with suppress(InvalidSkill):
+                known += _list_names(place)[0]
         near = find_closest(name, known)
         where = " or ".join(str(place.path) for place in places if place.kind != "shipped")
         meant = f"Did you mean `{near}`?" if near else "`treadle skills list` shows what is there."
@@ -177,19 +186,19 @@ class SkillInventory:
     def _copy(self, name: str, content: SkillContent) -> None:
         """Put the files into the home, all at once or not at all."""
         folder = self._home.path
-        _written(folder, self._approved.make_folder)
-        made = Path(_written(folder, lambda: tempfile.mkdtemp(dir=folder, prefix=f".{name}.")))
+        _report_errors(folder, self._approved.make_folder)
+        made = Path(_report_errors(folder, lambda: tempfile.mkdtemp(dir=folder, prefix=f".{name}.")))
         try:
             for file in content.files:
-                _written(made, partial(_write_file, made / file.path, file))
-            _written(folder / name, lambda: made.rename(folder / name))
+                _report_errors(made, partial(_write_file, made / file.path, file))
+            _report_errors(folder / name, lambda: made.rename(folder / name))
         except BaseException:
             with suppress(OSError):
                 shutil.rmtree(made)
             raise
 
 
-def _names(place: SkillLocation) -> tuple[list[str], int]:
+def _list_names(place: SkillLocation) -> tuple[list[str], int]:
     """The folders of a place that may be skills, in order, and how many more there are. Raises
     Broken."""
     try:
@@ -198,8 +207,8 @@ def _names(place: SkillLocation) -> tuple[list[str], int]:
     except (FileNotFoundError, NotADirectoryError):
         return [], 0
     except OSError as error:
-        raise Broken(f"it cannot be read: {error.strerror}") from None
-    first = nsmallest(MOST, every)
+        raise InvalidSkill(f"it cannot be read: {error.strerror}") from None
+    first = nsmallest(MAX_SKILLS, every)
     return first, len(every) - len(first)
 
 
@@ -207,11 +216,11 @@ def _may_be_a_skill(entry: "os.DirEntry[str]") -> bool:
     return not entry.name.startswith(".") and not entry.is_file(follow_symlinks=False)
 
 
-def _is_there(place: SkillLocation, name: str) -> bool:
+def _exists(place: SkillLocation, name: str) -> bool:
     try:
         with place.opened() as folder:
             os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except (OSError, Broken):
+    except (OSError, InvalidSkill):
         return False
     return True
 
@@ -219,7 +228,7 @@ def _is_there(place: SkillLocation, name: str) -> bool:
 # ── Writing ──
 
 
-def _written(path: Path, write: Callable[[], _Answer]) -> _Answer:
+def _report_errors(path: Path, write: Callable[[], _Answer]) -> _Answer:
     try:
         return write()
     except OSError as error:

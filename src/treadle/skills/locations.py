@@ -10,11 +10,11 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle.skills.approvals import HOME
-from treadle.skills.content import opened
+from treadle.skills.content import open_folder
 from treadle.skills.inert_text import has_hidden
 
 Origin = Literal["home", "workspace", "shipped"]
-IN_A_WORKSPACE = (".agents", "skills")
+WORKSPACE_FOLDER = (".agents", "skills")
 
 
 class SkillLocation(Struct, frozen=True):
@@ -34,27 +34,27 @@ class SkillLocation(Struct, frozen=True):
 
     def shown(self, skill: str = "") -> str:
         """The path of a skill, as text that can be printed and kept."""
-        return printable(str(self.path / skill))
+        return make_printable(str(self.path / skill))
 
     @contextmanager
     def opened(self) -> Generator[int]:
         """Raises OSError where it is not there, and Broken where it is a link or no folder."""
-        with opened(self.root, *self.names) as folder:
+        with open_folder(self.root, *self.names) as folder:
             yield folder
 
 
-def home_place(home: Path) -> SkillLocation:
+def locate_home_skills(home: Path) -> SkillLocation:
     return SkillLocation("home", home / "skills")
 
 
-def workspace_place(workspace: Path) -> SkillLocation:
-    return SkillLocation("workspace", Path(os.path.realpath(workspace)), IN_A_WORKSPACE)
+def locate_workspace_skills(workspace: Path) -> SkillLocation:
+    return SkillLocation("workspace", Path(os.path.realpath(workspace)), WORKSPACE_FOLDER)
 
 
-def shipped_place() -> SkillLocation:
+def locate_shipped_skills() -> SkillLocation:
     return SkillLocation("shipped", Path(__file__).parent / "shipped")
 
 
-def printable(name: str) -> str:
+def make_printable(name: str) -> str:
     """The name as it is, or escaped where it holds what cannot be seen or is not UTF-8."""
     return name if name.isprintable() and not has_hidden(name) else ascii(name)[1:-1]

@@ -13,14 +13,14 @@ from typing import Any, cast
 import yaml
 from msgspec import Struct
 
-from treadle.skills.inert_text import has_hidden, one_line
+from treadle.skills.inert_text import has_hidden, make_one_line
 
-MOST_BYTES = 256 * 1024
-MOST_FRONTMATTER = 16_000
-_LONGEST_NAME = 64
-_LONGEST_DESCRIPTION = 1024
-_LONGEST_COMPATIBILITY = 500
-_DEEPEST = 8
+MAX_BYTES = 256 * 1024
+MAX_FRONTMATTER_CHARACTERS = 16_000
+_MAX_NAME_CHARACTERS = 64
+_MAX_DESCRIPTION_CHARACTERS = 1024
+_MAX_COMPATIBILITY_CHARACTERS = 500
+_MAX_DEPTH = 8
 _FENCE = "---"
 _KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _TOOL = re.compile(r"[^\s()]+(?:\([^()]*\))?")
@@ -32,7 +32,7 @@ _parse = cast(
 )
 
 
-class Broken(Exception):
+class InvalidSkill(Exception):
     """Why something cannot be used as a skill; the message is for a person."""
 
 
@@ -44,15 +44,15 @@ class SkillManifest(Struct, frozen=True):
 
 
 def is_name(name: str) -> bool:
-    return wrong_name(name) is None
+    return find_name_error(name) is None
 
 
-def wrong_name(name: str) -> str | None:
+def find_name_error(name: str) -> str | None:
     """What is wrong with the name of a skill; None: nothing."""
     if not name:
         return "the name is empty"
-    if len(name) > _LONGEST_NAME:
-        return f"the name has {len(name)} characters; at most {_LONGEST_NAME} are accepted"
+    if len(name) > _MAX_NAME_CHARACTERS:
+        return f"the name has {len(name)} characters; at most {_MAX_NAME_CHARACTERS} are accepted"
     if has_hidden(name) or not all(character.isalnum() or character == "-" for character in name):
         return f"the name {name!a} may have letters, digits and hyphens only"
     if name != name.lower():
@@ -62,62 +62,65 @@ def wrong_name(name: str) -> str | None:
     return None
 
 
-def manifest(content: bytes, folder: str) -> SkillManifest:
+def parse_manifest(content: bytes, folder: str) -> SkillManifest:
     """What a SKILL.md in this folder says. Raises Broken."""
-    front, _ = _parts(content)
-    fields = _fields(front)
+    front, _ = _split_frontmatter(content)
+    fields = _parse_fields(front)
     for key in fields:
         if key not in _KEYS:
-            raise Broken(f"SKILL.md: the key {key[:50]!a} is not known; known are {', '.join(_KEYS)}")
-    return SkillManifest(_name(fields, folder), _description(fields), _tools(fields.get("allowed-tools", "")))
+            raise InvalidSkill(f"SKILL.md: the key {key[:50]!a} is not known; known are {', '.join(_KEYS)}")
+    return SkillManifest(
+        _read_name(fields, folder), _read_description(fields), _read_tools(fields.get("allowed-tools", ""))
+    )
 
 
-def body(content: bytes) -> str:
+def parse_body(content: bytes) -> str:
     """The instructions of a SKILL.md. Raises Broken."""
-    return _parts(content)[1].strip()
+    return _split_frontmatter(content)[1].strip()
 
 
 # ── The fields ──
 
 
-def _name(fields: dict[str, Any], folder: str) -> str:
-    name = unicodedata.normalize("NFKC", _text(fields, "name", required=True).strip())
-    if (wrong := wrong_name(name)) is not None:
-        raise Broken(f"SKILL.md: {wrong}")
+def _read_name(fields: dict[str, Any], folder: str) -> str:
+    name = unicodedata.normalize("NFKC", _read_text(fields, "name", required=True).strip())
+    if (wrong := find_name_error(name)) is not None:
+        raise InvalidSkill(f"SKILL.md: {wrong}")
     if name != folder:
-        raise Broken(f"SKILL.md: the name is `{name}`, and the folder is {folder!a}; they must be the same")
+        raise InvalidSkill(f"SKILL.md: the name is `{name}`, and the folder is {folder!a}; they must be the same")
     return name
 
 
-def _description(fields: dict[str, Any]) -> str:
-    text = _text(fields, "description", required=True)
-    if len(text) > _LONGEST_DESCRIPTION:
-        raise Broken(
-            f"SKILL.md: the description has {len(text)} characters; at most {_LONGEST_DESCRIPTION} are accepted"
+def _read_description(fields: dict[str, Any]) -> str:
+    text = _read_text(fields, "description", required=True)
+    if len(text) > _MAX_DESCRIPTION_CHARACTERS:
+        raise InvalidSkill(
+            f"SKILL.md: the description has {len(text)} characters; "
+            f"at most {_MAX_DESCRIPTION_CHARACTERS} are accepted"
         )
-    compatibility = _text(fields, "compatibility")
-    if len(compatibility) > _LONGEST_COMPATIBILITY:
-        raise Broken(f"SKILL.md: compatibility has more than {_LONGEST_COMPATIBILITY} characters")
-    return one_line(text)
+    compatibility = _read_text(fields, "compatibility")
+    if len(compatibility) > _MAX_COMPATIBILITY_CHARACTERS:
+        raise InvalidSkill(f"SKILL.md: compatibility has more than {_MAX_COMPATIBILITY_CHARACTERS} characters")
+    return make_one_line(text)
 
 
-def _text(fields: dict[str, Any], key: str, required: bool = False) -> str:
+def _read_text(fields: dict[str, Any], key: str, required: bool = False) -> str:
     value = fields.get(key, "")
     if not isinstance(value, str):
-        raise Broken(f"SKILL.md: {key} must be text")
+        raise InvalidSkill(f"SKILL.md: {key} must be text")
     if required and not value.strip():
-        raise Broken(f"SKILL.md: {key} is {'empty' if key in fields else 'missing'}; it must be text")
+        raise InvalidSkill(f"SKILL.md: {key} is {'empty' if key in fields else 'missing'}; it must be text")
     return value
 
 
-def _tools(value: Any) -> tuple[str, ...]:
+def _read_tools(value: Any) -> tuple[str, ...]:
     texts = cast("list[Any]", value) if isinstance(value, list) else [value]
     named: list[str] = []
     for text in texts:
         if not isinstance(text, str):
-            raise Broken("SKILL.md: allowed-tools must be names of tools with spaces between them")
+            raise InvalidSkill("SKILL.md: allowed-tools must be names of tools with spaces between them")
         if has_hidden(text.replace("\n", " ").replace("\t", " ")):
-            raise Broken("SKILL.md: allowed-tools has characters that cannot be seen")
+            raise InvalidSkill("SKILL.md: allowed-tools has characters that cannot be seen")
         named += _TOOL.findall(text)
     return tuple(dict.fromkeys(tool.rstrip(",") for tool in named if tool != ","))
 
@@ -125,44 +128,44 @@ def _tools(value: Any) -> tuple[str, ...]:
 # ── From bytes to plain values ──
 
 
-def _parts(content: bytes) -> tuple[str, str]:
+def _split_frontmatter(content: bytes) -> tuple[str, str]:
     """The frontmatter and what comes after it."""
-    if len(content) > MOST_BYTES:
-        raise Broken(f"SKILL.md is {len(content)} bytes long; at most {MOST_BYTES} are accepted")
+    if len(content) > MAX_BYTES:
+        raise InvalidSkill(f"SKILL.md is {len(content)} bytes long; at most {MAX_BYTES} are accepted")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        raise Broken(f"SKILL.md: byte {error.start + 1} is not UTF-8; save it as UTF-8") from None
+        raise InvalidSkill(f"SKILL.md: byte {error.start + 1} is not UTF-8; save it as UTF-8") from None
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     first, _, rest = text.partition("\n")
     if first.rstrip() != _FENCE:
-        raise Broken("SKILL.md must begin with a line `---`, then name and description, then a line `---`")
+        raise InvalidSkill("SKILL.md must begin with a line `---`, then name and description, then a line `---`")
     front, fence, after = rest.partition(_FENCE)
     line_end, _, instructions = after.partition("\n")
     if not fence:
-        raise Broken("SKILL.md: no line `---` ends the frontmatter")
+        raise InvalidSkill("SKILL.md: no line `---` ends the frontmatter")
     if (front and not front.endswith("\n")) or line_end.strip():
-        raise Broken("SKILL.md: `---` may stand in the frontmatter only as the line that ends it")
-    if len(front) > MOST_FRONTMATTER:
-        raise Broken(f"SKILL.md: the frontmatter has more than {MOST_FRONTMATTER} characters")
+        raise InvalidSkill("SKILL.md: `---` may stand in the frontmatter only as the line that ends it")
+    if len(front) > MAX_FRONTMATTER_CHARACTERS:
+        raise InvalidSkill(f"SKILL.md: the frontmatter has more than {MAX_FRONTMATTER_CHARACTERS} characters")
     return front, instructions
 
 
-def _fields(front: str) -> dict[str, Any]:
+def _parse_fields(front: str) -> dict[str, Any]:
     try:
         events: list[yaml.Event] = list(_parse(front, _YAML))
     except (yaml.YAMLError, ValueError) as error:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = "" if mark is None else f", line {mark.line + 2}"
-        raise Broken(f"SKILL.md{where}: the frontmatter is not valid YAML") from None
-    reader = _Plain(events)
+        raise InvalidSkill(f"SKILL.md{where}: the frontmatter is not valid YAML") from None
+    reader = _PlainReader(events)
     value = reader.document()
     if not isinstance(value, dict):
-        raise Broken("SKILL.md: the frontmatter must be keys with values, one on each line")
+        raise InvalidSkill("SKILL.md: the frontmatter must be keys with values, one on each line")
     return cast("dict[str, Any]", value)
 
 
-class _Plain:
+class _PlainReader:
     """Texts, lists and mappings out of the events of a YAML parser; nothing is resolved and nothing
     refers to anything else, so what is small stays small."""
 
@@ -174,24 +177,26 @@ class _Plain:
         value: Any = None
         for event in self._events:
             if isinstance(event, yaml.DocumentEndEvent) and event.explicit:
-                raise Broken("SKILL.md: the line that ends the frontmatter is `---`, not `...`")
+                raise InvalidSkill("SKILL.md: the line that ends the frontmatter is `---`, not `...`")
             if isinstance(event, yaml.DocumentStartEvent):
                 self._documents += 1
                 if self._documents > 1:
-                    raise Broken("SKILL.md: the frontmatter must be one YAML document")
+                    raise InvalidSkill("SKILL.md: the frontmatter must be one YAML document")
                 value = self._value(next(self._events), 0)
         return value
 
     def _value(self, event: yaml.Event, depth: int) -> Any:
         line = event.start_mark.line + 2
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise Broken(f"SKILL.md, line {line}: anchors (&) and aliases (*) are not accepted")
+            raise InvalidSkill(f"SKILL.md, line {line}: anchors (&) and aliases (*) are not accepted")
         if getattr(event, "tag", None) is not None:
-            raise Broken(f"SKILL.md, line {line}: tags (!) are not accepted")
+            raise InvalidSkill(f"SKILL.md, line {line}: tags (!) are not accepted")
         if getattr(event, "flow_style", False):
-            raise Broken(f"SKILL.md, line {line}: {{…}} and […] are not accepted; write each value on its own line")
-        if depth > _DEEPEST:
-            raise Broken(f"SKILL.md, line {line}: it is nested too deeply")
+            raise InvalidSkill(
+                f"SKILL.md, line {line}: {{…}} and […] are not accepted; write each value on its own line"
+            )
+        if depth > _MAX_DEPTH:
+            raise InvalidSkill(f"SKILL.md, line {line}: it is nested too deeply")
         if isinstance(event, yaml.SequenceStartEvent):
             return self._list(depth + 1)
         if isinstance(event, yaml.MappingStartEvent):
@@ -209,8 +214,8 @@ class _Plain:
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._value(event, depth)
             if not isinstance(key, str):
-                raise Broken("SKILL.md: a key of the frontmatter is not text")
+                raise InvalidSkill("SKILL.md: a key of the frontmatter is not text")
             if key in found:
-                raise Broken(f"SKILL.md: the key {key[:50]!a} stands there twice; remove one")
+                raise InvalidSkill(f"SKILL.md: the key {key[:50]!a} stands there twice; remove one")
             found[key] = self._value(next(self._events), depth)
         return found

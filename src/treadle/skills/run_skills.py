@@ -13,11 +13,11 @@ from treadle.domain.suggestions import find_closest
 from treadle.ports.skills import Skill
 from treadle.skills.approvals import Approval, ApprovedSkills
 from treadle.skills.content import SkillContent, SkillFile, read_content
-from treadle.skills.locations import SkillLocation, home_place, workspace_place
-from treadle.skills.manifest import Broken, SkillManifest, body, is_name, manifest
+from treadle.skills.locations import SkillLocation, locate_home_skills, locate_workspace_skills
+from treadle.skills.manifest import InvalidSkill, SkillManifest, is_name, parse_body, parse_manifest
 
-_MOST_REMEMBERED = 1000
-_MOST_LISTED = 4000
+_MAX_CACHED_MANIFESTS = 1000
+_MAX_LIST_CHARACTERS = 4000
 """Characters of the list of a skill's files."""
 
 
@@ -33,7 +33,7 @@ class FolderSkills:
     agent should have would hide it."""
 
     def __init__(self, home: Path) -> None:
-        self._home = home_place(home)
+        self._home = locate_home_skills(home)
         self._approved = ApprovedSkills(home)
         self._manifests: dict[tuple[str, str], SkillManifest] = {}
         """By name and hash: what follows from the bytes, which are read anew each time."""
@@ -55,19 +55,23 @@ class FolderSkills:
                 is_known = True
                 if approved is not None:
                     content = approved.content
-                    return _instructions(name, place, content) if file is None else _one_file(name, content, file)
+                    return (
+                        _render_instructions(name, place, content)
+                        if file is None
+                        else _read_file(name, content, file)
+                    )
         if is_known:
             raise LookupError(
                 f"The skill `{name}` is no longer as a person approved it, and cannot be used until they approve "
                 "it again; `treadle skills list` shows them why. Go on without it, and say so."
             )
-        raise LookupError(_unknown(name, [skill.name for skill in self.offered(patterns, workspace)]))
+        raise LookupError(_describe_unknown(name, [skill.name for skill in self.offered(patterns, workspace)]))
 
     def _places(self, wanted: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
         """Those that come first go before the others."""
         if wanted:
             yield self._home
-            yield workspace_place(workspace)
+            yield locate_workspace_skills(workspace)
 
     def _approvals(self, place: SkillLocation, wanted: Sequence[str]) -> list[Approval]:
         return [
@@ -82,7 +86,7 @@ class FolderSkills:
         """Each as it was approved; None: it is not there, or it is not as it was approved."""
         with ExitStack() as held:
             folder = None
-            with suppress(OSError, Broken):
+            with suppress(OSError, InvalidSkill):
                 folder = held.enter_context(place.opened()) if approvals else None
             for approval in approvals:
                 yield None if folder is None else self._as_approved(place, approval, folder)
@@ -93,7 +97,7 @@ class FolderSkills:
             if content.sha256 != approval.sha256:
                 return None
             said = self._manifest(approval.name, content)
-        except (OSError, Broken):
+        except (OSError, InvalidSkill):
             return None
         if place.kind == "home":
             return _Approved(Skill(said.name, said.description, "home", said.tools), content)
@@ -103,26 +107,26 @@ class FolderSkills:
         key = (name, content.sha256)
         known = self._manifests.get(key)
         if known is None:
-            if len(self._manifests) >= _MOST_REMEMBERED:
+            if len(self._manifests) >= _MAX_CACHED_MANIFESTS:
                 self._manifests.clear()
-            known = self._manifests[key] = manifest(content.instructions.content, name)
+            known = self._manifests[key] = parse_manifest(content.instructions.content, name)
         return known
 
 
 # ── What the model reads ──
 
 
-def _instructions(name: str, place: SkillLocation, content: SkillContent) -> str:
-    text = body(content.instructions.content) or "(This skill has no instructions beyond its description.)"
+def _render_instructions(name: str, place: SkillLocation, content: SkillContent) -> str:
+    text = parse_body(content.instructions.content) or "(This skill has no instructions beyond its description.)"
     if not content.others:
         return text
     lies = f" They lie in {'/'.join(place.names)}/{name} of the workspace." if place.kind == "workspace" else ""
     head = f'Files of this skill; load_skill(name="{name}", file="…") reads one, as it was approved.{lies}'
-    return "\n".join([text, "", head, *_listed(content.others)])
+    return "\n".join([text, "", head, *_list_files(content.others)])
 
 
-def _listed(files: Sequence[SkillFile]) -> Generator[str]:
-    room = _MOST_LISTED
+def _list_files(files: Sequence[SkillFile]) -> Generator[str]:
+    room = _MAX_LIST_CHARACTERS
     for index, file in enumerate(files):
         line = f"- {file.path} ({len(file.content)} bytes{', a program' if file.executable else ''})"
         room -= len(line) + 1
@@ -132,13 +136,13 @@ def _listed(files: Sequence[SkillFile]) -> Generator[str]:
         yield line
 
 
-def _one_file(name: str, content: SkillContent, path: str) -> str:
+def _read_file(name: str, content: SkillContent, path: str) -> str:
     wanted = path.removeprefix("./")
     found = content.file(wanted)
     if found is None:
         paths = [file.path for file in content.files]
         near = find_closest(wanted, paths)
-        meant = f"Did you mean {near}?" if near else f"It has: {', '.join(paths)[:_MOST_LISTED]}."
+        meant = f"Did you mean {near}?" if near else f"It has: {', '.join(paths)[:_MAX_LIST_CHARACTERS]}."
         raise LookupError(f"The skill `{name}` has no file {path[:200]!a}. {meant}")
     try:
         return found.content.decode()
@@ -146,9 +150,9 @@ def _one_file(name: str, content: SkillContent, path: str) -> str:
         raise LookupError(f"{wanted} of the skill `{name}` is not text, so it cannot be read here.") from None
 
 
-def _unknown(name: str, offered: Sequence[str]) -> str:
+def _describe_unknown(name: str, offered: Sequence[str]) -> str:
     if not offered:
         return f"There is no skill {name[:100]!a}: no skills are offered here. Go on without one."
     near = find_closest(name, offered)
-    meant = f"Did you mean `{near}`?" if near else f"Offered are: {', '.join(offered)[:_MOST_LISTED]}."
+    meant = f"Did you mean `{near}`?" if near else f"Offered are: {', '.join(offered)[:_MAX_LIST_CHARACTERS]}."
     return f"There is no skill {name[:100]!a}. {meant}"

@@ -13,7 +13,7 @@ from tests.engine.running import agent
 from tests.patience import HANG_SECONDS
 from tests.telemetry.watched import numbers
 from treadle.bootstrap.backup import back_up
-from treadle.bootstrap.callers import observing_kept, owning
+from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
 from treadle.bootstrap.doctor import examine
 from treadle.bootstrap.engine import open_service_readonly
 from treadle.bootstrap.stores import ALL, WorkerShare, open_stores_readonly
@@ -152,9 +152,9 @@ def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(
             async with open_service_readonly(home=home) as service:
                 [record] = await service.runs()
                 assert record.outcome == "completed"
-            async with owning(home) as caller:
+            async with open_owning_caller(home) as caller:
                 await caller.context.access.create(NewToken("mine", ("read",)))
-            async with observing_kept(home) as caller:
+            async with open_persistent_readonly_caller(home) as caller:
                 assert [token.name for token in await caller.context.access.list()] == ["mine"]
 
     asyncio.run(story())

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 import yaml
 
-from treadle.bootstrap.callers import observing, observing_kept
+from treadle.bootstrap.callers import open_persistent_readonly_caller, open_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError, UsageError
@@ -28,7 +28,7 @@ async def list_agents(json: bool) -> int:
     """Those that can be read; the others are complained about."""
     home, code = Home.from_environment(os.environ), 0
     views: list[agents.AgentView] = []
-    async with observing(home) as caller:
+    async with open_readonly_caller(home) as caller:
         for name in home.agents():
             try:
                 views.append(await caller.call(agents.SHOW, agents.OneAgent(name)))
@@ -51,7 +51,7 @@ async def show_agent(name: str, json: bool) -> int:
     home = Home.from_environment(os.environ)
     agent = home.agent(name)
     if json:
-        async with observing(home) as caller:
+        async with open_readonly_caller(home) as caller:
             print_json(await caller.call(agents.SHOW, agents.OneAgent(name)))
     else:
         print(inert(yaml.safe_dump(_whole(agent), sort_keys=False, allow_unicode=True)), end="")
@@ -85,7 +85,7 @@ async def agent_state(name: str, state: AgentState | None, json: bool) -> int:
     home = Home.from_environment(os.environ)
     home.refuse_unknown(name)
     if state is None:
-        async with observing_kept(home) as caller:
+        async with open_persistent_readonly_caller(home) as caller:
             view = await caller.call(agents.SHOW, agents.OneAgent(name))
     else:
         async with administering(home) as caller:

@@ -5,7 +5,7 @@ import sys
 
 import msgspec
 
-from treadle.bootstrap.callers import observing
+from treadle.bootstrap.callers import open_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import ApprovalId
@@ -27,7 +27,7 @@ UNBROKEN = 2**31
 
 
 async def list_approvals(json: bool) -> int:
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         views = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     if json:
         for view in views:
@@ -41,7 +41,7 @@ async def list_approvals(json: bool) -> int:
 
 
 async def show_approval(approval_id: str, json: bool) -> int:
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         view = await caller.call(approvals.SHOW, approvals.ShowApproval(ApprovalId(approval_id)))
     if json:
         _print_json(view)

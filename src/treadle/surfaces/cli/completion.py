@@ -30,19 +30,19 @@ def session_ids(incomplete: str) -> Offers:
 
 
 async def _runs() -> Offers:
-    from treadle.bootstrap.callers import observing
+    from treadle.bootstrap.callers import open_readonly_caller
     from treadle.operations.runs import LIST, ListRuns
 
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         found = await caller.call(LIST, ListRuns(limit=MOST))
         return [(run.run_id, run.outcome or run.waiting_for or run.status) for run in found.items]
 
 
 async def _sessions() -> Offers:
-    from treadle.bootstrap.callers import observing
+    from treadle.bootstrap.callers import open_readonly_caller
     from treadle.operations.sessions import LIST, ListSessions
 
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         found = await caller.call(LIST, ListSessions(limit=MOST))
         return [(session.session_id, session.title or session.agent) for session in found.items]
 

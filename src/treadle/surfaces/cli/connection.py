@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from treadle.api.engine import Engine
-from treadle.bootstrap.callers import owning
+from treadle.bootstrap.callers import open_owning_caller
 from treadle.bootstrap.stores import find_owner
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
@@ -153,7 +153,7 @@ async def reached(engine: Engine, home: Home, base_url: str | None = None) -> As
 
 @asynccontextmanager
 async def administering(
-    home: Home, own: Callable[[Home], AbstractAsyncContextManager[Caller]] = owning
+    home: Home, own: Callable[[Home], AbstractAsyncContextManager[Caller]] = open_owning_caller
 ) -> AsyncGenerator[Caller, None]:
     """Yield a caller that can change a home: this process, if it can own the home, or the process that does."""
     async with AsyncExitStack() as opened:

@@ -4,7 +4,7 @@ import os
 
 from msgspec import Struct
 
-from treadle.bootstrap.callers import observing_kept
+from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.webhooks import HookId
 from treadle.operations import inbound_webhooks
@@ -26,7 +26,7 @@ class Wanted(Struct, frozen=True):
 
 
 async def list_hooks(json: bool) -> int:
-    async with observing_kept(_home()) as caller:
+    async with open_persistent_readonly_caller(_home()) as caller:
         views = (await caller.call(inbound_webhooks.LIST, NoParameters())).items
     if json:
         for view in views:

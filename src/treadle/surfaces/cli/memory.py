@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from treadle.bootstrap.callers import observing_memories, owning_memories
+from treadle.bootstrap.callers import open_owning_memory_caller, open_readonly_memory_caller
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.agents import MemorySettings
 from treadle.domain.errors import UsageError
@@ -29,7 +29,7 @@ async def list_memories(
     agent: str | None, kind: MemoryKind | None, limit: int, user: str | None, json: bool
 ) -> int:
     home = _home()
-    async with observing_memories(home) as caller:
+    async with open_readonly_memory_caller(home) as caller:
         await _refuse_unknown(home, caller, agent)
         found = await caller.context.memory.list(agent, kind, limit, user)
     if json:
@@ -45,7 +45,7 @@ async def list_memories(
 
 async def search_memories(agent: str, text: str, limit: int, user: str, json: bool) -> int:
     home = _home()
-    async with observing_memories(home) as caller:
+    async with open_readonly_memory_caller(home) as caller:
         await _refuse_unknown(home, caller, agent)
         settings = _settings(home, agent)
         owner = None if settings.shared else user
@@ -69,7 +69,7 @@ async def add_memory(agent: str, text: str, kind: MemoryKind, pinned: bool, user
     home = _home()
     text = _decoded(sys.stdin.buffer.read()) if text == "-" else text
     await _refuse_unknown_to(home, agent)
-    async with administering(home, owning_memories) as caller:
+    async with administering(home, open_owning_memory_caller) as caller:
         added = await caller.call(memories.SAVE, memories.SaveMemory(agent, text, kind, pinned, user))
     if json:
         print_json(SavedMemory(added[0].memory_id if added else None))
@@ -81,7 +81,7 @@ async def add_memory(agent: str, text: str, kind: MemoryKind, pinned: bool, user
 
 
 async def pin_memories(memory_ids: Sequence[str], pinned: bool, json: bool) -> int:
-    async with administering(_home(), owning_memories) as caller:
+    async with administering(_home(), open_owning_memory_caller) as caller:
         for memory_id in memory_ids:
             await caller.call(memories.FIND, memories.OneMemory(memory_id))
         for memory_id in memory_ids:
@@ -94,7 +94,7 @@ async def pin_memories(memory_ids: Sequence[str], pinned: bool, json: bool) -> i
 
 
 async def forget_memories(memory_ids: Sequence[str], json: bool) -> int:
-    async with administering(_home(), owning_memories) as caller:
+    async with administering(_home(), open_owning_memory_caller) as caller:
         forgotten = await caller.call(memories.FORGET_SEVERAL, memories.ForgetMemories(list(memory_ids)))
     runs = sorted({memory.run_id for memory in forgotten if memory.run_id is not None})
     if json:
@@ -114,7 +114,7 @@ async def assign_memories(
     home = _home()
     await _refuse_unknown_to(home, agent)
     wanted = memories.AssignMemories(user, tuple(memory_ids) or None, agent, from_user)
-    async with administering(home, owning_memories) as caller:
+    async with administering(home, open_owning_memory_caller) as caller:
         assigned = await caller.call(memories.ASSIGN, wanted)
     if json:
         print_json(assigned)
@@ -126,7 +126,7 @@ async def assign_memories(
 
 async def export_memories(agent: str | None, user: str | None) -> int:
     home = _home()
-    async with observing_memories(home) as caller:
+    async with open_readonly_memory_caller(home) as caller:
         await _refuse_unknown(home, caller, agent)
         _print_lines(list(reversed(await caller.context.memory.list(agent, limit=ALL, user=user))))
     return 0
@@ -140,7 +140,7 @@ async def import_memories(file: Path, agent: str | None, user: str | None, json:
         raise UsageError(f"{file} cannot be read: {error.strerror}. Nothing was imported.") from None
     await _refuse_unknown_to(home, agent)
     wanted = memories.ImportMemories(data, agent, (DEFAULT_AGENT, *home.agents()), user)
-    async with administering(home, owning_memories) as caller:
+    async with administering(home, open_owning_memory_caller) as caller:
         imported = await caller.call(memories.IMPORT, wanted)
     if json:
         print_json(imported)
@@ -158,7 +158,7 @@ def _home() -> Home:
 
 
 async def _refuse_unknown_to(home: Home, agent: str | None) -> None:
-    async with observing_memories(home) as caller:
+    async with open_readonly_memory_caller(home) as caller:
         await _refuse_unknown(home, caller, agent)
 
 

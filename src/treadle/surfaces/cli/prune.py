@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from treadle.bootstrap.backup import EventExportFile, open_archiving_retention
-from treadle.bootstrap.callers import observing_kept
+from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.access import OWNER
 from treadle.domain.durations import parse_duration
@@ -30,7 +30,7 @@ async def prune(
     span, home = _span(older_than), Home.from_environment(os.environ)
     past = None if archive is None else EventExportFile(archive)
     if dry_run or not yes:
-        async with observing_kept(home) as caller:
+        async with open_persistent_readonly_caller(home) as caller:
             idle = await caller.context.house.idle(span, agent)
         if dry_run:
             return _show(idle, json)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.callers import observing
+from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
 from treadle.operations.run_diff import Differs, RunDiff, diff
@@ -19,7 +19,7 @@ SHOWN = 60
 
 
 async def diff_runs(a: str, b: str, json: bool) -> int:
-    async with observing() as client:
+    async with open_readonly_caller() as client:
         found = await diff(client, RunId(a), RunId(b))
     if json:
         print_json(found)

@@ -6,7 +6,7 @@ from contextlib import aclosing, suppress
 
 from msgspec import Struct
 
-from treadle.bootstrap.callers import observing
+from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import AgentWaiting, RunEnd, RunWaiting
@@ -80,7 +80,7 @@ class Following(Struct, frozen=True):
 
     async def _left_behind(self, run_id: RunId, last: int, since: int) -> int | None:
         """Show what the process that has gone had written still; the exit code, if the run has ended or waits."""
-        async with observing(self.reached.home) as client:
+        async with open_readonly_caller(self.reached.home) as client:
             async for event in client.stored(run_id, last):
                 self._show(event)
                 if (ended := self._ended(event, since)) is not None:

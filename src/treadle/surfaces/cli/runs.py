@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.api.engine import Engine
-from treadle.bootstrap.callers import observing
+from treadle.bootstrap.callers import open_readonly_caller
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.errors import InvalidState
@@ -45,7 +45,7 @@ NOT_PRINTED = ("result", "agent_id", "wake_at", "owner")
 
 async def list_runs(limit: int, agent: str | None, session: str | None, json: bool) -> int:
     wanted = runs.ListRuns(agent, None if session is None else SessionId(session))
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         views = await list_items(caller, runs.LIST, wanted, limit)
         shown = [] if json else [await caller.call(runs.SHOW, runs.ShowRun(view.run_id)) for view in views]
     if json:
@@ -60,7 +60,7 @@ async def list_runs(limit: int, agent: str | None, session: str | None, json: bo
 
 
 async def show_run(run_id: str, json: bool) -> int:
-    async with observing() as client:
+    async with open_readonly_caller() as client:
         view = await client.call(runs.SHOW, runs.ShowRun(RunId(run_id)))
         waits = await explained(client, view, Home.from_environment(os.environ))
     if json:
@@ -72,7 +72,7 @@ async def show_run(run_id: str, json: bool) -> int:
 
 async def show_events(run_id: str, after: int, follow: bool, json: bool) -> int:
     lines = JsonLines() if json else EventLines()
-    async with observing() as client:
+    async with open_readonly_caller() as client:
         run = await client.call(runs.SHOW, runs.ShowRun(RunId(run_id)))
         last = after
         while True:

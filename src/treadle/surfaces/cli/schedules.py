@@ -8,7 +8,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from treadle.bootstrap.callers import observing_kept
+from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.ids import Instant
 from treadle.domain.schedules import ScheduleId, Timing
@@ -34,7 +34,7 @@ class Wanted(Struct, frozen=True):
 
 
 async def list_schedules(json: bool) -> int:
-    async with observing_kept(_home()) as caller:
+    async with open_persistent_readonly_caller(_home()) as caller:
         views = (await caller.call(schedules.LIST, NoParameters())).items
     if json:
         for view in views:
@@ -80,7 +80,7 @@ async def resume_schedule(schedule_id: str, json: bool) -> int:
 
 
 async def show_next(count: int, json: bool) -> int:
-    async with observing_kept(_home()) as caller:
+    async with open_persistent_readonly_caller(_home()) as caller:
         found = await caller.call(schedules.LIST, NoParameters())
         views = [view for view in found.items if not view.paused]
     coming = heapq.merge(*(_ticks(view, count) for view in views), key=lambda tick: tick[0])

@@ -16,7 +16,7 @@ from treadle.config.home import Home
 from treadle.domain.access import SCOPES
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant
-from treadle.operations.token_service import Access, NewToken
+from treadle.operations.token_service import NewToken, TokenService
 from treadle.surfaces.cli.engine_startup import take_over_home
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.local_listener import is_loopback, listen
@@ -80,7 +80,7 @@ def _share(home: Home, workers: int | None) -> WorkerShare:
     return ALL if workers is None else WorkerShare(workers)
 
 
-async def _first_token(access: Access, host: str, now: Instant) -> str | None:
+async def _first_token(access: TokenService, host: str, now: Instant) -> str | None:
     """A token for whoever starts the server for the first time; where a stranger might be first, UsageError."""
     known = await access.list()
     if not is_loopback(host) and not any(record.is_valid(now) for record in known):

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-from treadle.bootstrap.callers import observing, owning
+from treadle.bootstrap.callers import open_owning_caller, open_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.ids import SessionId
 from treadle.operations import runs, sessions
@@ -19,7 +19,7 @@ from treadle.surfaces.cli.terminal import one_line, print_json
 
 
 async def list_sessions(limit: int, json: bool) -> int:
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         views = await list_items(caller, sessions.LIST, sessions.ListSessions(), limit)
     if json:
         for view in views:
@@ -32,7 +32,7 @@ async def list_sessions(limit: int, json: bool) -> int:
 
 
 async def show_session(session_id: str, json: bool) -> int:
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         view = await caller.call(sessions.SHOW, sessions.ShowSession(SessionId(session_id)))
         if json:
             print_json(view)
@@ -56,7 +56,7 @@ async def rename_session(session_id: str, title: str, json: bool) -> int:
 async def delete_session(session_id: str, yes: bool, json: bool) -> int:
     home, wanted = _home(), SessionId(session_id)
     if not yes:
-        async with observing(home) as caller:
+        async with open_readonly_caller(home) as caller:
             view = await caller.call(sessions.SHOW, sessions.ShowSession(wanted))
         question = f"Delete {session_id} with {view.runs} runs of `{view.agent}` for good?"
         if not await is_wanted(question, f"Deleting {session_id}"):
@@ -77,7 +77,7 @@ async def delete_session(session_id: str, yes: bool, json: bool) -> int:
 
 def deleting(home: Home) -> AbstractAsyncContextManager[LocalCaller]:
     """Own a home to delete from it."""
-    return owning(home, "Nothing was deleted.")
+    return open_owning_caller(home, "Nothing was deleted.")
 
 
 def _home() -> Home:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 
-from treadle.bootstrap.callers import observing
+from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.ids import RunId
 from treadle.operations import runs
 from treadle.operations.run_records import CallRecord, RunSteps, StepRecord, SummaryRecord
@@ -12,7 +12,7 @@ from treadle.surfaces.cli.terminal import amount, columns, cut, one_line, print_
 
 
 async def show_steps(run_id: str, json: bool) -> int:
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         records = await caller.call(runs.STEPS, runs.OneRun(RunId(run_id)))
     if json:
         print_json(records)

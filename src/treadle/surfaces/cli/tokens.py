@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from treadle.bootstrap.callers import observing_kept
+from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.access import Scope, Visibility
 from treadle.domain.durations import parse_duration
@@ -41,7 +41,7 @@ class Wanted(Struct, frozen=True):
 
 
 async def list_tokens(json: bool) -> int:
-    async with observing_kept(_home()) as caller:
+    async with open_persistent_readonly_caller(_home()) as caller:
         records = (await caller.call(tokens.LIST, NoParameters())).items
     if json:
         for record in records:

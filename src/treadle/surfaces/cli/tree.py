@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from treadle.bootstrap.callers import observing
+from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
 from treadle.operations import runs
@@ -28,7 +28,7 @@ class Branch(Struct, frozen=True):
 
 
 async def show_tree(run_id: str, json: bool) -> int:
-    async with observing() as client:
+    async with open_readonly_caller() as client:
         members = await family(client, RunId(run_id))
         branches = [await _branch(client, member) for member in members]
     if json:

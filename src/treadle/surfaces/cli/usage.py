@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.bootstrap.callers import observing
+from treadle.bootstrap.callers import open_readonly_caller
 from treadle.operations.usage import UsageLine, UsageQuery, total
 from treadle.ports.accounts import UsageKey
 from treadle.surfaces.cli.event_output import note
@@ -13,7 +13,7 @@ NONE = "-"
 
 
 async def show_usage(agents: tuple[str, ...] | None, since: str | None, by: UsageKey, json: bool) -> int:
-    async with observing() as caller:
+    async with open_readonly_caller() as caller:
         lines = await caller.context.service.usage(UsageQuery(by, agents, since))
     if json:
         for line in lines:

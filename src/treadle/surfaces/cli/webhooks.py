@@ -6,7 +6,7 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from treadle.bootstrap.callers import observing_kept
+from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.ids import EventId
 from treadle.domain.webhooks import WebhookId
@@ -29,7 +29,7 @@ class Wanted(Struct, frozen=True):
 
 
 async def list_webhooks(json: bool) -> int:
-    async with observing_kept(_home()) as caller:
+    async with open_persistent_readonly_caller(_home()) as caller:
         views = (await caller.call(webhooks.LIST, NoParameters())).items
     if json:
         for view in views:
@@ -68,7 +68,7 @@ async def remove_webhook(webhook_id: str, json: bool) -> int:
 
 
 async def list_dead(webhook_id: str, json: bool) -> int:
-    async with observing_kept(_home()) as caller:
+    async with open_persistent_readonly_caller(_home()) as caller:
         letters = (await caller.call(webhooks.DEAD, webhooks.OneWebhook(WebhookId(webhook_id)))).items
     if json:
         for letter in letters:

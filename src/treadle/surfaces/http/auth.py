@@ -18,7 +18,7 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from treadle.domain.access import OWNER, Principal
 from treadle.domain.access import Scope as AccessScope
 from treadle.operations.refusal import Refusal
-from treadle.operations.token_service import Access
+from treadle.operations.token_service import TokenService
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.problems import make_problem_response
 from treadle.surfaces.http.request_encoding import refuse_invalid_text
@@ -39,7 +39,7 @@ class TokenAuthentication:
         self,
         app: ASGIApp,
         streams: OpenStreams,
-        access: Access,
+        access: TokenService,
         hosts: Collection[str] = LOOPBACK_HOSTS,
         origins: Collection[str] = (),
     ) -> None:
