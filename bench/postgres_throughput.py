@@ -26,7 +26,7 @@ from msgspec import Struct
 from bench.contestants.treadle import tool
 from bench.pgserver import open_database, read_cpu_seconds, read_server_cpu
 from bench.service import ROOT, make_home, serve_model
-from treadle.api.engine import Engine
+from treadle.api.engine import Engine, create_engine
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
 from treadle.stores.postgres.connection import connect
@@ -176,7 +176,7 @@ async def measure_rounds(url: str, options: argparse.Namespace) -> tuple[list[fl
     ours, plain, careless = list[float](), list[float](), list[float]()
     with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
         home = Home(make_home(Path(name), model_url))
-        async with Engine(url, home=home, share=WorkerShare(0)) as engine:
+        async with create_engine(url, home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)
             with start_workers(Path(name), url, options.workers, options.concurrency) as pids:
                 await run_workers(engine, home, url, pids, options.workers * options.concurrency)  # warm-up

@@ -20,9 +20,9 @@ from bench.pgserver import open_database, read_server_cpu
 from bench.postgres_throughput import run_workers, start_workers, tool
 from bench.scale_simulation import simulate
 from bench.service import ROOT, make_home, serve_model
-from treadle.api.engine import Engine
+from treadle.api.engine import create_engine
 from treadle.backup.event_export import EventExportFile
-from treadle.bootstrap.backup import open_archiving_retention
+from treadle.backup.home_backup import open_archiving_retention
 from treadle.bootstrap.callers import open_owning_caller
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
@@ -121,7 +121,7 @@ async def report_storage(url: str, copies: int) -> None:
     """Print the disk space of a run of 10 steps, and the cost of deleting many."""
     with tempfile.TemporaryDirectory() as name, serve_model() as model_url:
         home = Home(make_home(Path(name), model_url), url)
-        async with Engine(home=home, share=WorkerShare(0)) as engine:
+        async with create_engine(home=home, share=WorkerShare(0)) as engine:
             engine.add_tools(tool)
             with start_workers(Path(name), url, 1, 50) as pids:
                 before = await ask(url, SIZE)

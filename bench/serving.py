@@ -17,11 +17,10 @@ from treadle.config.home import Home
 from treadle.operations.token_service import NewToken
 from treadle.surfaces.http.server import bound
 from treadle.surfaces.http.engine_server import application, to_anyone
-from treadle.bootstrap.telemetry import Telemetry
 
 async def main():
     home = Home.from_environment(os.environ)
-    engine = Engine(home=home, telemetry=Telemetry(metrics=True))
+    engine = Engine(home=home, metrics=True)
     commits = {}
 
     def note(origin, first, drafts):

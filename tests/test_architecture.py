@@ -26,14 +26,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": {"domain", "ports"},
     "skills": {"domain", "ports"},
     "dispatch": {"domain", "ports"},
-    "backup": {"domain", "ports"},
     "remote": {"domain", "ports", "operations"},
     "telemetry": {"domain", "ports"},
     "automation": {"domain", "ports", "operations"},
     "config": {"domain"},
     "surfaces": {
         "", "api", "backup", "bootstrap", "config", "doctor", "domain", "operations", "ports", "remote", "skills",
-        "system", "vault",
+        "system", "telemetry", "vault",
     },
     "": {"api", "domain", "ports", "tools"},
 }  # fmt: skip
@@ -41,8 +40,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 A surface opens an engine (`api`, `bootstrap`), or only reads and edits the files of a home, its vault included. Of
 the ports it knows the values that operations return."""
-WIRES = {"api", "bootstrap", "doctor", "testing"}
-"""The composition root, what programs open with it, and the test doubles that are wired like it."""
+WIRES = {"api", "backup", "bootstrap", "doctor", "testing"}
+"""The composition root, what programs open with it, what looks at a whole home, and the test doubles."""
 DEMO = Path("surfaces/demo.py")
 """Shows a run on the scripted model, and says so."""
 ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "backup", "telemetry"}

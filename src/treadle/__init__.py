@@ -1,4 +1,19 @@
-"""Treadle: a self-hosted agent execution engine. See `Engine`, `Agent` and `tool`."""
+"""Treadle: a self-hosted agent execution engine.
+
+`Agent` describes an agent, `tool` turns a function into a tool, and `Engine` runs agents:
+
+    import treadle
+
+
+    @treadle.tool
+    def add(a: float, b: float) -> float:
+        '''Add two numbers.'''
+        return a + b
+
+
+    agent = treadle.Agent(name="calculator", model="provider/model-id", tools=[add])
+    print(treadle.Engine("sqlite:///calculator.db").run_sync(agent, "What is 2 + 3?").text)
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -50,7 +65,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is asked for: the command line must start at once."""
+    """Import a public name on first use, so that the command line starts quickly."""
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module `treadle` has no attribute `{name}`")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import treadle
+from treadle.api.engine import create_engine
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.runs import Usage
 from treadle.ports.model import ModelRequest
@@ -163,7 +164,7 @@ def answer_at_once(request: ModelRequest) -> ScriptStep:
 
 def open_engine(url: str, home: Any, block: asyncio.Event | None, **more: Any) -> treadle.Engine:
     """Return an engine that knows the agents, tools and models of the corpus."""
-    engine = treadle.Engine(url, home=home, **more)
+    engine = create_engine(url, home=home, **more)
     engine.add_model("fake", FunctionModel(answer if block is not None else answer_at_once))
     engine.add_model("second", FunctionModel(answer_from_the_second))
     if block is None:

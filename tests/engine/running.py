@@ -11,6 +11,7 @@ import pytest
 
 import treadle
 from tests.patience import HANG_SECONDS
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
 from treadle.memory import local_embedder
@@ -29,7 +30,7 @@ async def opened(
     folder: Path, model: Model, *, clock: Clock | None = None, ids: Ids | None = None, home: Path | None = None
 ) -> AsyncGenerator[treadle.Engine, None]:
     """An engine over a database in this folder, with this model as the provider `scripted`."""
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(home or folder / "home"), clock=clock, ids=ids)
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(home or folder / "home"), clock=clock, ids=ids)
     engine.add_model("scripted", model)
     async with asyncio.timeout(HANG_SECONDS), engine:
         yield engine
@@ -38,7 +39,7 @@ async def opened(
 @asynccontextmanager
 async def in_virtual_time(model: Model) -> AsyncGenerator[treadle.Engine, None]:
     """An engine over a database in memory, whose hours pass at once. For `virtually`."""
-    engine = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
+    engine = create_engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
     engine.add_model("scripted", model)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(local_embedder, "_create_encoder", _without_embedder)  # its thread works in real time

@@ -10,6 +10,7 @@ import treadle
 from tests.core.story import Story
 from tests.engine.running import agent, journal, virtually
 from tests.patience import HANG_SECONDS
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.core.steps import CallModel, Wait
 from treadle.domain import events as e
@@ -31,7 +32,7 @@ class Machine:
 
     def engine(self, model: ScriptedModel) -> treadle.Engine:
         clock = SteadyClock(self.time_of_day, lambda: asyncio.get_running_loop().time())
-        engine = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=clock)
+        engine = create_engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=clock)
         engine.add_model("scripted", model)
         return engine
 

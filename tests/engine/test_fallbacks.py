@@ -7,6 +7,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.core.retry import MAX_KEYS
 from treadle.domain.errors import UsageError
@@ -191,7 +192,7 @@ def test_an_alias_uses_its_second_model_while_the_breaker_of_the_first_is_open(t
     home = Home(tmp_path / "home")
 
     async def story() -> None:
-        engine = treadle.Engine("sqlite:///:memory:", home=home, clock=LoopClock())
+        engine = create_engine("sqlite:///:memory:", home=home, clock=LoopClock())
         engine.add_model("first", ScriptedModel(ask(call("let_others_fail"))))
         engine.add_model("scripted", FunctionModel(lambda _: say("from the twin")))
         add_fallbacks(engine, ScriptedModel())

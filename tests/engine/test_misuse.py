@@ -224,7 +224,7 @@ def test_a_wrong_way_of_steering_or_asking_is_refused_before_anything_is_written
 def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
-            with pytest.raises(UsageError, match="`bsh`, which is no tool"):
+            with pytest.raises(UsageError, match="`bsh`, which is not a known tool"):
                 await engine.submit(agent(approvals={"rules": [{"tool": "bsh", "do": "deny"}]}), "go")
             with pytest.raises(UsageError, match="is no folder"):
                 await engine.submit(agent(workspace=tmp_path / "nowhere"), "go")

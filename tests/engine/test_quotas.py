@@ -164,7 +164,7 @@ def test_failed_attempts_are_settled_at_their_usage(tmp_path: Path) -> None:
 def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
-            with pytest.raises(UsageError, match=r"No price is known of scripted/x, so limits\.cost"):
+            with pytest.raises(UsageError, match=r"The price of scripted/x is unknown, so limits\.cost"):
                 await engine.submit(agent(limits={"cost": 1}), "go")
             with pytest.raises(UsageError, match=r"quotas\.credits .*config\.yaml"):
                 await engine.submit(agent(quotas={"credits": 1}), "go")

@@ -14,7 +14,7 @@ from tests.engine.test_costs import priced
 from treadle.domain.envelope import Event
 from treadle.domain.events import RunEnd
 from treadle.domain.runs import Metrics, Usage
-from treadle.operations.run_records import CallRecord, records_of, steps_of, totals
+from treadle.operations.run_records import CallRecord, build_run_steps, compute_totals, list_steps
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ScriptStep, Silence, ask, call, say
 
 
@@ -30,9 +30,9 @@ def assert_adds_up(events: list[Event]) -> Metrics:
     """The steps and summaries add up to what the run itself has counted, which is another's work."""
     end = events[-1].data
     assert isinstance(end, RunEnd)
-    records = records_of(events)
+    records = build_run_steps(events)
     assert records.metrics == end.metrics
-    summed = totals(records.steps, records.summaries, end.metrics.duration_ms)
+    summed = compute_totals(records.steps, records.summaries, end.metrics.duration_ms)
     assert (summed.cost, summed.credits) == pytest.approx((end.metrics.cost, end.metrics.credits))
     rounded = msgspec.structs.replace(summed, cost=end.metrics.cost, credits=end.metrics.credits)
     assert rounded == end.metrics
@@ -59,7 +59,7 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
             return await journal(engine, result.run_id)
 
     events = asyncio.run(story())
-    first, second = steps_of(events)
+    first, second = list_steps(events)
     assert (first.number, first.provider, first.model, first.stop) == (1, "scripted", "x", "tool_use")
     assert (first.reasoning, first.text) == ("Where could it be?", "Let me look.")
     assert (first.attempts, first.is_over) == (2, True)
@@ -77,7 +77,7 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
     assert (unknown.status, unknown.attempts, unknown.tool) == ("unknown_tool", 0, "make_up")
     assert (second.text, second.calls, second.first_token_ms) == ("It is gone.", (), second.first_token_ms)
     metrics = assert_adds_up(events)
-    records = records_of(events)
+    records = build_run_steps(events)
     assert records.cache_hit_rate == metrics.cache_hit_rate == pytest.approx(1900 / 3007)
     assert records.overhead_ms == metrics.overhead_ms
 
@@ -98,10 +98,10 @@ def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
             await gate.reached.wait()
             stored = [event async for event in engine.service.stored(run_id)]
             now = stored[-1].timestamp + 60
-            [step] = steps_of(stored, now)
+            [step] = list_steps(stored, now)
             assert (step.is_over, [each.status for each in step.calls]) == (False, ["running", "asked"])
             assert step.duration_ms >= 60_000
-            records = records_of(stored, now)
+            records = build_run_steps(stored, now)
             assert (records.metrics.steps, records.metrics.actions, records.metrics.model_calls) == (1, 1, 1)
             assert records.metrics.duration_ms >= 60_000
             gate.open.set()
@@ -112,8 +112,8 @@ def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
 
 
 def test_a_run_that_has_not_started_has_no_steps() -> None:
-    assert steps_of([]) == []
-    assert records_of([]).metrics == Metrics()
+    assert list_steps([]) == []
+    assert build_run_steps([]).metrics == Metrics()
 
 
 def test_a_reply_that_a_crash_hid_counts_as_an_attempt_and_a_call_that_ran_twice_as_two(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_reply_that_a_crash_hid_counts_as_an_attempt_and_a_call_that_ran_twice
             engine.add_tools(wait)
             await engine.wait(run_id)
             events = await journal(engine, run_id)
-        first, _ = steps_of(events)
+        first, _ = list_steps(events)
         assert (first.attempts, first.repeated_calls) == (2, 1)
         assert [each.attempts for each in first.calls] == [2]
         assert_adds_up(events)
@@ -156,7 +156,7 @@ def test_a_summary_between_steps_has_its_own_record(tmp_path: Path) -> None:
                 await engine.run(agent(), f"message {number}", session="ses_1")
             result = await engine.run(agent(), "/compact", session="ses_1")
             events = await journal(engine, result.run_id)
-        records = records_of(events)
+        records = build_run_steps(events)
         assert records.steps == ()
         [summed] = records.summaries
         assert (summed.before_step, summed.is_done, summed.used.input_tokens) == (1, True, 300)

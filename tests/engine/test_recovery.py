@@ -10,6 +10,7 @@ import pytest
 import treadle
 from tests.engine.running import Gate, agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
+from treadle.api.engine import create_engine
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import LlmRequest, LlmRetry, RunWaiting, ToolCallStart
@@ -246,7 +247,7 @@ class SlowWall:
 def test_a_wall_clock_that_lags_does_not_make_the_deadline_come_early() -> None:
     async def story() -> None:
         with ScriptedModel(Silence("half")) as model:
-            engine = treadle.Engine("sqlite:///:memory:", clock=SlowWall())
+            engine = create_engine("sqlite:///:memory:", clock=SlowWall())
             engine.add_model("scripted", model)
             async with engine:
                 result = await engine.run(agent(limits={"deadline": 10}), "go")

@@ -25,7 +25,7 @@ from treadle.domain.events import (
     ToolCallError,
 )
 from treadle.domain.messages import MESSAGE_LIMIT
-from treadle.operations.run_records import records_of
+from treadle.operations.run_records import build_run_steps
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 from treadle.vault.store import SecretGrant, VaultStore
@@ -274,14 +274,14 @@ def test_a_delegated_call_is_listed_with_the_calls_of_its_step() -> None:
         async with in_virtual_time(FunctionModel(policy)) as engine:
             hero = agent(tools=["agent_spawn"], quality={"checker": "quality-checker"})
             events = await journal(engine, (await engine.run(hero, "go")).run_id)
-            first, second = records_of(events).steps
+            first, second = build_run_steps(events).steps
             [given] = first.calls
             assert (given.tool, given.status, given.output, given.attempts) == ("agent_spawn", "ok", "part done", 1)
             assert msgspec.json.decode(given.input) == {"message": "part"}
             assert 3000 <= given.duration_ms < 4000
             assert second.calls == ()
             [at] = [event.sequence for event in events if isinstance(event.data, AgentEnd)][:1]
-            [begun] = records_of(events[: at - 1]).steps[0].calls
+            [begun] = build_run_steps(events[: at - 1]).steps[0].calls
             assert begun.status == "running"
 
     virtually(work())

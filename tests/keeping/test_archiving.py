@@ -15,7 +15,7 @@ import treadle
 from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
 from treadle.backup.event_export import EventExportFile
-from treadle.bootstrap.backup import open_archiving_retention
+from treadle.backup.home_backup import open_archiving_retention
 from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
 from treadle.bootstrap.stores import open_stores_readonly
 from treadle.config.home import Home

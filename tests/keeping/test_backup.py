@@ -18,8 +18,8 @@ import pytest
 import treadle
 from tests.engine.running import agent
 from treadle.backup import archive as archives
+from treadle.backup.home_backup import back_up, restore
 from treadle.backup.restore import ReversibleMoves
-from treadle.bootstrap.backup import back_up, restore
 from treadle.config.home import Home
 from treadle.domain.errors import StoreDamaged, StoreError, StoreNewer, StoreOwned, UsageError
 from treadle.ports.vault import VaultError

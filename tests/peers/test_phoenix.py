@@ -21,9 +21,9 @@ import pytest
 import treadle
 from tests.engine.running import agent
 from tests.telemetry.watched import look, watched
-from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
+from treadle.telemetry.settings import Telemetry
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
 
 OWN = Path(__file__).parents[2] / ".phoenix" / "bin" / "phoenix"

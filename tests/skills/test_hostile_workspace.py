@@ -130,7 +130,9 @@ def test_a_socket(home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(folder)
     with socket.socket(socket.AF_UNIX) as made:
         made.bind("talk")
-        assert looked_at(home, workspace)["workspace", "one"].reason.startswith("talk is a link or something else")
+        assert looked_at(home, workspace)["workspace", "one"].reason.startswith(
+            "talk is a link or another special file"
+        )
 
 
 @pytest.mark.parametrize("name", ["o\nne", "o\x1b[2Jne", "o\u202ene", os.fsdecode(b"o\xffne"), "One", "o ne", "-"])

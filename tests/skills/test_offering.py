@@ -143,7 +143,7 @@ def test_the_file_of_approvals_is_private_says_what_it_is_and_may_be_damaged(hom
     assert sorted(os.listdir(of_home(home))) == ["approved.yaml", "one"]
     for damage in ("approved: [", "approved: 1\n", "approved: [{name: one}]\n", "\0", "[" * 5000):
         path.write_text(damage)
-        with pytest.raises(ConfigError, match=r"approved\.yaml: it is not as Treadle writes it"):
+        with pytest.raises(ConfigError, match=r"approved\.yaml: the file is damaged"):
             FolderSkills(home).offered(("*",), workspace)
 
 

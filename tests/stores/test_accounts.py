@@ -33,7 +33,7 @@ from treadle.domain.ids import AgentId, EventId, TokenId
 from treadle.domain.messages import Text, user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, Usage
-from treadle.operations.usage import UsageQuery, summed_up, usage
+from treadle.operations.usage import UsageQuery, compute_usage, summed_up
 from treadle.ports.accounts import Accounts, AgentStates, Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
 from treadle.stores.sqlite.accounts import SqliteAccounts
@@ -191,7 +191,7 @@ def test_what_was_used_is_summed_up_by_what_is_asked_for() -> None:
 def test_a_day_that_is_none_is_refused_with_what_is_accepted() -> None:
     async def story() -> None:
         async with desk() as process:
-            said = await check_refused(usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
+            said = await check_refused(compute_usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
             assert said == "since is `yesterday`; accepted: a day such as 2026-03-01."
 
     asyncio.run(story())

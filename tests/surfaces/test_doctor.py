@@ -14,7 +14,6 @@ import pytest
 from tests.fake_endpoint import PAUSE, Answer, Behaviour, FakeEndpoint, Silence, refuses
 from tests.surfaces.shell import Shell
 from tests.surfaces.terminal import Terminal
-from treadle.bootstrap.doctor import examine
 from treadle.config.home import Home
 from treadle.core import guards
 from treadle.core.guards import (
@@ -31,6 +30,7 @@ from treadle.core.guards import (
     stuck,
     written_call,
 )
+from treadle.doctor.examination import examine
 from treadle.doctor.findings import Finding
 from treadle.surfaces.cli.guard_self_test import QUARANTINE, TRIALS, Check, fire_all
 

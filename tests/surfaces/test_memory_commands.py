@@ -142,7 +142,8 @@ def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
     refused = do(shell, "import", "-", stdin=line)
     assert refused.code == 2
     assert refused.complaint == (
-        "line 1: No agent is called `bob`. Known: default. Or say --agent NAME for all lines. Nothing was imported."
+        "line 1: No agent is called `bob`. Known: default. Or pass --agent NAME for all lines. "
+        "Nothing was imported."
     )
     with_agents(shell, "bob")
     do(shell, "add", FACT, "-a", "bob")
@@ -154,8 +155,11 @@ def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("not json", "line 2 is no memory: JSON is malformed"),
-        ('{"agent": "default"}', "line 2 is no memory: Object missing required field `text`; each line is a JSON"),
+        ("not json", "line 2 is not a memory: JSON is malformed"),
+        (
+            '{"agent": "default"}',
+            "line 2 is not a memory: Object missing required field `text`; each line is a JSON",
+        ),
         (
             '{"text": "x", "kind": "dream"}',
             'line 2: kind: found "dream"; accepted: long_term or journal. Nothing was',
@@ -188,9 +192,9 @@ def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
         ('{"text": "x", "run_id": "rm -rf"}', 'line 2: run_id: found "rm -rf"; accepted: run_'),
         (r'{"text": "x", "session_id": "a\u001b"}', 'line 2: session_id: found "a\\u001b"; accepted: the name of'),
         ('{"text": "x", "agent": "dfault"}', "line 2: No agent is called `dfault`. Did you mean `default`?"),
-        ("[" * 100_000, "line 2 is no memory"),
-        ('{"text": "x", "txet": "y"}', "line 2 is no memory: Object contains unknown field `txet`"),
-        ('{"text": "x"}', 'line 2 does not say whose memory it is: add "agent"'),
+        ("[" * 100_000, "line 2 is not a memory"),
+        ('{"text": "x", "txet": "y"}', "line 2 is not a memory: Object contains unknown field `txet`"),
+        ('{"text": "x"}', 'line 2 names no agent: add "agent"'),
         ('{"text": " ", "agent": "default"}', "line 2: the text is empty"),
         (json.dumps({"text": "x" * 8001, "agent": "default"}), "line 2: the text has 8001 characters"),
     ],
@@ -244,7 +248,7 @@ def test_an_unknown_memory_and_nothing_is_forgotten(shell: Shell) -> None:
     for command in ("forget", "pin"):
         done = do(shell, command, item["memory_id"], "mem_nope")
         assert done.code == 2
-        assert done.complaint == "There is no memory mem_nope. `treadle memory list` shows those there are."
+        assert done.complaint == "There is no memory mem_nope. `treadle memory list` shows all memories."
     assert listed(shell) == [item]
 
 
@@ -305,6 +309,6 @@ def test_memories_are_shown_for_a_user_and_assigned_to_another(shell: Shell) -> 
     assert json.loads(merged) == {"moved": 1, "merged": 1}
     assert {line["owner"] for line in listed(shell)} == {"carol"}
     nothing = do(shell, "assign", "carol")
-    assert (nothing.code, "No memories were named" in nothing.err) == (2, True)
+    assert (nothing.code, "No memories are selected" in nothing.err) == (2, True)
     wrong = do(shell, "assign", "LOCAL", "-a", "ada")
     assert (wrong.code, "could be mistaken for the local user" in wrong.err) == (2, True)

@@ -107,11 +107,14 @@ def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
         (("show", "pdg"), "Did you mean `pdf`?"),
         (("show", "../x"), "There is no skill '../x'"),
         (("approve", "pdf"), "Nobody is here to be asked about the skill `pdf`"),
-        (("approve", "broken", "--yes"), "cannot be approved: it has no SKILL.md. Mend it first."),
+        (("approve", "broken", "--yes"), "cannot be approved: it has no SKILL.md. Fix it first."),
         (("remove", "pdf"), "The skill 'pdf' is not approved there"),
         (("remove", "nothing", "--delete"), "There is no skill `nothing` in"),
-        (("remove", "../x", "--delete"), "No skill can be called so"),
-        (("remove", "afile", "--delete"), "afile is no skill: it is a file, and a skill is a folder. Nothing was"),
+        (("remove", "../x", "--delete"), "This is not a valid skill name"),
+        (
+            ("remove", "afile", "--delete"),
+            "afile is not a skill: it is a file, and a skill is a folder. Nothing was",
+        ),
         (("approve", "pdf", "--yes", "--sha256", "0" * 64), "is not the one with the sha256 0000"),
         (("approve", "pdf", "--yes", "--sha256", "0" * 11), "accepted: at least 12 digits of the hash that"),
         (("approve", "pdf", "--yes", "--sha256", ""), "--sha256 is ''; accepted: at least 12 digits"),
@@ -188,7 +191,7 @@ def test_a_hostile_workspace_is_listed_with_what_is_wrong(shell: Shell, folder: 
     assert "\x1b" not in done.out
     assert len(done.out.splitlines()) == 5
     rows = {row["name"]: row for row in do(shell, "list", "--workspace", str(folder), "--json").json}
-    assert rows["link"]["reason"] == "'link' is a link or no folder; only a folder itself is accepted"
+    assert rows["link"]["reason"] == "'link' is a link or not a folder; only a real folder is accepted"
     assert rows["evil\\x1b]0;\\nname"]["reason"] == "it has no SKILL.md"
     assert rows["fine"]["state"] == "new"
 

@@ -31,7 +31,7 @@ def test_a_name_is_short_and_nothing_in_it_acts(name: str) -> None:
 
 
 def test_there_are_only_so_many_names() -> None:
-    names = Names(most=3)
+    names = Names(max_names=3)
     assert [names.of(name) for name in "abcdea"] == ["a", "b", "c", "other", "other", "a"]
 
 

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import treadle
 from tests.engine.running import agent
 from tests.telemetry.watched import look, watched
-from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.errors import ConfigError
 from treadle.engine.null_ports import NoVault
 from treadle.ports.vault import VaultError
 from treadle.telemetry.logs import WITHHELD, JsonLogFormatter, PrivateLogFile, RunLog, escape_unprintable
+from treadle.telemetry.settings import Telemetry
 from treadle.testing.models import ScriptedFailure, ScriptedModel, ask, call, say
 from treadle.vault.redactor import SecretRedactor
 from treadle.vault.store import SecretGrant, VaultStore
@@ -133,7 +133,7 @@ def test_a_full_disk_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -
     with suppress(OSError):  # what is left to be written
         handler.close()
     assert capsys.readouterr().err == (
-        "treadle: a line of the log /dev/full is lost, and others may be: [Errno 28] No space left on device\n"
+        "treadle: writing to the log /dev/full failed, lines are lost: [Errno 28] No space left on device\n"
     )
 
 

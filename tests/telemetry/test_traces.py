@@ -21,7 +21,6 @@ from tests.engine.running import agent, journal, until
 from tests.patience import HANG_SECONDS
 from tests.telemetry.collector import collecting
 from tests.telemetry.watched import look, watched
-from treadle.bootstrap.telemetry import Telemetry
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import UsageError
 from treadle.domain.events import AgentSpawn
@@ -31,6 +30,7 @@ from treadle.ports.journal import RunFilter
 from treadle.ports.model import ModelRequest
 from treadle.system.clock import TimeOrderedIds
 from treadle.telemetry import span_names
+from treadle.telemetry.settings import Telemetry
 from treadle.telemetry.traces import Traces, compute_span_id, compute_trace_id
 from treadle.testing.models import (
     FunctionModel,
@@ -296,7 +296,7 @@ def test_a_collector_that_never_answers_costs_the_run_nothing_and_the_end_a_mome
     with socket.create_server(("127.0.0.1", 0)) as listener:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{listener.getsockname()[1]}")
         assert asyncio.run(story()).text == "done"
-    assert "did not answer within 0.2 s; the last spans are lost" in caplog.text
+    assert "did not respond within 0.2 s; the last spans are lost" in caplog.text
 
 
 # ── Settings ──
@@ -341,9 +341,10 @@ def test_the_names_are_those_of_the_conventions() -> None:
 
 def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
     program = (
-        "import sys, treadle\n"
-        "from treadle.bootstrap.telemetry import Telemetry\n"
-        "treadle.Engine('sqlite:///:memory:', telemetry=Telemetry(metrics=True, log_file=True))\n"
+        "import sys\n"
+        "from treadle.api.engine import create_engine\n"
+        "from treadle.telemetry.settings import Telemetry\n"
+        "create_engine('sqlite:///:memory:', telemetry=Telemetry(metrics=True, log_file=True))\n"
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
     done = run([sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_SECONDS, check=True)

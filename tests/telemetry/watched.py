@@ -8,9 +8,10 @@ from pathlib import Path
 import treadle
 from tests.patience import HANG_SECONDS
 from tests.telemetry.reading import Samples, read
-from treadle.bootstrap.telemetry import Telemetry
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.ports.model import Model
+from treadle.telemetry.settings import Telemetry
 
 COUNTED = Telemetry(metrics=True)
 
@@ -18,7 +19,7 @@ COUNTED = Telemetry(metrics=True)
 @asynccontextmanager
 async def watched(folder: Path, model: Model, wanted: Telemetry = COUNTED) -> AsyncGenerator[treadle.Engine, None]:
     """An engine over a database in this folder, with this model as the provider `scripted`."""
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), telemetry=wanted)
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), telemetry=wanted)
     engine.add_model("scripted", model)
     async with asyncio.timeout(HANG_SECONDS), engine:
         yield engine

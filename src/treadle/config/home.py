@@ -138,6 +138,9 @@ class Home(Struct, frozen=True):
             ) from None
         return cls(path, environment.get(DATABASE_URL_VARIABLE) or None)
 
+    def __fspath__(self) -> str:
+        return str(self.path)
+
     @property
     def database_url(self) -> str:
         return self.database or f"sqlite:///{self.path / 'treadle.db'}"
@@ -153,8 +156,7 @@ class Home(Struct, frozen=True):
         return self.path / "workspaces" / agent.name
 
     def workspace(self, agent: AgentSpec) -> Path:
-        """Return the folder in which an agent's tools work. Create it if it belongs to the home; else raise
-        UsageError if it is missing."""
+        """Return the agent's workspace. Create it in the home; elsewhere raise UsageError if it is missing."""
         path = self.workspace_path(agent)
         if agent.workspace is not None:
             if not path.is_dir():
@@ -271,9 +273,7 @@ class Home(Struct, frozen=True):
             with suppress(OSError):  # the folder has other files
                 path.parent.rmdir()
         except OSError as error:
-            raise ConfigError(
-                f"{path}: cannot be deleted: {error.strerror}; check the permissions of the folder"
-            ) from None
+            raise ConfigError(f"{path}: cannot be deleted: {error.strerror}; check its permissions") from None
 
     def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
         path = self._allowed_file(spec.name)

@@ -1,4 +1,4 @@
-"""Sessions are read once more before they are deleted, and what happened in them is written elsewhere."""
+"""Writes the events of sessions to an archive before they are deleted."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,7 +14,7 @@ from treadle.ports.sessions import Sessions, title_of
 
 class SessionArchiver:
     """Writes all events of sessions, in the order of their runs. Results that were too long for an event, and
-    memories, are not among them."""
+    memories, are not included."""
 
     def __init__(self, sessions: Sessions, journal: Journal, past: DeletionArchive) -> None:
         self._sessions = sessions
@@ -22,7 +22,7 @@ class SessionArchiver:
         self._past = past
 
     async def keep(self, session_ids: Sequence[SessionId]) -> None:
-        """All of it is safe when this returns."""
+        """Archive these sessions. Everything is durable when this returns."""
         for session_id in session_ids:
             with suppress(Unknown):  # it was deleted in the meantime
                 runs = await self._sessions.runs(session_id)

@@ -1,5 +1,5 @@
-"""What an open engine does without being asked: schedules, inbound webhooks, webhooks. The `automation` package
-implements these protocols."""
+"""Protocols of what an open engine does automatically: schedules, inbound webhooks and webhooks. The `automation`
+package implements them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -18,9 +18,9 @@ from treadle.operations.submissions import Ticket
 from treadle.operations.webhooks import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
 
 
-class ScheduleKeeping(Protocol):
-    async def add(self, wanted: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
-        """The owner is the user that its runs are for."""
+class ScheduleManager(Protocol):
+    async def add(self, request: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
+        """Add a schedule. The owner is the user of its runs."""
         ...
 
     async def list(self) -> Sequence[ScheduleView]: ...
@@ -30,12 +30,12 @@ class ScheduleKeeping(Protocol):
     async def pause(self, schedule_id: ScheduleId) -> ScheduleView: ...
 
     async def resume(self, schedule_id: ScheduleId) -> ScheduleView:
-        """From the next tick on; those that passed meanwhile are not made up for."""
+        """Continue with the next tick. Ticks that passed while it was paused are skipped."""
         ...
 
 
-class Signed(Struct, frozen=True):
-    """What was sent to a hook."""
+class SignedMessage(Struct, frozen=True):
+    """A signed request to an inbound webhook."""
 
     webhook_id: str
     timestamp: str
@@ -43,9 +43,9 @@ class Signed(Struct, frozen=True):
     body: bytes
 
 
-class HookKeeping(Protocol):
-    async def add(self, wanted: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
-        """The owner is the user that its runs are for."""
+class InboundWebhookManager(Protocol):
+    async def add(self, request: NewHook, owner: UserId = LOCAL_USER) -> NewHookView:
+        """Add an inbound webhook. The owner is the user of its runs."""
         ...
 
     async def list(self) -> Sequence[HookView]: ...
@@ -53,26 +53,26 @@ class HookKeeping(Protocol):
     async def remove(self, hook_id: HookId) -> None: ...
 
     async def rotate(self, hook_id: HookId) -> NewHookView:
-        """Another secret; the one before is worth nothing from now on."""
+        """Create a new secret. The previous secret stops working at once."""
         ...
 
 
-class HookReceiving(Protocol):
-    async def receive(self, hook_id: HookId, signed: Signed) -> Ticket | None:
+class InboundWebhookHandler(Protocol):
+    async def receive(self, hook_id: HookId, signed: SignedMessage) -> Ticket | None:
         """Start a run. Return None if there is no such inbound webhook or the signature is wrong or too old. Raise
         InvalidState for a message that was received before."""
         ...
 
 
-class WebhookKeeping(Protocol):
-    async def add(self, wanted: NewWebhook) -> NewWebhookView: ...
+class WebhookManager(Protocol):
+    async def add(self, request: NewWebhook) -> NewWebhookView: ...
 
     async def list(self) -> Sequence[WebhookView]: ...
 
     async def remove(self, webhook_id: WebhookId) -> None: ...
 
     async def dead(self, webhook_id: WebhookId) -> Sequence[DeadLetterView]:
-        """What was given up, the oldest first."""
+        """Return the events that were given up, oldest first."""
         ...
 
     async def retry(self, webhook_id: WebhookId, event_id: EventId | None = None) -> int:
@@ -84,9 +84,9 @@ class WebhookKeeping(Protocol):
 class Automation:
     """The schedules, inbound webhooks and webhooks of an open engine."""
 
-    schedules: ScheduleKeeping
-    hooks: HookKeeping
-    receiving: HookReceiving
-    webhooks: WebhookKeeping
+    schedules: ScheduleManager
+    hooks: InboundWebhookManager
+    receiving: InboundWebhookHandler
+    webhooks: WebhookManager
     at_work: Callable[[], AbstractAsyncContextManager[None]]
-    """While it is entered schedules fire and webhooks are sent."""
+    """While it is entered, schedules fire and webhooks are sent."""

@@ -106,7 +106,7 @@ class _Absent:
     """Stands for a service that a context does not have."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"this context does not have the service whose `{name}` was asked for")
+        raise AssertionError(f"this context lacks the service that has `{name}`")
 
 
 _ABSENT: Any = _Absent()
@@ -132,7 +132,7 @@ class Context:
     now: Callable[[], Instant] = _ABSENT
     metrics: StreamMetrics = _ABSENT
     hand_over: Callable[[], None] = _ABSENT
-    """Give the home up to the process that asks for it. Raises InvalidState where this one keeps it."""
+    """Release the home to the process that requests it. Raises InvalidState if this process keeps it."""
 
     def with_key(self, key: str | None) -> "Context":
         return self if key == self.key else replace(self, key=key)
@@ -140,7 +140,7 @@ class Context:
     def called_by(self, principal: Principal, key: str | None) -> "Context":
         return replace(self, principal=principal, key=key)
 
-    # ── What the caller may see ──
+    # ── Visibility ──
 
     async def visible_run(self, run_id: str) -> "RunRecord":
         """Return a run. Raises UnknownRun if the caller may not see its agent or its owner."""
@@ -186,22 +186,22 @@ class Context:
         return [run for run in found if self._sees(run.agent, run.owner)]
 
     async def open_session(self, session_id: str) -> SessionId:
-        """Return the id of a session to continue or to begin. Raises UnknownSession where an agent has spoken in it
-        that the caller may not see.
+        """Return the id of a session to continue or to start. Raise UnknownSession if it has runs of an agent that
+        the caller may not see.
 
-        A token that is limited to its own user, or that may not read, continues sessions of that user alone. One
-        that is limited to its own user cannot name a new session: it would learn which ids are taken."""
-        principal, wanted = self.principal, SessionId(session_id)
+        A token that is limited to its own user, or that may not read, continues only sessions of that user. A token
+        that is limited to its own user cannot name a new session, because it would learn which ids are taken."""
+        principal, requested = self.principal, SessionId(session_id)
         if principal.only_owner is not None or not principal.may("read"):
-            owner = await self.sessions.owner(wanted)
+            owner = await self.sessions.owner(requested)
             is_free = owner is None and principal.only_owner is None
             if owner != principal.user and not is_free:
                 raise unknown_session(session_id)
         if principal.agents is not None:
-            runs = await self.sessions.runs(wanted)
+            runs = await self.sessions.runs(requested)
             if not all(principal.sees(run.agent) for run in runs):
                 raise unknown_session(session_id)
-        return wanted
+        return requested
 
     async def visible_approval(self, approval_id: str) -> "ApprovalRecord":
         """Return an approval. Raises UnknownApproval if the caller may not see its run."""
@@ -210,7 +210,9 @@ class Context:
         except UnknownApproval:
             record = None
         if record is None or not self._sees(record.agent, record.owner):
-            raise UnknownApproval(f"There is no approval {approval_id}. `treadle approvals list` shows what waits.")
+            raise UnknownApproval(
+                f"There is no approval {approval_id}. `treadle approvals list` shows pending approvals."
+            )
         return record
 
     def visible_agent(self, name: str) -> "AgentSpec":
@@ -228,11 +230,11 @@ class Context:
             return name
         raise UnknownAgent(f"No agent is called `{name}`.")
 
-    def visible_agents(self, wanted: str | None) -> tuple[str, ...] | None:
-        """Return the agents whose runs a list shows; None: all."""
-        if wanted is None:
+    def visible_agents(self, name: str | None) -> tuple[str, ...] | None:
+        """Return the agents whose runs a list shows; None for all."""
+        if name is None:
             return self.principal.agents
-        return (wanted,) if self.principal.sees(wanted) else ()
+        return (name,) if self.principal.sees(name) else ()
 
     def sees(self, record: "RunRecord | ApprovalRecord") -> bool:
         return self._sees(record.agent, record.owner)
@@ -248,8 +250,8 @@ class Context:
 
 
 def unknown_run(run_id: str) -> UnknownRun:
-    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows those there are.")
+    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows all runs.")
 
 
 def unknown_session(session_id: str) -> UnknownSession:
-    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows all sessions.")

@@ -1,5 +1,5 @@
-"""Events that others deliver, made ready for the journal: without secrets, and sound. What was written down and
-cannot be read again would stop its run for good."""
+"""Prepares events that callers deliver for the journal: redacted and validated. An event that cannot be decoded
+again would block its run permanently."""
 
 import msgspec
 
@@ -11,14 +11,14 @@ from treadle.ports.clock import Clock, Ids
 from treadle.ports.vault import Vault
 
 
-class Drafts:
+class DraftFactory:
     def __init__(self, vault: Vault, clock: Clock, ids: Ids) -> None:
         self._vault = vault
         self._clock = clock
         self._ids = ids
 
     def make(self, data: EventData) -> Draft:
-        """Raises UsageError for a value of a kind that the event does not have."""
+        """Return a draft. Raise UsageError for a value of the wrong type."""
         redactor = self._vault.redactor
         try:
             made = make_draft(self._ids("evt"), self._clock.now(), redact_event(data, redactor))

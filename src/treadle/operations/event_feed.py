@@ -12,12 +12,12 @@ from treadle.domain.ids import RunId
 from treadle.domain.users import UserId
 from treadle.engine.event_hub import EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.run_stream import already_shown
+from treadle.operations.run_stream import is_already_shown
 from treadle.ports.journal import PositionedEvent, RunFilter, Runs
 
 GATHER_SECONDS = 0.02
-"""How long live events are gathered, so that fewer pieces are sent; durable events never wait."""
-MOST_RUNS_IN_PROGRESS = 1000
+"""How long live events are collected, so that fewer pieces are sent. Durable events never wait."""
+MAX_RUNS_IN_PROGRESS = 1000
 """How many runs in progress are listened to from the start. Later ones are listened to when they are queued."""
 
 
@@ -53,7 +53,7 @@ async def live_feed(
     with hub.watch_commits() as news, LiveEvents(hub, news) as live:
         last = await runs.position() if after is None else after
         wanted = RunFilter(None if agents is None else tuple(agents), unfinished=True, owner=owner)
-        for record in await runs.find(wanted, MOST_RUNS_IN_PROGRESS):
+        for record in await runs.find(wanted, MAX_RUNS_IN_PROGRESS):
             live.listen_to(record.origin.run_id, record.sequence)
         changes, is_caught_up = -1, False
         while True:
@@ -84,10 +84,10 @@ class LiveEvents:
     """The live events of the runs in progress. Implements `engine.event_hub.Listener`.
 
     An event is held until the reader has the durable event that it belongs to. A reader that is too slow loses live
-    events, never durable ones, and is told how many: the whole text comes with `llm_response`."""
+    events, never durable ones, and is sent their number: the whole text comes with `llm_response`."""
 
     catching_up = True
-    """The durable events come from the journal: the hub need not offer any."""
+    """The durable events come from the journal, so the hub does not offer any."""
     last = 0
 
     def __init__(self, hub: EventHub, news: asyncio.Event) -> None:
@@ -131,7 +131,7 @@ class LiveEvents:
         yield page[start:]
 
     def follow(self, page: Sequence[PositionedEvent]) -> None:
-        """Listen to the runs that a page tells of, up to their end."""
+        """Listen to the runs of a page, up to their end."""
         for placed in page:
             event = placed.event
             if isinstance(event.data, LlmResponse | LlmError):  # what is held was written before it
@@ -159,14 +159,14 @@ class LiveEvents:
             self._texts.pop(run_id, None)
             self._hub.remove_reader(run_id, self)
 
-    # ── What the hub tells ──
+    # ── Listener ──
 
     def offer(self, events: Sequence[Event]) -> None:
         pass
 
     def show(self, event: Event) -> None:
         text = self._texts.get(event.run_id)
-        if text is not None and already_shown(event, text):
+        if text is not None and is_already_shown(event, text):
             return
         if len(self._events) >= MAX_BACKLOG_EVENTS:
             self._missed += len(self._events)

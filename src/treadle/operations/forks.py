@@ -1,4 +1,4 @@
-"""A new run from a step of an old one: what it begins with, and what it has otherwise."""
+"""Forks: new runs that continue from a step of an old run."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -19,41 +19,41 @@ from treadle.domain.messages import Image, Message, Text, user
 from treadle.domain.permissions import Asker
 from treadle.domain.quotas import Quotas
 from treadle.engine.run_history import load_run_history
-from treadle.operations.event_factory import Drafts
-from treadle.operations.prompts import request_of
-from treadle.operations.submissions import Admission, Submission, Ticket, without_secrets
+from treadle.operations.event_factory import DraftFactory
+from treadle.operations.prompts import find_request
+from treadle.operations.submissions import Admission, Submission, Ticket, redact_message
 from treadle.ports.clock import Ids
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.vault import Vault
 
 
 class Fork(Struct, frozen=True):
-    """Which run, from which step, and what the new one has otherwise."""
+    """Which run to fork from which step, and what to change."""
 
     run_id: RunId
     step: int | None = None
-    """None: the last."""
+    """None for the last step."""
     model: str | None = None
     message: str | None = None
-    """At the first step in the place of what was asked; later it is said after the results."""
+    """At the first step it replaces the original message; later it follows the results."""
     agent: AgentSpec | None = None
-    """None: as the old run had it, with all that held for it because of those above it."""
+    """None: the agent of the old run, with all restrictions that its ancestors imposed."""
     key: str | None = None
-    """The same key again finds the same run."""
+    """An idempotency key: the same key returns the same run."""
     asker: Asker | None = None
     token: TokenId | None = None
     token_quotas: Quotas | None = None
     provider: str | None = None
-    """Who is asked for the model; None: whoever the agent asks."""
+    """The provider of the model; None for that of the agent."""
 
 
-class Forking:
+class ForkService:
     def __init__(
         self,
         journal: Journal,
         runs: Runs,
         admission: Admission,
-        drafts: Drafts,
+        drafts: DraftFactory,
         vault: Vault,
         ids: Ids,
         agent_id: Callable[[str], Awaitable[AgentId]],
@@ -69,30 +69,31 @@ class Forking:
         self._credits_per_dollar = credits_per_dollar
 
     async def fork(self, fork: Fork) -> Ticket:
-        """Queue the new run, in a session of its own. The old one is only read. What was said in it goes on, so
-        the new run has the same owner, whoever asks for it."""
+        """Queue the new run in a session of its own. The old run is only read.
+
+        The new run continues the old conversation, so it has the same owner, whichever user requests it."""
         if fork.key is not None and (known := await self._runs.submitted(fork.key)):
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
-        stood = await self._stood(fork)
-        begun = _begun(stood, fork)
-        await self._admission.check(begun.submission(fork))
-        run_id, above = RunId(self._ids("run")), stood.queued.lineage if fork.agent is None else None
+        point = await self._load_point(fork)
+        start = _prepare_start(point, fork)
+        await self._admission.check(start.submission(fork))
+        run_id, above = RunId(self._ids("run")), point.queued.lineage if fork.agent is None else None
         queued = RunQueued(
-            begun.agent if above is None else cap_by_ceilings(above.ceilings, begun.agent),
+            start.agent if above is None else cap_by_ceilings(above.ceilings, start.agent),
             asker=fork.asker,
             token=fork.token,
             token_quotas=fork.token_quotas,
             credits_per_dollar=self._credits_per_dollar,
-            before=begun.before,
-            instructions=stood.queued.instructions,
+            before=start.before,
+            instructions=point.queued.instructions,
             lineage=None if above is None else detach_lineage(above, run_id),
-            owner=stood.queued.owner,
+            owner=point.queued.owner,
         )
-        said = ()
-        if begun.message is not None:
-            message, redacted = without_secrets(begun.message, self._vault.redactor)
-            said = (*redacted, UserMessage(message))
-        return await self._queue(run_id, (queued, begun.forked, *said), begun.agent.name, fork.key)
+        messages = ()
+        if start.message is not None:
+            message, redacted = redact_message(start.message, self._vault.redactor)
+            messages = (*redacted, UserMessage(message))
+        return await self._queue(run_id, (queued, start.forked, *messages), start.agent.name, fork.key)
 
     async def _queue(self, run_id: RunId, first: Sequence[EventData], agent: str, key: str | None) -> Ticket:
         session_id = SessionId(self._ids("ses"))
@@ -103,7 +104,7 @@ class Forking:
             return Ticket(run_id, session_id)
         return Ticket(found, (await self._runs.record(found)).origin.session_id)
 
-    async def _stood(self, fork: Fork) -> "Stood":
+    async def _load_point(self, fork: Fork) -> "ForkPoint":
         state, events = await load_run_history(fork.run_id, self._journal)
         queued = events[0].data
         assert isinstance(queued, RunQueued), f"the first event of {fork.run_id} is {events[0].type}"
@@ -114,31 +115,31 @@ class Forking:
             )
         if fork.step is not None and fork.step < 1:
             raise UsageError(f"There is no step {fork.step}: steps are counted from 1.")
-        wanted = request_of(fork.run_id, fork.step, events)
-        assert isinstance(wanted.data, LlmRequest)
+        request = find_request(fork.run_id, fork.step, events)
+        assert isinstance(request.data, LlmRequest)
         asked = next((event.data.message for event in events if isinstance(event.data, UserMessage)), None)
-        up_to = events[: wanted.sequence]
+        up_to = events[: request.sequence]
         fold_all(state, up_to)
-        return Stood(state, queued, make_fork(state, up_to, wanted.data), asked)
+        return ForkPoint(state, queued, make_fork(state, up_to, request.data), asked)
 
 
-class Stood(Struct, frozen=True):
-    """Where the old run stood."""
+class ForkPoint(Struct, frozen=True):
+    """The state of the old run at the fork."""
 
     state: RunState
     queued: RunQueued
     forked: RunForked
     asked: Message | None
-    """None: it is a fork itself, and was told nothing new."""
+    """None: the run is a fork itself, without a new message."""
 
     @property
     def was_just_asked(self) -> bool:
-        """Whether the last message is what the run was asked."""
+        """Whether the last message is the message that the run answers."""
         return self.forked.step == 1 and len(self.state.transcript.messages) - 1 in self.forked.tasks
 
 
-class Begun(Struct, frozen=True):
-    """What the new run begins with."""
+class ForkStart(Struct, frozen=True):
+    """What the new run starts with."""
 
     agent: AgentSpec
     before: tuple[Message, ...]
@@ -146,27 +147,27 @@ class Begun(Struct, frozen=True):
     message: Message | None
 
     def submission(self, fork: Fork) -> Submission:
-        """The same as a message that somebody sends, to be judged like one."""
-        said = self.message or user("(as before)")
-        return Submission(self.agent, said, token=fork.token, token_quotas=fork.token_quotas, plain=True)
+        """Return an equivalent submission, so that it is checked like any message."""
+        messages = self.message or user("(as before)")
+        return Submission(self.agent, messages, token=fork.token, token_quotas=fork.token_quotas, plain=True)
 
 
-def _begun(stood: Stood, fork: Fork) -> Begun:
-    agent = _agent(stood.queued.agent, fork)
-    messages, forked = tuple(stood.state.transcript.messages), stood.forked
-    if _without_its_model(agent) != _without_its_model(stood.queued.agent):  # it has another prompt
+def _prepare_start(point: ForkPoint, fork: Fork) -> ForkStart:
+    agent = _choose_agent(point.queued.agent, fork)
+    messages, forked = tuple(point.state.transcript.messages), point.forked
+    if _ignore_model(agent) != _ignore_model(point.queued.agent):  # the prompt differs
         forked = msgspec.structs.replace(forked, measured=None, notes="", workspace="", recalled="")
-    if agent != stood.queued.agent:  # and is answered by another model
+    if agent != point.queued.agent:  # another model answers
         forked = msgspec.structs.replace(forked, route="", plain=False)
     if fork.message is None:
-        return Begun(agent, messages, forked, None)
-    if not stood.was_just_asked:
-        return Begun(agent, messages, forked, user(fork.message))
+        return ForkStart(agent, messages, forked, None)
+    if not point.was_just_asked:
+        return ForkStart(agent, messages, forked, user(fork.message))
     forked = msgspec.structs.replace(forked, asked="", tasks=forked.tasks[:-1], route="", recalled="")
-    return Begun(agent, messages[:-1], forked, _in_its_place(stood.asked or messages[-1], fork.message))
+    return ForkStart(agent, messages[:-1], forked, _replace_text(point.asked or messages[-1], fork.message))
 
 
-def _agent(old: AgentSpec, fork: Fork) -> AgentSpec:
+def _choose_agent(old: AgentSpec, fork: Fork) -> AgentSpec:
     agent = fork.agent or old
     if fork.model is not None and not fork.model.strip():
         raise UsageError("The model has no name; write provider/model-id or an alias.")
@@ -177,10 +178,10 @@ def _agent(old: AgentSpec, fork: Fork) -> AgentSpec:
     return msgspec.structs.replace(agent, model=fork.model, provider=None, routing=None)
 
 
-def _without_its_model(agent: AgentSpec) -> AgentSpec:
+def _ignore_model(agent: AgentSpec) -> AgentSpec:
     return msgspec.structs.replace(agent, model="-", provider=None, routing=None)
 
 
-def _in_its_place(asked: Message, text: str) -> Message:
-    """Other words; what was attached to the message stays."""
+def _replace_text(asked: Message, text: str) -> Message:
+    """Return the message with another text and the same attachments."""
     return user(text, *(part for part in asked.parts[1:] if isinstance(part, Text | Image)))

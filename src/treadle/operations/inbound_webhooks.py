@@ -19,9 +19,9 @@ class NewHook(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
     agent: AgentName
     message: Said
-    """With places such as {{payload.issue.title}}."""
+    """With placeholders such as {{payload.issue.title}}."""
     session: SessionName | None = None
-    """The name of the session, with places too; without it each message begins one of its own."""
+    """The name of the session, with placeholders. Without it, each message starts a new session."""
 
 
 class HookView(Struct, frozen=True):
@@ -34,12 +34,12 @@ class HookView(Struct, frozen=True):
     path: str
     """Where to send to, on this server."""
     owner: UserId = LOCAL_USER
-    """The user its runs are for: who made it."""
+    """The user of its runs: its creator."""
 
 
 class NewHookView(HookView, frozen=True, kw_only=True):
     secret: str
-    """What the sender signs with; shown this once."""
+    """The secret that the sender signs with. It is shown only once."""
 
 
 class StartedRun(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Reading a journal that may be long, a page at a time."""
+"""Reads long journals page by page."""
 
 from collections.abc import AsyncGenerator
 
@@ -9,8 +9,8 @@ from treadle.ports.journal import Journal
 PAGE = 500
 
 
-async def stored_events(journal: Journal, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-    """The events of a run after a sequence that are in the journal now."""
+async def read_stored_events(journal: Journal, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+    """Yield the events of a run after a sequence that are in the journal now."""
     last = after
     while page := await journal.read(run_id, last, PAGE):
         for event in page:

@@ -14,7 +14,7 @@ from treadle.operations.refusal import Refusal
 from treadle.operations.schemas import AgentName, Limit, Page, maybe
 from treadle.ports.memory import Assigned
 
-MOST_CHARACTERS = 8000
+MAX_CHARACTERS = 8000
 OLDEST = datetime.min.replace(tzinfo=UTC)
 UserName = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)]
 
@@ -66,7 +66,7 @@ class ListMemories(Struct, frozen=True, forbid_unknown_fields=True):
 
 class AddMemory(Struct, frozen=True, forbid_unknown_fields=True):
     agent: AgentName
-    text: Annotated[str, Meta(min_length=1, max_length=MOST_CHARACTERS)]
+    text: Annotated[str, Meta(min_length=1, max_length=MAX_CHARACTERS)]
     kind: MemoryKind = "long_term"
     pinned: bool = False
     user: UserName | None = None

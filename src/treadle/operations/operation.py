@@ -1,4 +1,4 @@
-"""An operation: one thing that a caller can ask of Treadle, defined once.
+"""An operation: one action that a caller can request from Treadle, defined once.
 
 A definition names the operation, its method and path, the scope that a caller needs, and the types of its request
 and response. The HTTP route, the OpenAPI entry and the clients derive from it. Fields of the request that the path

@@ -1,4 +1,4 @@
-"""What the model saw: the request of a step, made again from the journal."""
+"""What the model saw: the request of a step, rebuilt from the journal."""
 
 from msgspec import Struct
 
@@ -14,7 +14,7 @@ from treadle.ports.journal import Journal
 from treadle.ports.model import ModelRequest
 
 
-class Seen(Struct, frozen=True):
+class SentPrompt(Struct, frozen=True):
     """One request, as it was sent."""
 
     event: LlmRequest
@@ -22,10 +22,10 @@ class Seen(Struct, frozen=True):
     request: ModelRequest
 
 
-async def seen(run_id: RunId, step: int | None, journal: Journal) -> Seen:
-    """The request of a step, in its last attempt. Raises UsageError where there was none."""
+async def load_prompt(run_id: RunId, step: int | None, journal: Journal) -> SentPrompt:
+    """Return the request of a step, in its last attempt. Raise UsageError if there was none."""
     state, events = await load_run_history(run_id, journal)
-    wanted = request_of(run_id, step, events)
+    wanted = find_request(run_id, step, events)
     for event in events:
         fold(state, event.data, event.sequence, event.timestamp)
         if event is wanted:
@@ -33,8 +33,8 @@ async def seen(run_id: RunId, step: int | None, journal: Journal) -> Seen:
     raise AssertionError("an event of a journal is in it")
 
 
-def request_of(run_id: RunId, step: int | None, events: list[Event]) -> Event:
-    """The last request of a step, the latest unless it is said which. Raises UsageError where there was none."""
+def find_request(run_id: RunId, step: int | None, events: list[Event]) -> Event:
+    """Return the last request of a step, by default of the latest step. Raise UsageError if there was none."""
     asked = [(event, event.data) for event in events if isinstance(event.data, LlmRequest)]
     found = [event for event, data in asked if step is None or data.step == step]
     if found:
@@ -44,8 +44,8 @@ def request_of(run_id: RunId, step: int | None, events: list[Event]) -> Event:
     raise UsageError(f"{run_id} has no step {step}; its steps are 1 to {asked[-1][1].step}.")
 
 
-def _made_again(state: RunState, event: Event) -> Seen:
+def _made_again(state: RunState, event: Event) -> SentPrompt:
     assert isinstance(event.data, LlmRequest)
     assert state.model is not None, "a run that asks has resolved its model"
     request = project(state, event.data.tools_offered, state.model.profile)
-    return Seen(event.data, state.model, request)
+    return SentPrompt(event.data, state.model, request)

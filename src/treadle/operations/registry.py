@@ -1,4 +1,4 @@
-"""All operations, by entity. The module of an entity is imported when it is asked for."""
+"""All operations, by entity. The module of an entity is imported on first use."""
 
 from importlib import import_module
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""What a replay is given of a run: its journal, and what its session had gone through before."""
+"""The input of a replay: the journal of a run, and the earlier state of its session."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from treadle.domain.events import CommandObeyed, RunEnd, RunQueued
 from treadle.domain.ids import RunId, SessionId
 from treadle.engine.redaction import redact_value
 from treadle.operations.context import Context
-from treadle.operations.journal_pages import stored_events
+from treadle.operations.journal_pages import read_stored_events
 from treadle.operations.operation import Operation
 from treadle.operations.runs import OneRun
 from treadle.ports.approvals import Approvals
@@ -69,7 +69,7 @@ async def recorded(run_id: RunId, journal: Journal, sessions: Sessions, approval
     )
 
 
-def without_secrets_of(replayed: Replayed, redactor: Redactor) -> Replayed:
+def redact_replay(replayed: Replayed, redactor: Redactor) -> Replayed:
     """What would be written today has not been looked at by anybody yet."""
     if redactor.is_idle or replayed.divergence is None:
         return replayed
@@ -104,7 +104,7 @@ async def _played(run_id: RunId, journal: Journal) -> PastRun:
 
 
 async def _events(run_id: RunId, journal: Journal) -> tuple[Event, ...]:
-    return tuple([event async for event in stored_events(journal, run_id)])
+    return tuple([event async for event in read_stored_events(journal, run_id)])
 
 
 REPLAY = Operation(

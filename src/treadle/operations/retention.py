@@ -10,25 +10,25 @@ from treadle.ports.deletion import Deletions, IdleSession, Tombstone
 
 SESSIONS_AT_ONCE = 50
 EVENTS_AT_ONCE = 20_000
-"""So much is deleted in one transaction, so that runs under way do not wait long for theirs."""
+"""How much is deleted in one transaction, so that runs in progress do not wait long for theirs."""
 REQUESTS_KEPT_SECONDS = 86_400.0
-"""How long the response to a request with an idempotency key is kept."""
+"""How long the response to a request with an idempotency key is stored."""
 
 
 Keep = Callable[[Sequence[SessionId]], Awaitable[None]]
-"""What is done with sessions that are about to be deleted."""
+"""Called with sessions that are about to be deleted, to archive them."""
 
 
 async def keep_nothing(session_ids: Sequence[SessionId]) -> None:
-    """Keep nothing of them."""
+    """Archive nothing."""
 
 
 class Deleted(Struct, frozen=True):
-    """What was deleted, and where words of it may be left."""
+    """What was deleted, and where parts of its text may remain."""
 
     tombstones: tuple[Tombstone, ...]
     recalled_in: tuple[SessionId, ...] = ()
-    """Other sessions in which memories of it were recalled: their journals have the text."""
+    """Other sessions in which memories of it were recalled. Their journals contain the text."""
 
 
 class Pruned(Struct, frozen=True):
@@ -37,11 +37,11 @@ class Pruned(Struct, frozen=True):
     events: int = 0
     memories: int = 0
     requests: int = 0
-    """Answers to old requests."""
+    """Stored responses that were deleted."""
 
 
 class RetentionService:
-    """Deletes for good, in the process that owns the database."""
+    """Deletes sessions permanently, in the process that owns the database."""
 
     def __init__(self, deletions: Deletions, clock: Clock, keep: Keep = keep_nothing) -> None:
         self._deletions = deletions
@@ -49,7 +49,7 @@ class RetentionService:
         self._keep = keep
 
     async def delete_session(self, session_id: SessionId, by: str) -> Deleted:
-        """Delete a session with all that came of it; a tombstone without content is left."""
+        """Delete a session and everything that came from it. A tombstone without content remains."""
         recalled = await self._deletions.recalled(session_id)
         buried = await self._deletions.delete(session_id, by)
         await self._deletions.clear(self._clock.now() - REQUESTS_KEPT_SECONDS)
@@ -57,7 +57,7 @@ class RetentionService:
         return Deleted(tuple(buried), tuple(other for other in recalled if other not in gone))
 
     async def idle(self, older_than: float, agent: str | None = None) -> Sequence[IdleSession]:
-        """The sessions that `prune` would delete, the oldest first."""
+        """Return the sessions that `prune` would delete, oldest first."""
         return await self._deletions.idle(self._clock.now() - older_than, agent)
 
     async def prune(
@@ -67,8 +67,10 @@ class RetentionService:
         by: str,
         progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Pruned:
-        """Delete what has ended and was not touched for so many seconds, a part at a time, after that part was kept
-        elsewhere. What was deleted when it is broken off stays so; asked again, it goes on."""
+        """Delete sessions whose runs have ended and that had no event for this many seconds.
+
+        Sessions are archived and deleted in batches. If it is interrupted, the deleted batches stay deleted, and
+        the next call continues."""
         before = self._clock.now() - older_than
         sessions = await self._deletions.idle(before, agent)
         buried: list[Tombstone] = []

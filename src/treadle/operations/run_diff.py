@@ -1,5 +1,5 @@
-"""What differs between two runs: who they were, where they part first, what came of them. All of it from their
-journals, wherever the service is that has them."""
+"""The differences between two runs: their agents, the first step that differs, and their results. All of it is
+derived from their journals."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
@@ -14,7 +14,7 @@ from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, U
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics, OutcomeKind
 from treadle.operations.operation import Client
-from treadle.operations.run_records import CallRecord, StepRecord, records_of
+from treadle.operations.run_records import CallRecord, StepRecord, build_run_steps
 from treadle.operations.runs import SHOW, ShowRun
 
 
@@ -75,7 +75,7 @@ async def _journal(client: Client, run_id: RunId) -> list[Event]:
 def compared(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:
     one, other = _run(a), _run(b)
     forked, skip_a, skip_b = _forked(a, b)
-    steps_a, steps_b = records_of(a).steps[skip_a:], records_of(b).steps[skip_b:]
+    steps_a, steps_b = build_run_steps(a).steps[skip_a:], build_run_steps(b).steps[skip_b:]
     same, parting = _parting(steps_a, steps_b)
     ends = tuple(_fields(("outcome", one.outcome, other.outcome), ("text", one.text, other.text)))
     return RunDiff(one, other, tuple(_of_agents(_spec(a), _spec(b))), forked, same, parting, ends)
@@ -98,7 +98,7 @@ def _run(events: Sequence[Event]) -> Compared:
                 pass
     outcome, text = (None, "") if end is None else (end.outcome, end.text)
     run_id, agent = events[0].run_id, _spec(events).name
-    return Compared(run_id, agent, model, message, outcome, text, records_of(events).metrics)
+    return Compared(run_id, agent, model, message, outcome, text, build_run_steps(events).metrics)
 
 
 def _spec(events: Sequence[Event]) -> AgentSpec:

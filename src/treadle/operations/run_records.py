@@ -1,6 +1,6 @@
-"""What a run records of itself, step by step, read from its journal: also of a run that is still under way.
+"""The records of a run, step by step, derived from its journal, also for a run in progress.
 
-What the steps used, and the summaries between them, adds up to the metrics of the run."""
+The usage of the steps, and of the summaries between them, adds up to the metrics of the run."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -17,22 +17,22 @@ from treadle.domain.messages import Text, Thinking, ToolUse
 from treadle.domain.runs import Metrics, Usage
 
 CallStatus = Literal["asked", "running", "ok", "blocked"] | CallErrorKind
-"""Asked for and not begun; begun; ended well; refused by a guard or a hook; or what went wrong."""
+"""Requested and not started; running; succeeded; refused by a guard or a hook; or the kind of error."""
 
 
 class CallRecord(Struct, frozen=True):
-    """One call of a tool."""
+    """One tool call."""
 
     call_id: str
     tool: str
     input: str
-    """The arguments it ran with; those asked for, where it did not run."""
+    """The arguments that it ran with; if it did not run, those that the model requested."""
     status: CallStatus = "asked"
     output: str = ""
-    """What the model was told of it."""
+    """The result that the model received."""
     duration_ms: int = 0
     attempts: int = 0
-    """How often it was begun."""
+    """How often it was started."""
     exit_code: int | None = None
     truncated: bool = False
 
@@ -49,7 +49,7 @@ class FailureRecord(Struct, frozen=True):
 
 
 class Spending(Struct, frozen=True):
-    """What model calls have used."""
+    """Usage of model calls."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -74,21 +74,21 @@ class Spending(Struct, frozen=True):
 
 
 class StepRecord(Struct, frozen=True, tag="step", tag_field="record"):
-    """One turn of the model, and the calls it asked for."""
+    """One model turn with its tool calls."""
 
     number: int
     began_at: datetime
     provider: str = ""
     model: str = ""
-    """Who answered, or was asked last."""
+    """The model that answered, or the last one that was called."""
     reasoning: str = ""
     text: str = ""
     stop: StopReason | None = None
-    """None: there is no reply."""
+    """None if there is no reply."""
     attempts: int = 0
-    """Requests sent, failed ones included."""
+    """Requests sent, including failed ones."""
     repeated_calls: int = 0
-    """Requests sent again because a crash hid the reply."""
+    """Requests sent again because a crash lost the reply."""
     first_token_ms: int | None = None
     duration_ms: int = 0
     is_over: bool = False
@@ -102,10 +102,10 @@ class StepRecord(Struct, frozen=True, tag="step", tag_field="record"):
 
 
 class SummaryRecord(Struct, frozen=True, tag="summary", tag_field="record"):
-    """A summary that was asked for between two steps, because the conversation had grown long."""
+    """A compaction between two steps, because the conversation had become too long."""
 
     before_step: int
-    """The step that came next, or would have."""
+    """The step after it, whether it happened or not."""
     provider: str
     model: str
     attempts: int = 1
@@ -115,7 +115,7 @@ class SummaryRecord(Struct, frozen=True, tag="summary", tag_field="record"):
 
 
 class RunSteps(Struct, frozen=True):
-    """All of it."""
+    """The steps and summaries of a run, with their totals."""
 
     steps: tuple[StepRecord, ...]
     summaries: tuple[SummaryRecord, ...]
@@ -125,29 +125,30 @@ class RunSteps(Struct, frozen=True):
     """Time that was spent neither in the model nor in tools."""
 
 
-def steps_of(events: Iterable[Event], now: Instant | None = None) -> list[StepRecord]:
-    """The steps of a run; what is under way lasts until now, or until the last event."""
-    return list(records_of(events, now).steps)
+def list_steps(events: Iterable[Event], now: Instant | None = None) -> list[StepRecord]:
+    """Return the steps of a run. A step in progress lasts until `now`, or until the last event."""
+    return list(build_run_steps(events, now).steps)
 
 
-def records_of(events: Iterable[Event], now: Instant | None = None) -> RunSteps:
-    """The steps, the summaries between them, and what they add up to; where the run has ended, as it ended."""
-    reading = _Reading()
+def build_run_steps(events: Iterable[Event], now: Instant | None = None) -> RunSteps:
+    """Return the steps, the summaries between them, and their totals. If the run has ended, use its final
+    metrics."""
+    builder = _RecordBuilder()
     for event in events:
-        reading.take(event)
-    at = reading.at if now is None else max(now, reading.at)
-    steps, summaries = reading.steps(at), tuple(reading.summaries)
-    metrics = reading.end.metrics if reading.end is not None else reading.totals(steps, at)
+        builder.take(event)
+    at = builder.at if now is None else max(now, builder.at)
+    steps, summaries = builder.steps(at), tuple(builder.summaries)
+    metrics = builder.end.metrics if builder.end is not None else builder.totals(steps, at)
     return RunSteps(steps, summaries, metrics, metrics.cache_hit_rate, metrics.overhead_ms)
 
 
-def totals(
+def compute_totals(
     steps: Iterable[StepRecord],
     summaries: Iterable[SummaryRecord],
     duration_ms: int,
     credits_per_dollar: float = 1.0,
 ) -> Metrics:
-    """What steps and summaries add up to."""
+    """Return the sum of steps and summaries."""
     taken, between = tuple(steps), tuple(summaries)
     used = [record.used for record in (*taken, *between)]
     cost = sum((each.cost for each in used), 0.0)
@@ -172,8 +173,8 @@ def totals(
     )
 
 
-class _Reading:
-    """A journal, as far as it was read."""
+class _RecordBuilder:
+    """Builds records while a journal is read."""
 
     def __init__(self) -> None:
         self.at: Instant = 0.0
@@ -183,16 +184,16 @@ class _Reading:
         self._started_at: Instant | None = None
         self._steps: list[StepRecord] = []
         self._calls: dict[str, CallRecord] = {}
-        """Of the latest step, in the order in which they were asked for."""
+        """The calls of the latest step, in the order in which the model requested them."""
 
     def take(self, event: Event) -> None:
         self.at = event.timestamp
-        takes = _TAKING.get(type(event.data))
-        if takes is not None:
-            takes(self, event.data)
+        handle = _HANDLERS.get(type(event.data))
+        if handle is not None:
+            handle(self, event.data)
 
     def steps(self, at: Instant) -> tuple[StepRecord, ...]:
-        """With the one that is under way as it is at that time."""
+        """Return the steps, with the step in progress as it is at this time."""
         self._put_calls()
         if self._steps and not self._steps[-1].is_over:
             last = self._steps[-1]
@@ -201,7 +202,7 @@ class _Reading:
 
     def totals(self, steps: Iterable[StepRecord], at: Instant) -> Metrics:
         elapsed = 0 if self._started_at is None else max(0, round((at - self._started_at) * 1000))
-        return totals(steps, self.summaries, elapsed, self._rate)
+        return compute_totals(steps, self.summaries, elapsed, self._rate)
 
     def _change(self, **changes: Any) -> None:
         if self._steps:
@@ -250,7 +251,7 @@ class _Reading:
         said = "".join(part.text for part in data.parts if isinstance(part, Text))
         thought = "\n\n".join(part.text for part in data.parts if isinstance(part, Thinking) and part.text)
         self._change(reasoning=thought, text=said, stop=data.stop, first_token_ms=data.first_token_ms)
-        if data.stop != "interrupted":  # then nothing that it asked for is done
+        if data.stop != "interrupted":  # then none of its calls run
             uses = [part for part in data.parts if isinstance(part, ToolUse)]
             self._calls = {use.call_id: CallRecord(use.call_id, use.name, use.arguments) for use in uses}
 
@@ -265,13 +266,13 @@ class _Reading:
 
     # ── Summaries ──
 
-    def summing_up(self, data: e.CompactionStarted) -> None:
+    def compaction_started(self, data: e.CompactionStarted) -> None:
         following = self._steps[-1].number + self._steps[-1].is_over if self._steps else 1
         self.summaries.append(
             SummaryRecord(following, data.provider, data.model, repeated_calls=int(data.repeats_lost))
         )
 
-    def summed_up(self, data: e.ContextCompacted | e.CompactionFailed) -> None:
+    def compaction_ended(self, data: e.ContextCompacted | e.CompactionFailed) -> None:
         if not self.summaries:
             return
         last = self.summaries[-1]
@@ -292,7 +293,7 @@ class _Reading:
 
     def call_delegated(self, data: e.AgentSpawn) -> None:
         call = self._calls.get(data.call_id)
-        if call is not None:  # else nobody called for it: it judges the run
+        if call is not None:  # otherwise it is an evaluator, not a tool call
             self._calls[data.call_id] = msgspec.structs.replace(
                 call, input=data.arguments, status="running", attempts=call.attempts + 1
             )
@@ -325,22 +326,22 @@ class _Reading:
         )
 
 
-_TAKING: Final[dict[type[EventData], Callable[[_Reading, Any], None]]] = {
-    e.RunQueued: _Reading.queued,
-    e.RunStart: _Reading.run_started,
-    e.RunEnd: _Reading.run_ended,
-    e.StepStart: _Reading.step_started,
-    e.StepEnd: _Reading.step_ended,
-    e.LlmRequest: _Reading.requested,
-    e.LlmResponse: _Reading.replied,
-    e.LlmError: _Reading.failed,
-    e.CompactionStarted: _Reading.summing_up,
-    e.ContextCompacted: _Reading.summed_up,
-    e.CompactionFailed: _Reading.summed_up,
-    e.ToolCallStart: _Reading.call_started,
-    e.AgentSpawn: _Reading.call_delegated,
-    e.ToolCallEnd: _Reading.call_ended,
-    e.ToolCallError: _Reading.call_failed,
-    e.ToolCallBlocked: _Reading.call_blocked,
-    e.HookBlocked: _Reading.call_blocked,
+_HANDLERS: Final[dict[type[EventData], Callable[[_RecordBuilder, Any], None]]] = {
+    e.RunQueued: _RecordBuilder.queued,
+    e.RunStart: _RecordBuilder.run_started,
+    e.RunEnd: _RecordBuilder.run_ended,
+    e.StepStart: _RecordBuilder.step_started,
+    e.StepEnd: _RecordBuilder.step_ended,
+    e.LlmRequest: _RecordBuilder.requested,
+    e.LlmResponse: _RecordBuilder.replied,
+    e.LlmError: _RecordBuilder.failed,
+    e.CompactionStarted: _RecordBuilder.compaction_started,
+    e.ContextCompacted: _RecordBuilder.compaction_ended,
+    e.CompactionFailed: _RecordBuilder.compaction_ended,
+    e.ToolCallStart: _RecordBuilder.call_started,
+    e.AgentSpawn: _RecordBuilder.call_delegated,
+    e.ToolCallEnd: _RecordBuilder.call_ended,
+    e.ToolCallError: _RecordBuilder.call_failed,
+    e.ToolCallBlocked: _RecordBuilder.call_blocked,
+    e.HookBlocked: _RecordBuilder.call_blocked,
 }

@@ -1,4 +1,5 @@
-"""Following a run: what is in its journal, what is being said now, and then all that comes, without a gap."""
+"""Follows a run: the events in its journal, the text that is being generated, and then all further events, with no
+gaps or duplicates."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -16,24 +17,25 @@ from treadle.operations.operation import EventSource
 from treadle.ports.journal import Journal, RunRecord, Runs
 
 
-class Reader(Struct, frozen=True):
-    """Whoever follows a run."""
+class StreamReader(Struct, frozen=True):
+    """A subscriber of a run."""
 
     run_id: RunId
     after: int = 0
     backlog: int = MAX_BACKLOG_EVENTS
-    """How many events it may be behind."""
+    """How many events it may fall behind."""
     patience: float = 0.0
-    """Seconds for which it lets live events gather."""
+    """Seconds for which live events are collected before they are sent."""
     record: RunRecord | None = None
-    """The run as the reader has just seen it, when it had got at least as far as `after`; None: it is looked up."""
+    """The run as the caller has just read it, if it had reached at least `after`; None: look it up."""
 
 
-async def followed(
-    reader: Reader, hub: EventHub, journal: Journal, runs: Runs
+async def follow_run(
+    reader: StreamReader, hub: EventHub, journal: Journal, runs: Runs
 ) -> AsyncGenerator[Sequence[Event], None]:
-    """The events of a run after a sequence, those that are there at once in one piece. It ends after `run_end`, or
-    after a `stream_reset` when the reader was too slow."""
+    """Yield the events of a run after a sequence, in batches of what is available.
+
+    Ends after `run_end`, or after a `stream_reset` if the reader was too slow."""
     run_id = reader.run_id
     with hub.subscribe(run_id, reader.backlog, reader.patience) as live:
         record = reader.record or await runs.record(run_id)
@@ -47,7 +49,7 @@ async def followed(
         live.catching_up = False
         caught_up = hub.live_text(run_id)
         if caught_up is not None and (caught_up.request > last or not caught_up.text):
-            caught_up = None  # its request is still to come, and all of its text behind it
+            caught_up = None  # its request is still to come, followed by all of its text
         if caught_up is not None:
             yield (hub.make_event(origin, caught_up.request, caught_up),)
         if ended:
@@ -56,17 +58,17 @@ async def followed(
             news: list[Event] = []
             for event in batch:
                 if not event.durable:
-                    if caught_up is None or not already_shown(event, caught_up):
+                    if caught_up is None or not is_already_shown(event, caught_up):
                         news.append(event)
                 elif event.sequence > last:
-                    if event.sequence > last + 1:  # what another process committed is not told here
+                    if event.sequence > last + 1:  # commits of another process are not published here
                         news += await journal.read(run_id, last, event.sequence - last - 1)
                     last = event.sequence
                     news.append(event)
                 else:
-                    news.clear()  # said before what the reader has from the journal already
+                    news.clear()  # older than what the reader already has from the journal
                 if ended := isinstance(event.data, RunEnd):
-                    break  # what comes still was said before it, by another process
+                    break  # later items are older, from another process
             if news:
                 yield news
             if ended:
@@ -74,8 +76,8 @@ async def followed(
         yield (hub.make_event(origin, last, make_stream_reset(last)),)
 
 
-async def without_resets(source: EventSource, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-    """The events of a run up to its end, for a reader who goes on by itself when it was cut off."""
+async def follow_without_resets(source: EventSource, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+    """Yield the events of a run up to its end, and continue after each reset."""
     last = after
     while True:
         cut_off = False
@@ -88,8 +90,8 @@ async def without_resets(source: EventSource, run_id: RunId, after: int = 0) -> 
             return
 
 
-def already_shown(event: Event, caught_up: Token) -> bool:
-    """Whether a token is part of the text that a late reader was given at once."""
+def is_already_shown(event: Event, caught_up: Token) -> bool:
+    """Return whether a token is part of the text that a late reader received in one piece."""
     data = event.data
     return (
         isinstance(data, Token)
@@ -99,11 +101,11 @@ def already_shown(event: Event, caught_up: Token) -> bool:
 
 
 def is_silence(text: str) -> bool:
-    """Whether that is all that an agent says which has nothing to say."""
+    """Return whether the text is the marker of an agent that has nothing to say."""
     return text.strip() in SILENT_TEXTS
 
 
 def may_be_silence(text: str) -> bool:
-    """Whether what was said so far may still turn out to be the mark of an agent that has nothing to say."""
+    """Return whether the text may still become the marker of an agent that has nothing to say."""
     said = text.strip()
     return any(mark.startswith(said) for mark in SILENT_TEXTS)

@@ -16,13 +16,13 @@ from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
-from treadle.operations.run_records import RunSteps, records_of
+from treadle.operations.run_records import RunSteps, build_run_steps
 from treadle.operations.schemas import Cursor, Limit, Page, maybe, moment
 from treadle.ports.journal import RunFilter, RunRecord
 
 LONGEST_WAIT = 600
 FIRST_EVENTS = 8
-"""Among so many events is the message of a run."""
+"""The message of a run is among its first events, within this number."""
 Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end of the run.")]
 
 
@@ -58,9 +58,9 @@ class RunView(Struct, frozen=True):
     created_at: datetime
     wake_at: datetime | None
     sequence: int
-    """Of its latest event."""
+    """Sequence of its latest event."""
     owner: UserId = LOCAL_USER
-    """The user it is for."""
+    """The user of the run."""
 
     @property
     def origin(self) -> Origin:
@@ -236,7 +236,7 @@ async def show_steps(context: Context, request: OneRun) -> RunSteps:
     The model, tokens, time, attempts and tool calls of each step, and their sums."""
     record = await context.visible_run(request.run_id)
     events = [event async for event in context.service.stored(record.origin.run_id)]
-    return records_of(events, None if record.outcome is not None else context.now())
+    return build_run_steps(events, None if record.outcome is not None else context.now())
 
 
 @QUESTIONS.handler

@@ -42,7 +42,7 @@ class ScheduleView(Struct, frozen=True):
     problem: str
     """Why the latest tick started no run."""
     owner: UserId = LOCAL_USER
-    """The user its runs are for: who made it."""
+    """The user of its runs: its creator."""
 
 
 class OneSchedule(Struct, frozen=True, forbid_unknown_fields=True):

@@ -1,4 +1,5 @@
-"""The one entry for every surface: submit, steer, cancel, subscribe, query. Nothing here knows who is asking."""
+"""The service behind every surface: submit, steer, cancel, follow and query runs. Access rights are checked before
+it is called."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -26,16 +27,16 @@ from treadle.domain.messages import Message
 from treadle.domain.users import UserId, journaled_owner
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.approval_service import Answer, People
-from treadle.operations.event_factory import Drafts
+from treadle.operations.approval_service import Answer, ApprovalService
+from treadle.operations.event_factory import DraftFactory
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
-from treadle.operations.forks import Fork, Forking
-from treadle.operations.journal_pages import stored_events
-from treadle.operations.prompts import Seen, seen
-from treadle.operations.replays import replayed, without_secrets_of
-from treadle.operations.run_stream import Reader, followed
-from treadle.operations.submissions import Admission, Submission, Ticket, check_message, without_secrets
-from treadle.operations.usage import ALL_BY_AGENT, UsageAccounts, UsageLine, UsageQuery, usage
+from treadle.operations.forks import Fork, ForkService
+from treadle.operations.journal_pages import read_stored_events
+from treadle.operations.prompts import SentPrompt, load_prompt
+from treadle.operations.replays import redact_replay, replayed
+from treadle.operations.run_stream import StreamReader, follow_run
+from treadle.operations.submissions import Admission, Submission, Ticket, check_message, redact_message
+from treadle.operations.usage import ALL_BY_AGENT, UsageAccounts, UsageLine, UsageQuery, compute_usage
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
@@ -48,7 +49,7 @@ from treadle.replay.replay import Replayed
 
 
 class LocalService:
-    """Implements `service.Service` in the process that owns the journal."""
+    """Runs and sessions of one database, in the process that owns the journal."""
 
     def __init__(
         self,
@@ -73,37 +74,37 @@ class LocalService:
         self._books = books
         self._credits_per_dollar = credits_per_dollar
         self._admission = Admission(models, tools, books)
-        self._drafts = Drafts(vault, clock, ids)
+        self._drafts = DraftFactory(vault, clock, ids)
         self._approvals = approvals
         self._replaying = asyncio.Lock()
         self._tools = tools
-        self._people = People(journal, approvals, tools, vault, self._drafts)
-        self._forking = Forking(
+        self._approval_service = ApprovalService(journal, approvals, tools, vault, self._drafts)
+        self._fork_service = ForkService(
             journal, runs, self._admission, self._drafts, vault, ids, self._agent_id, credits_per_dollar
         )
         self._clock = clock
         self._ids = ids
         self._agents: dict[str, AgentId] = {}
 
-    # ── Runs come and go ──
+    # ── Starting and steering runs ──
 
     async def submit(self, submission: Submission, because: EventData | None = None) -> Ticket:
-        """Take a message: a new run, or, where the session has a run that waits, a message to that run. One that
-        nobody has typed says what it is sent because of: it is always a run of its own, which has that on record.
+        """Accept a message: start a run, or deliver the message to the run that waits in the session.
 
-        Everything that can be known to be wrong is raised here, before anything is written."""
+        An automatic message passes the event that caused it (`because`). It always starts a run of its own, which
+        records that event. Everything that can be checked is checked here, before anything is written."""
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
         await self._admission.check(submission)
         owner = await self._owner(submission)
-        message, redacted = without_secrets(submission.message, self._vault.redactor)
+        message, redacted = redact_message(submission.message, self._vault.redactor)
         command = submission.command
         waiting = None if because is not None else await self._waiting(submission.session_id)
         if submission.session_id is not None and waiting is not None:
             if command is not None:
                 raise InvalidState(
-                    f"{waiting} waits in this session. Answer, resume or cancel it first: then the session can be "
-                    "asked to do that."
+                    f"{waiting} waits in this session. Answer, resume or cancel it first, then send the "
+                    "command again."
                 )
             if not await self._is_command(waiting):
                 await self._refuse_other_agent(waiting, submission.agent)
@@ -136,7 +137,7 @@ class LocalService:
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
 
     async def _owner(self, submission: Submission) -> UserId:
-        """Who owns the run: whoever owns its session, else whoever sends the message."""
+        """Return the owner of the run: the owner of its session, or else the sender."""
         if submission.session_id is None:
             return submission.user
         owner = await self._sessions.owner(submission.session_id) or submission.user
@@ -145,15 +146,16 @@ class LocalService:
         return owner
 
     async def fork(self, fork: Fork) -> Ticket:
-        """A new run from a step of an old one, in a new session; nothing of the old one is done again."""
-        return await self._forking.fork(fork)
+        """Queue a run that continues from a step of an old run, in a new session. Nothing of the old run is
+        repeated."""
+        return await self._fork_service.fork(fork)
 
     async def _refuse_other_agent(self, run_id: RunId, agent: AgentSpec) -> None:
-        asked = await self.agent_of(run_id)
-        if asked.name != agent.name:
+        waiting = await self.agent_of(run_id)
+        if waiting.name != agent.name:
             raise InvalidState(
-                f"{run_id} of agent `{asked.name}` waits in this session, and would get the message. "
-                "Answer, resume or cancel that run first, or begin another session."
+                f"{run_id} of agent `{waiting.name}` waits in this session and would receive the message. "
+                "Answer, resume or cancel that run first, or start another session."
             )
 
     async def _waiting(self, session_id: SessionId | None) -> RunId | None:
@@ -171,48 +173,50 @@ class LocalService:
     async def steer(
         self, run_id: RunId, message: Message, mode: SteerMode = "queue", key: str | None = None
     ) -> int:
-        """A message for a run under way: at its next step, or at once."""
+        """Send a message to a run in progress, for its next step or at once."""
         check_message(message)
         if await self._is_command(run_id):
-            raise InvalidState(f"{run_id} answers no message. Send yours to its session: it comes next.")
-        kept, _ = without_secrets(message, self._vault.redactor)
-        return await self._must_deliver(run_id, MessageSteered(kept, mode), key)
+            raise InvalidState(
+                f"{run_id} is a session command and accepts no message. Send the message to its session."
+            )
+        redacted, _ = redact_message(message, self._vault.redactor)
+        return await self._must_deliver(run_id, MessageSteered(redacted, mode), key)
 
     async def interrupt(self, run_id: RunId, reason: str = "Interrupted by the user.") -> int:
-        """Stop what is under way and wait until asked to go on."""
+        """Stop the work in progress. The run waits until it is resumed."""
         return await self._must_deliver(run_id, RunInterrupted(reason), None)
 
     async def resume(self, run_id: RunId) -> int:
-        """Go on with a run that waits."""
+        """Resume a waiting run."""
         return await self._must_deliver(run_id, ResumeRequested(), None)
 
     async def cancel(self, run_id: RunId, reason: str = "asked for by the user") -> int:
         return await self._must_deliver(run_id, CancelRequested(reason), None)
 
     async def note(self, run_id: RunId, event: EventData, key: str) -> bool:
-        """Put something on the record of a run, once for a key. False: the run has ended."""
+        """Record an event on a run, once per key. Return False if the run has ended."""
         return await self._deliver(run_id, event, key) is not None
 
-    # ── People are asked, and answer ──
+    # ── Approvals and questions ──
 
     async def decide(self, approval_id: ApprovalId, answer: Answer) -> int:
-        """Answer an approval. There is one answer: a second one raises InvalidState."""
-        return await self._people.decide(approval_id, answer)
+        """Decide an approval. Raise InvalidState if it is decided already."""
+        return await self._approval_service.decide(approval_id, answer)
 
     async def answer(self, run_id: RunId, call_id: str, text: str, by: str = "") -> int:
-        """Answer a question that an agent asked. There is one answer: a second one raises InvalidState."""
-        return await self._people.answer(run_id, call_id, text, by)
+        """Answer a question of an agent. Raise InvalidState if it is answered already."""
+        return await self._approval_service.answer(run_id, call_id, text, by)
 
     async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
-        """What waits for a decision, of one run or of all."""
-        return await self._people.approvals(run_id)
+        """Return the pending approvals of one run or of all runs."""
+        return await self._approval_service.approvals(run_id)
 
     async def approval(self, approval_id: ApprovalId) -> ApprovalRecord:
-        return await self._people.approval(approval_id)
+        return await self._approval_service.approval(approval_id)
 
     async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:
-        """What a run has asked and nobody has answered."""
-        return await self._people.questions(run_id)
+        """Return the questions of a run that have no answer yet."""
+        return await self._approval_service.questions(run_id)
 
     async def _must_deliver(self, run_id: RunId, event: Delivery, key: str | None) -> int:
         sequence = await self._deliver(run_id, event, key)
@@ -220,18 +224,18 @@ class LocalService:
             record = await self._runs.record(run_id)
             raise InvalidState(
                 f"{run_id} has ended ({record.outcome}). "
-                f"Send a message to its session {record.origin.session_id} to go on from there."
+                f"Send a message to its session {record.origin.session_id} to continue from there."
             )
         return sequence
 
     async def _deliver(self, run_id: RunId, event: EventData, key: str | None) -> int | None:
-        made = self._drafts.make(event)
-        return await self._journal.deliver(run_id, made, key or made.event_id)
+        draft = self._drafts.make(event)
+        return await self._journal.deliver(run_id, draft, key or draft.event_id)
 
-    # ── What happens ──
+    # ── Following runs ──
 
     async def wait(self, run_id: RunId) -> EndedRun:
-        """The end of a run, whenever it comes, and whose it is."""
+        """Wait for the end of a run. Return its origin and how it ended."""
         end = self._hub.await_end(run_id)
         try:
             if not self._hub.is_unfinished(run_id):
@@ -247,45 +251,45 @@ class LocalService:
     async def events(
         self, run_id: RunId, after: int = 0, backlog: int = MAX_BACKLOG_EVENTS
     ) -> AsyncGenerator[Event, None]:
-        """Everything durable after a sequence, what is being said now, and then all that follows, as it happens.
+        """Yield durable events after a sequence, the text that is being generated, and then all further events.
 
-        It ends after `run_end`, or after a `stream_reset` when the reader was too slow."""
-        async with aclosing(self.batches(Reader(run_id, after, backlog))) as batches:
+        Ends after `run_end`, or after a `stream_reset` if the reader was too slow."""
+        async with aclosing(self.batches(StreamReader(run_id, after, backlog))) as batches:
             async for batch in batches:
                 for event in batch:
                     yield event
 
-    def batches(self, reader: Reader) -> AsyncGenerator[Sequence[Event], None]:
-        """The same, with what is there at once in one piece: for whoever sends it on."""
-        return followed(reader, self._hub, self._journal, self._runs)
+    def batches(self, reader: StreamReader) -> AsyncGenerator[Sequence[Event], None]:
+        """Yield the same events in batches of what is available, for callers that forward them."""
+        return follow_run(reader, self._hub, self._journal, self._runs)
 
     def reset(self, origin: Origin, reason: str) -> Event:
-        """What a reader is told who must begin anew."""
+        """Return the event that tells a reader to start again."""
         return self._hub.make_event(origin, 0, StreamReset(0, reason))
 
     async def page(self, run_id: RunId, after: int = 0, limit: int = 100) -> Sequence[Event]:
-        """So many of the events of a run that are in the journal now."""
+        """Return up to `limit` events of a run that are in the journal now."""
         return await self._journal.read(run_id, after, limit)
 
     async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-        """The events of a run that are in the journal now."""
-        async for event in stored_events(self._journal, run_id, after):
+        """Yield the events of a run that are in the journal now."""
+        async for event in read_stored_events(self._journal, run_id, after):
             yield event
 
-    # ── What there is ──
+    # ── Queries ──
 
     async def run(self, run_id: RunId) -> RunRecord:
         return await self._runs.record(run_id)
 
-    async def runs(self, wanted: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        """The newest first."""
-        return await self._runs.find(wanted, limit)
+    async def runs(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
+        """Return matching runs, newest first."""
+        return await self._runs.find(filter, limit)
 
     async def feed(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[PositionedEvent, None]:
-        """What is committed, of all runs or of those of some agents or one owner, in the order of commits: after a
-        position, and then as it comes; without a position, from now on."""
+        """Yield committed events of all runs, or of some agents or one owner, in commit order: after a position,
+        then as they are committed. Without a position, from now on."""
         async with aclosing(self.feed_pages(after, agents, owner)) as pages:
             async for page in pages:
                 for placed in page:
@@ -294,58 +298,61 @@ class LocalService:
     def feed_pages(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[Sequence[PositionedEvent], None]:
-        """The same, with what is there at once in one piece."""
+        """Yield the same events in batches of what is available."""
         return durable_feed(self._hub, self._runs, after, agents, owner)
 
     def live_feed(
         self, after: int | None = None, agents: Sequence[str] | None = None, owner: UserId | None = None
     ) -> AsyncGenerator[Sequence[PositionedEvent | Event | Missed], None]:
-        """The same, with the live events of these runs, and how many of those a slow reader has missed."""
+        """Yield the same, with the live events of these runs, and the number of live events that a slow reader has
+        missed."""
         return live_feed(self._hub, self._runs, after, agents, owner)
 
     async def position(self) -> int:
-        """Of the latest event, in the order of commits."""
+        """Return the position of the latest event in commit order."""
         return await self._runs.position()
 
     async def usage(self, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
-        """What was used, a line for each agent, token, model or day."""
-        return await usage(self._books, query)
+        """Return usage, one line per agent, token, model or day."""
+        return await compute_usage(self._books, query)
 
     async def balance(self, account: str) -> Balance:
-        """What an account has used: `agent/NAME`, `token/ID` or `tree/RUN`. Only what has an end is counted so."""
+        """Return the usage of an account: `agent/NAME`, `token/ID` or `tree/RUN`. Only accounts with a ceiling are
+        counted."""
         return await self._books.balance(account)
 
     async def agent_state(self, name: str) -> AgentState:
         return await self._books.state(name)
 
     async def set_agent_state(self, name: str, state: AgentState) -> None:
-        """Let an agent take messages, or not. Runs under way go on."""
-        await self._agent_id(name)  # so that it is known
+        """Set whether an agent accepts messages. Runs in progress continue."""
+        await self._agent_id(name)  # registers the agent
         await self._books.set_state(name, state)
 
     async def agent_of(self, run_id: RunId) -> AgentSpec:
-        """The agent of a run, as it was when the run was asked for."""
+        """Return the agent of a run, as it was when the run was queued."""
         [queued] = await self._journal.read(run_id, 0, 1)
         assert isinstance(queued.data, RunQueued), f"the first event of {run_id} is {queued.type}"
         return queued.data.agent
 
     async def _is_command(self, run_id: RunId) -> bool:
-        """Whether a run does something with its session, and answers no message."""
+        """Return whether a run is a session command, which answers no message."""
         first = [event.data for event in await self._journal.read(run_id, 0, 1)]
         return any(isinstance(data, RunQueued) and data.command is not None for data in first)
 
     async def unfinished(self) -> Sequence[RunRecord]:
         return await self._runs.unfinished()
 
-    async def prompt(self, run_id: RunId, step: int | None = None) -> Seen:
-        """What the model was sent at a step, the latest unless it is said which."""
-        return await seen(run_id, step, self._journal)
+    async def prompt(self, run_id: RunId, step: int | None = None) -> SentPrompt:
+        """Return what the model was sent at a step, by default the latest."""
+        return await load_prompt(run_id, step, self._journal)
 
     async def replay(self, run_id: RunId) -> Replayed:
-        """The journal of a run through the code of today; where they part first, if they do. Nothing is changed."""
-        async with self._replaying:  # one at a time: it takes a processor for itself
+        """Replay the journal of a run with the current code. Return the first difference, if any. Nothing is
+        changed."""
+        async with self._replaying:  # one at a time: it uses a whole processor core
             found = await replayed(run_id, self._journal, self._sessions, self._approvals, self._tools)
-            return without_secrets_of(found, self._vault.redactor)
+            return redact_replay(found, self._vault.redactor)
 
     async def session(self, session_id: SessionId) -> SessionRecord:
         found = await self._sessions.find(session_id)
@@ -354,16 +361,16 @@ class LocalService:
         return found
 
     async def runs_of(self, session_id: SessionId) -> Sequence[RunRecord]:
-        """The runs of a session, in the order in which they were asked for."""
+        """Return the runs of a session, in the order in which they were created."""
         return await self._sessions.runs(session_id)
 
 
 def _ticket(record: RunRecord, submission: Submission) -> Ticket:
-    """For a message that was sent before. Raises UsageError where the key was another user's."""
+    """Return the ticket of a message that was sent before. Raise UsageError if the key belongs to another user."""
     if submission.only_own and record.owner != submission.user:
-        raise UsageError(f"The key `{submission.key}` is in use already. Nothing was begun. Use a key of its own.")
+        raise UsageError(f"The key `{submission.key}` is in use already. Nothing was started. Use another key.")
     return Ticket(record.origin.run_id, record.origin.session_id)
 
 
 def _unknown_session(session_id: SessionId) -> UnknownSession:
-    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows those there are.")
+    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows all sessions.")

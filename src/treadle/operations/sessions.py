@@ -1,4 +1,4 @@
-"""Sessions: the sequence of their runs, and what the model was shown of them."""
+"""Sessions: their runs in order, and the segments of the conversation that the model saw."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ class SessionView(Struct, frozen=True):
     segments: int
     """How often it continued with another conversation, such as a compacted one."""
     owner: UserId = LOCAL_USER
-    """The user that all its runs are for."""
+    """The user of all its runs."""
     title: str = ""
     """The title that it was given, or the beginning of its first message."""
 

@@ -1,5 +1,5 @@
-"""What can be sent to an agent, and whether it may be: everything that can be known to be wrong is found here,
-before anything is written."""
+"""Messages for agents, and the checks on them. Everything that can be checked is checked here, before anything is
+written."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -34,29 +34,29 @@ class Submission(Struct, frozen=True):
     message: Message
     session_id: SessionId | None = None
     key: str | None = None
-    """The same key again finds the same run."""
+    """An idempotency key: the same key returns the same run."""
     resumed_from: RunId | None = None
     asker: Asker | None = None
-    """Whoever sends it can be asked something back, there."""
+    """Where the sender can be asked questions, if at all."""
     token: TokenId | None = None
-    """The access token that it was sent with."""
+    """The access token that the message was sent with."""
     token_quotas: Quotas | None = None
-    """What all runs of that token may use together."""
+    """The quotas of all runs of that token together."""
     before: tuple[Message, ...] = ()
-    """What was said before, elsewhere: for a new session, which begins with it."""
+    """The earlier conversation, for a new session that starts with it."""
     instructions: str = ""
-    """What the agent is told for this run, after its own instructions."""
+    """Additional instructions for this run, after those of the agent."""
 
     plain: bool = False
-    """It is a message, also where it begins like a command: nobody has typed it."""
+    """It is a message even if it looks like a command: it was not typed by a user."""
     user: UserId = LOCAL_USER
-    """Who owns the session that it begins. One that is there already keeps its owner, and so does the run in it."""
+    """The owner of a new session. An existing session, and the run in it, keep the owner of the session."""
     only_own: bool = False
-    """Sessions and runs of other users do not exist for whoever sends it."""
+    """The sender cannot see sessions and runs of other users."""
 
     @property
     def command(self) -> SessionCommand | None:
-        """What is asked of the session itself, where the message is such a wish."""
+        """The session command in the message, or None."""
         if self.plain:
             return None
         parts = self.message.parts
@@ -69,7 +69,7 @@ class Ticket(Struct, frozen=True):
 
 
 class Admission:
-    """Whether a submission can be taken."""
+    """Decides whether a submission can be accepted."""
 
     def __init__(self, models: Models, tools: Toolbox, books: UsageAccounts) -> None:
         self._models = models
@@ -77,13 +77,13 @@ class Admission:
         self._books = books
 
     async def check(self, submission: Submission) -> None:
-        """Raise whatever can be known to be wrong."""
+        """Raise an error for everything about the submission that can be known to be wrong."""
         agent, command = submission.agent, submission.command
         _check_user(submission.user)
         await refuse_unless_running(agent.name, self._books)
         check_message(submission.message)
         _check_beginning(submission)
-        if command is None or isinstance(command, CompactSession):  # which asks a model for a summary
+        if command is None or isinstance(command, CompactSession):  # a model writes the summary
             await refuse_spent(agent, submission.token, submission.token_quotas, self._books)
             self._check_models(submission)
         if command is None:
@@ -94,7 +94,7 @@ class Admission:
             try:
                 check_schema(agent.output)
             except ValueError as error:
-                raise UsageError(f"The output of agent `{agent.name}` is no JSON Schema: {error}") from None
+                raise UsageError(f"The output of agent `{agent.name}` is not a JSON Schema: {error}") from None
         self._tools.select(agent.tools)
         self._check_workspace(agent)
         for rule in agent.approvals.rules:
@@ -104,41 +104,42 @@ class Admission:
         agent = submission.agent
         found = [self._models.resolve(agent.model, agent.provider)]
         for name in agent.fallbacks:
-            with suppress(MissingKey):  # it may be set by the time it is needed; without it the next one is asked
+            with suppress(MissingKey):  # it may be set by then; otherwise the next model is used
                 found.append(self._models.resolve(name, None))
-        ceiling = _ceiling_on_money(submission)
+        ceiling = _find_money_ceiling(submission)
         if ceiling is None:
             return
         others = [] if agent.routing is None else [tier.model for tier in agent.routing.tiers]
         if agent.compaction.model is not None:
             others.append(agent.compaction.model)
         for name in others:
-            with suppress(MissingKey, UnknownModel):  # which the run will tell of, if it ever asks it
+            with suppress(MissingKey, UnknownModel):  # the run reports it if it needs the model
                 found.append(self._models.resolve(name, None))
         for model in found:
             if max_cost(0, agent.model_settings, model.profile) is None:
                 raise UsageError(
-                    f"No price is known of {model.provider}/{model.model}, so {ceiling} of agent `{agent.name}` "
-                    "could not be kept. Give its prices under `models` in config.yaml, or take the ceiling away."
+                    f"The price of {model.provider}/{model.model} is unknown, so {ceiling} of agent `{agent.name}` "
+                    "cannot be enforced. Set its prices under `models` in config.yaml, or remove the limit."
                 )
 
     def _check_workspace(self, agent: AgentSpec) -> None:
         if agent.workspace is not None and not Path(agent.workspace).expanduser().is_dir():
-            raise UsageError(f"The workspace {agent.workspace} of agent `{agent.name}` is no folder; make it.")
+            raise UsageError(f"The workspace {agent.workspace} of agent `{agent.name}` is not a folder. Create it.")
 
     def _check_rule(self, agent: AgentSpec, rule: ApprovalRule) -> None:
-        """A rule that can never apply, or does other than its author thinks, guards nothing."""
+        """Raise UsageError for a rule that can never apply, or that contradicts its examples."""
         if not any(character in rule.tool for character in "*?[") and self._tools.find(rule.tool) is None:
             raise UsageError(
-                f"The approvals of agent `{agent.name}` have a rule for `{rule.tool}`, which is no tool; mend it."
+                f"The approvals of agent `{agent.name}` have a rule for `{rule.tool}`, which is not a known tool; "
+                "fix the rule."
             )
         try:
             check_examples(rule, partial(self._seen_in, rule.tool))
         except ValueError as error:
-            raise UsageError(f"The approvals of agent `{agent.name}`: {error}. Mend the rule.") from None
+            raise UsageError(f"The approvals of agent `{agent.name}`: {error}. Fix the rule.") from None
 
     def _seen_in(self, tool_name: str, example: str) -> Sequence[str]:
-        """What a rule looks at when a tool is called with this text as its one necessary argument."""
+        """Return what a rule matches when a tool is called with this text as its only required argument."""
         tool = self._tools.find(tool_name)
         required: list[str] = [] if tool is None else tool.spec.schema.get("required", [])
         if tool is None or len(required) != 1:
@@ -153,11 +154,12 @@ def _check_user(name: UserId) -> None:
     try:
         check_user(name)
     except ValueError as error:
-        raise UsageError(f"The run cannot be for this user: {error}. Nothing was begun.") from None
+        raise UsageError(f"The user of the run is invalid: {error}. Nothing was started.") from None
 
 
-def _ceiling_on_money(submission: Submission) -> str | None:
-    """What a run must keep to, and can only where prices are known."""
+def _find_money_ceiling(submission: Submission) -> str | None:
+    """Return the name of the limit in money that applies to the run, or None. It can be enforced only if prices are
+    known."""
     if submission.agent.limits.cost is not None:
         return "limits.cost"
     quotas = (submission.agent.quotas, submission.token_quotas)
@@ -165,30 +167,33 @@ def _ceiling_on_money(submission: Submission) -> str | None:
 
 
 def _check_beginning(submission: Submission) -> None:
-    """What a session begins with, and what its run is told beside."""
+    """Raise UsageError for an invalid earlier conversation or invalid instructions."""
     if submission.before and submission.session_id is not None:
-        raise UsageError("Only a new session can begin with what was said elsewhere; leave out its id, or that.")
+        raise UsageError(
+            "Only a new session can start with an earlier conversation. "
+            "Leave out the session id, or the conversation."
+        )
     for message in submission.before:
-        _check_length("A message from before", message.text)
-    _check_length("What the run is told beside", submission.instructions)
+        _check_length("An earlier message", message.text)
+    _check_length("The text of the instructions", submission.instructions)
 
 
 def check_message(message: Message) -> None:
     _check_length("The message", message.text)
     if not message.text.strip() and len(message.parts) == 1:
-        raise UsageError("The message is empty. Say what is to be done.")
+        raise UsageError("The message is empty. Write what the agent should do.")
 
 
 def _check_length(what: str, text: str) -> None:
     if len(text) > MESSAGE_LIMIT:
         raise SizeLimitExceeded(
-            f"{what} has {len(text)} characters; at most {MESSAGE_LIMIT} are taken. "
+            f"{what} has {len(text)} characters; at most {MESSAGE_LIMIT} are accepted. "
             "Send it in parts, or give the agent a tool that reads it."
         )
 
 
-def without_secrets(message: Message, redactor: Redactor) -> tuple[Message, tuple[Redacted, ...]]:
-    """The message as it is kept, and what is on record of what was taken out of it."""
+def redact_message(message: Message, redactor: Redactor) -> tuple[Message, tuple[Redacted, ...]]:
+    """Return the message without secrets, and the event that records what was redacted."""
     if redactor.is_idle:
         return message, ()
     names: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Access tokens: creating, finding and revoking them. A revoked token loses its open streams."""
+"""Access tokens: creating, finding and revoking them. Revoking a token closes its open streams."""
 
 import asyncio
 import hashlib
@@ -14,7 +14,7 @@ from treadle.domain.errors import StoreError, UnknownToken, UsageError
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
 from treadle.domain.users import UserId, check_user
-from treadle.operations.tokens import LONGEST_NAME
+from treadle.operations.tokens import MAX_NAME_CHARACTERS
 from treadle.ports.access import TokenRecord, Tokens
 from treadle.ports.clock import Clock, Ids
 
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 PREFIX = "trd_"
 SECRET_BYTES = 32
 FRESH_SECONDS = 2.0
-"""For so long what was looked up is taken to be so still; another process may have revoked it meanwhile."""
-MOST_KNOWN = 10_000
+"""How long a lookup is cached. Another process may have revoked the token in the meantime."""
+MAX_CACHED_TOKENS = 10_000
 
 
 class NewToken(Struct, frozen=True):
-    """What a token is to allow."""
+    """A request to create a token."""
 
     name: str
     scopes: tuple[Scope, ...] = ("read", "run")
@@ -36,20 +36,20 @@ class NewToken(Struct, frozen=True):
     expires_at: Instant | None = None
     quotas: Quotas | None = None
     user: UserId | None = None
-    """Who owns what is begun with it; None: a user of its own."""
+    """The owner of what is created with the token; None: the token is a user of its own."""
     visibility: Visibility | None = None
     """None: `own` for a token that may only run, `all` for others."""
 
 
-class Minted(Struct, frozen=True):
-    """A new token, with the one sight of it that anybody will ever have."""
+class CreatedToken(Struct, frozen=True):
+    """A new token with its secret, which is shown only once."""
 
     record: TokenRecord
     secret: str
 
 
 class TokenService:
-    """Who may ask."""
+    """Creates, resolves and revokes access tokens."""
 
     def __init__(self, tokens: Tokens, clock: Clock, ids: Ids) -> None:
         self._tokens = tokens
@@ -57,31 +57,31 @@ class TokenService:
         self._ids = ids
         self._known: dict[bytes, tuple[float, TokenRecord]] = {}
         self._streams: dict[TokenId, tuple[bytes, set[Callable[[], None]]]] = {}
-        self._watching: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
         self._revoked = 0
-        """How often a token was taken back: what was looked up before then is not kept."""
+        """Number of revocations. Lookups that started before one are not cached."""
 
-    async def create(self, wanted: NewToken) -> Minted:
-        """Make a token. Raises UsageError for one that makes no sense."""
-        _check(wanted, self._clock.now())
-        await self._check_user(wanted.user)
+    async def create(self, request: NewToken) -> CreatedToken:
+        """Create a token. Raise UsageError if the request is invalid."""
+        _check(request, self._clock.now())
+        await self._check_user(request.user)
         secret = f"{PREFIX}{secrets.token_urlsafe(SECRET_BYTES)}"
         record = TokenRecord(
             TokenId(self._ids("tok")),
-            wanted.name.strip(),
-            tuple(scope for scope in SCOPES if scope in wanted.scopes),
-            wanted.agents,
+            request.name.strip(),
+            tuple(scope for scope in SCOPES if scope in request.scopes),
+            request.agents,
             self._clock.now(),
-            wanted.expires_at,
-            quotas=wanted.quotas,
-            owner=wanted.user,
-            visibility=wanted.visibility or default_visibility(wanted.scopes),
+            request.expires_at,
+            quotas=request.quotas,
+            owner=request.user,
+            visibility=request.visibility or default_visibility(request.scopes),
         )
         await self._tokens.add(record, _digest(secret))
-        return Minted(record, secret)
+        return CreatedToken(record, secret)
 
     async def _check_user(self, user: UserId | None) -> None:
-        """Raise UsageError for what cannot be a user, and for what looks like a token's own user and is none."""
+        """Raise UsageError for an invalid user, and for a name that looks like that of a token but is not."""
         if user is None:
             return
         try:
@@ -90,8 +90,8 @@ class TokenService:
             raise UsageError(f"The token cannot be for this user: {error}. No token was created.") from None
         if user.startswith("tok_") and user not in {record.user for record in await self._tokens.list()}:
             raise UsageError(
-                f"The token cannot be for `{user}`: names that begin with tok_ are those of tokens, and no token "
-                "has this one. No token was created. Name the id of a token, or another user."
+                f"The token cannot be for `{user}`: names that begin with tok_ belong to tokens, and no token "
+                "has this one. No token was created. Use the id of a token, or another user."
             )
 
     async def list(self) -> Sequence[TokenRecord]:
@@ -105,26 +105,27 @@ class TokenService:
         return record.principal if record is not None and record.is_valid(self._clock.now()) else None
 
     async def revoke(self, token_id: TokenId) -> None:
-        """Take a token back, at once and for good; its streams are cut."""
+        """Revoke a token, immediately and permanently. Its streams are closed."""
         if not await self._tokens.revoke(token_id, self._clock.now()):
             known = {record.token_id: record for record in await self._tokens.list()}
             if token_id in known:
                 raise UsageError(f"{token_id} (`{known[token_id].name}`) is revoked already.")
-            raise UnknownToken(f"There is no token {token_id}. `treadle tokens list` shows those there are.")
+            raise UnknownToken(f"There is no token {token_id}. `treadle tokens list` shows all tokens.")
         self._revoked += 1
         self._known.clear()
         self._cut(token_id)
 
     @contextmanager
     def held_open(self, secret: str, principal: Principal, cut: Callable[[], None]) -> Generator[None]:
-        """While a stream is open that must end with its token: then `cut` is called."""
+        """Call `cut` if the token becomes invalid while the block runs, for a stream that must end with its
+        token."""
         if principal.token_id is None:
             yield
             return
         _, cuts = self._streams.setdefault(principal.token_id, (_digest(secret), set()))
         cuts.add(cut)
-        if self._watching is None:
-            self._watching = asyncio.create_task(self._watch(), name="treadle-tokens")
+        if self._watcher is None:
+            self._watcher = asyncio.create_task(self._watch(), name="treadle-tokens")
         try:
             yield
         finally:
@@ -133,8 +134,8 @@ class TokenService:
                 self._streams.pop(principal.token_id, None)
 
     async def close(self) -> None:
-        if self._watching is not None:
-            self._watching.cancel()
+        if self._watcher is not None:
+            self._watcher.cancel()
 
     async def _record(self, digest: bytes) -> TokenRecord | None:
         now = self._clock.monotonic()
@@ -144,13 +145,13 @@ class TokenService:
         revoked = self._revoked
         record = await self._tokens.find(digest)
         if record is not None and revoked == self._revoked:
-            if len(self._known) >= MOST_KNOWN:
+            if len(self._known) >= MAX_CACHED_TOKENS:
                 self._known.clear()
             self._known[digest] = (now, record)
         return record
 
     async def _watch(self) -> None:
-        """Cut the streams of tokens that have expired, or that another process has revoked."""
+        """Close the streams of tokens that have expired, or that another process has revoked."""
         while self._streams:
             await asyncio.sleep(FRESH_SECONDS)
             for token_id, (digest, _) in tuple(self._streams.items()):
@@ -161,7 +162,7 @@ class TokenService:
                     break
                 if record is None or not record.is_valid(self._clock.now()):
                     self._cut(token_id)
-        self._watching = None
+        self._watcher = None
 
     def _cut(self, token_id: TokenId) -> None:
         _, cuts = self._streams.get(token_id, (b"", set[Callable[[], None]]()))
@@ -169,22 +170,24 @@ class TokenService:
             cut()
 
 
-def _check(wanted: NewToken, now: Instant) -> None:
-    name = wanted.name.strip()
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise UsageError(f"A token needs a name of 1 to {LONGEST_NAME} characters that can be seen: whose is it?")
-    if not wanted.scopes:
-        raise UsageError(f"A token needs at least one scope of {', '.join(SCOPES)}.")
-    if wanted.agents is not None and not wanted.agents:
-        raise UsageError("A token that is limited to agents needs the name of at least one.")
-    if wanted.agents is not None and "admin" in wanted.scopes:
-        raise UsageError("An admin token is for all agents: take away the scope admin, or the limit to agents.")
-    if wanted.visibility == "own" and "admin" in wanted.scopes:
+def _check(request: NewToken, now: Instant) -> None:
+    name = request.name.strip()
+    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
         raise UsageError(
-            "An admin token sees what all users have: take away the scope admin, or the visibility own."
+            f"A token needs a name of 1 to {MAX_NAME_CHARACTERS} printable characters that says whose it is."
         )
-    if wanted.expires_at is not None and wanted.expires_at <= now:
-        raise UsageError("The token would have expired already; give it a time in the future.")
+    if not request.scopes:
+        raise UsageError(f"A token needs at least one scope of {', '.join(SCOPES)}.")
+    if request.agents is not None and not request.agents:
+        raise UsageError("A token that is limited to agents needs at least one agent.")
+    if request.agents is not None and "admin" in request.scopes:
+        raise UsageError("An admin token is for all agents: remove the scope admin, or the limit to agents.")
+    if request.visibility == "own" and "admin" in request.scopes:
+        raise UsageError(
+            "An admin token sees the data of all users: remove the scope admin, or the visibility own."
+        )
+    if request.expires_at is not None and request.expires_at <= now:
+        raise UsageError("The expiry of the token is in the past. Use a time in the future.")
 
 
 def _digest(secret: str) -> bytes:

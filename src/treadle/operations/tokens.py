@@ -1,4 +1,4 @@
-"""Access tokens: who may call over HTTP, and what they may do."""
+"""Access tokens: the clients that may call over HTTP, and their scopes."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page, instant, maybe, moment
 from treadle.ports.access import TokenRecord
 
-LONGEST_NAME = 100
+MAX_NAME_CHARACTERS = 100
 
 
 class TokenView(Struct, frozen=True):
@@ -40,7 +40,7 @@ class NewTokenView(TokenView, frozen=True, kw_only=True):
 
 
 class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
     scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)] = ("read", "run")
     agents: Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)] | None = None
     expires_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""What agents have used, and whether they may use more."""
+"""Usage of agents, and whether they may use more."""
 
 from collections.abc import Iterable, Sequence
 from datetime import date
@@ -19,11 +19,11 @@ EPOCH = date(1970, 1, 1)
 
 
 class UsageAccounts(Accounts, AgentStates, Protocol):
-    """What was used, and which agents may be."""
+    """Usage, and the states of agents."""
 
 
 class UsageLine(Struct, frozen=True):
-    """What was used by one agent, for one token, of one model or on one day."""
+    """Usage by one agent, for one token, of one model or on one day."""
 
     key: str
     """Which one; empty: runs without a token, or runs that no model has answered."""
@@ -43,7 +43,7 @@ class UsageLine(Struct, frozen=True):
 
 
 class UsageQuery(Struct, frozen=True):
-    """Which part of what was used, and how it is summed up."""
+    """Which usage to return, and how it is grouped."""
 
     by: UsageKey = "agent"
     agents: tuple[str, ...] | None = None
@@ -59,9 +59,8 @@ class UsageQuery(Struct, frozen=True):
 ALL_BY_AGENT = UsageQuery()
 
 
-async def usage(accounts: Accounts, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
-    """What was used, a line for each agent, token, model or day that has used something, in their order. Raises
-    UsageError for a day that is none."""
+async def compute_usage(accounts: Accounts, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
+    """Return usage, one line per agent, token, model or day, sorted. Raise UsageError for an invalid day."""
     wanted = UsageFilter(query.agents, _number(query.since, "since"), _number(query.until, "until"))
     found = await accounts.usage(wanted)
     return summed_up([used for used in found if query.token in (None, used.token)], query.by)
@@ -115,7 +114,7 @@ def _number(day: str | None, name: str) -> int | None:
 
 
 async def refuse_unless_running(agent: str, states: AgentStates) -> None:
-    """Raise InvalidState for an agent that takes no messages."""
+    """Raise InvalidState for an agent that accepts no messages."""
     state = await states.state(agent)
     if state != "running":
         raise InvalidState(
@@ -126,7 +125,7 @@ async def refuse_unless_running(agent: str, states: AgentStates) -> None:
 async def refuse_spent(
     agent: AgentSpec, token: TokenId | None, token_quotas: Quotas | None, accounts: Accounts
 ) -> None:
-    """Raise QuotaExceeded or InsufficientCredits where nothing is left of what a new run would count for."""
+    """Raise QuotaExceeded or InsufficientCredits if an account of a new run has nothing left."""
     ceilings = account_ceilings(agent, token, token_quotas)
     short = await accounts.spent(ceilings) if ceilings else None
     if short is not None:

@@ -1,1 +1,1 @@
-"""Performing operations in another process: the client side of `surfaces/http`."""
+"""Operations performed by another process: the client side of `surfaces/http`."""

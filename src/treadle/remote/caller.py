@@ -26,8 +26,8 @@ class RemoteCaller:
 
     async def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """Follow a run: the durable events after a sequence, then all events as they happen."""
-        wanted = FOLLOW_RUN.encode(FollowRun(run_id, after))
-        async with aclosing(self._connection.stream(wanted)) as stream:
+        request = FOLLOW_RUN.encode(FollowRun(run_id, after))
+        async with aclosing(self._connection.stream(request)) as stream:
             async for data in stream:
                 yield from_json(data)
 
@@ -35,8 +35,8 @@ class RemoteCaller:
         """Read the events of a run that are in its journal now."""
         last: int | None = after
         while last is not None:
-            wanted = runs.JOURNAL.encode(runs.ReadJournal(run_id, last, PAGE_LIMIT))
-            content = await self._connection.send("GET", wanted)
+            request = runs.JOURNAL.encode(runs.ReadJournal(run_id, last, PAGE_LIMIT))
+            content = await self._connection.send("GET", request)
             page = msgspec.json.decode(content, type=Page[msgspec.Raw])
             for item in page.items:
                 yield from_json(bytes(item))

@@ -1,5 +1,5 @@
-"""Requests to another Treadle process: over its Unix socket, or over TCP with a token. Problems come back as the
-errors that they were."""
+"""Requests to another Treadle process, over its Unix socket or over TCP with a token. Problem responses become the
+errors that they describe."""
 
 from collections.abc import AsyncGenerator
 from urllib.parse import urlencode
@@ -17,7 +17,7 @@ PROBLEM = "urn:treadle:problem:"
 
 
 class ServerGone(StoreError):
-    """The process that was asked does not answer, or not any more."""
+    """The other process does not respond."""
 
 
 class _Problem(Struct, frozen=True):
@@ -27,7 +27,7 @@ class _Problem(Struct, frozen=True):
 
 
 class Address(Struct, frozen=True):
-    """Where to ask: a Unix socket; or a URL, and who is asking."""
+    """A Unix socket, or a URL with a token."""
 
     socket: str | None = None
     url: str = "http://localhost"
@@ -35,7 +35,7 @@ class Address(Struct, frozen=True):
 
 
 class Connection:
-    """Open it with `async with`."""
+    """A connection to another process. Open it with `async with`."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -102,7 +102,9 @@ class Connection:
 
     def _gone(self, error: Exception) -> ServerGone:
         where = self._address.socket or self._address.url
-        return ServerGone(f"The process behind {where} does not answer ({error}). Look whether it is still there.")
+        return ServerGone(
+            f"The process behind {where} does not answer ({error}). Check whether it is still running."
+        )
 
     @property
     def _open(self) -> aiohttp.ClientSession:
@@ -111,11 +113,11 @@ class Connection:
 
 
 def error_of(content: bytes, status: int) -> TreadleError:
-    """The error that a problem tells of."""
+    """Return the error that a problem response describes."""
     try:
         problem = msgspec.json.decode(content, type=_Problem)
     except msgspec.DecodeError:
-        return ServerGone(f"The server answered {status} and no word that could be read.")
+        return ServerGone(f"The server answered {status} with a response that cannot be decoded.")
     kind = getattr(errors, problem.type.removeprefix(PROBLEM), None)
     if isinstance(kind, type) and issubclass(kind, errors.QuotaExceeded | errors.InsufficientCredits):
         return kind(problem.detail, problem.resets_at)

@@ -1,5 +1,5 @@
-"""The skills that a person has approved, kept in `skills/approved.yaml` of the home: which skill,
-and the hash of all its files as they were then."""
+"""The skills that a user has approved, stored in `skills/approved.yaml` of the home: which skill, and the hash of
+all its files."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ from treadle.skills.manifest import InvalidSkill
 
 FILE = "approved.yaml"
 HOME = "home"
-"""The origin of a skill of the home; that of one of a workspace is the path of its folder."""
+"""The origin of a skill of the home. The origin of a skill of a workspace is the path of its folder."""
 MAX_BYTES = 4_000_000
 _HEADER = (
     "# The skills that you have read and approved, each with the hash of all its files. One that was\n"
@@ -40,7 +40,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApprovedSkills:
-    """What the file says now. Nothing is made before a skill is approved."""
+    """The current content of the file. Nothing is created before a skill is approved."""
 
     def __init__(self, home: Path) -> None:
         self.folder = home / "skills"
@@ -48,7 +48,7 @@ class ApprovedSkills:
         self._last: tuple[bytes, tuple[Approval, ...]] = (b"", ())
 
     def read(self) -> Sequence[Approval]:
-        """All approvals. Raises ConfigError where the file is not as it was written."""
+        """Return all approvals. Raise ConfigError if the file is damaged."""
         content = self._content()
         known, approvals = self._last
         if content == known:
@@ -58,25 +58,25 @@ class ApprovedSkills:
             approvals = msgspec.convert(data or {}, _File).approved
         except (yaml.YAMLError, msgspec.ValidationError, ValueError, RecursionError):
             raise ConfigError(
-                f"{self.path}: it is not as Treadle writes it, so no skill counts as approved; mend it, or delete "
+                f"{self.path}: the file is damaged, so no skill counts as approved; fix it, or delete "
                 "it and approve the skills again"
             ) from None
         self._last = (content, approvals)
         return approvals
 
     def put(self, approval: Approval) -> None:
-        """Keep this approval, in the place of an earlier one of the same skill."""
+        """Store an approval, replacing an earlier one of the same skill."""
         self._change(lambda known: (*_remove(known, approval.name, approval.origin), approval))
 
     def take_back(self, name: str, origin: str) -> bool:
-        """Forget an approval; whether there was one."""
+        """Remove an approval. Return False if there was none."""
         is_known = any((one.name, one.origin) == (name, origin) for one in self.read())
         if is_known:
             self._change(lambda known: _remove(known, name, origin))
         return is_known
 
     def make_folder(self) -> None:
-        """The folder, for this user alone, if it is not there."""
+        """Create the folder, private to this user, if it is missing."""
         for folder in (self.folder.parent, self.folder):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -88,7 +88,7 @@ class ApprovedSkills:
             return b""
         except (OSError, InvalidSkill) as error:
             raise ConfigError(
-                f"{self.path}: it cannot be read: {_describe_error(error)}; check the file and its rights"
+                f"{self.path}: it cannot be read: {_describe_error(error)}; check the file and its permissions"
             ) from None
         if found.st_size > MAX_BYTES:
             raise ConfigError(f"{self.path}: it is larger than {MAX_BYTES // 1_000_000} MB; remove approvals")
@@ -101,27 +101,27 @@ class ApprovedSkills:
                 self._write(sorted(change(self.read()), key=lambda one: (one.origin != HOME, one.origin, one.name)))
         except OSError as error:
             raise ConfigError(
-                f"{self.path}: it cannot be written: {error.strerror}; check the folder's rights"
+                f"{self.path}: it cannot be written: {error.strerror}; check the permissions of the folder"
             ) from None
 
     def _write(self, approvals: Sequence[Approval]) -> None:
         plain = {"approved": [msgspec.to_builtins(approval) for approval in approvals]}
-        handle, made = tempfile.mkstemp(dir=self.folder, prefix=f".{FILE}.")  # for this user alone
+        handle, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{FILE}.")  # private to this user
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 file.write(_HEADER + yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=1000))
                 file.flush()
                 os.fsync(file.fileno())
-            Path(made).replace(self.path)
+            Path(temporary).replace(self.path)
         except BaseException:
             with suppress(OSError):
-                Path(made).unlink()
+                Path(temporary).unlink()
             raise
 
 
 @contextmanager
 def _lock(folder: Path) -> Generator[None]:
-    """While nobody else changes the file: two people who approve at once both have their way."""
+    """Hold a lock on the file, so that concurrent approvals do not overwrite each other."""
     with open_folder(folder) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

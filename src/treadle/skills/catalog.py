@@ -1,5 +1,5 @@
-"""The list of skills in the system prompt: a name and a line for each, so that the model knows what
-it can load."""
+"""The list of skills in the system prompt: the name and a line for each, so that the model knows what it can
+load."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ _ROOM_FOR_NAMES = 2000
 
 
 def render_catalog(skills: Sequence[Skill]) -> str:
-    """The section, the same for the same skills in any order; empty where there are none."""
+    """Return the section. It does not depend on the order of the skills, and is empty if there are none."""
     if not skills:
         return ""
     ordered = sorted(skills, key=lambda skill: skill.name)
@@ -31,7 +31,7 @@ def render_catalog(skills: Sequence[Skill]) -> str:
 
 
 def _count_fitting(lines: Sequence[str], room: int) -> int:
-    """How many of the first lines have room."""
+    """Return how many of the first lines fit."""
     for count, line in enumerate(lines):
         room -= len(line)
         if room < 0:
@@ -40,7 +40,9 @@ def _count_fitting(lines: Sequence[str], room: int) -> int:
 
 
 def _render_omitted(names: Sequence[str]) -> str:
-    said = f"\n{len(names)} more can be loaded by name; there is no room here for what they say of themselves: "
-    named = _count_fitting([f"{name}, " for name in names], _ROOM_FOR_NAMES - len(said) - len(" and 10000 others."))
+    omitted = f"\n{len(names)} more can be loaded by name; there is no room here for what they say of themselves: "
+    named = _count_fitting(
+        [f"{name}, " for name in names], _ROOM_FOR_NAMES - len(omitted) - len(" and 10000 others.")
+    )
     others = f" and {len(names) - named} others" if named < len(names) else ""
-    return f"{said}{', '.join(names[:named])}{others}."
+    return f"{omitted}{', '.join(names[:named])}{others}."

@@ -1,9 +1,9 @@
-"""The folder of a skill, read: every file of it, once, with the hash of just these bytes.
+"""Reads the folder of a skill: every file once, with a hash of exactly these bytes.
 
-Every name is opened in the folder before it, which is held open, and never through a link; only
-regular files are read. What the hash says and what is used are the same bytes, so nothing can be
-swapped in between. Nothing is kept by time stamps: a file can be changed in ways that leave them as
-they were. To read 50 skills takes a few milliseconds."""
+Every name is opened relative to its parent folder, which stays open, and never through a link. Only regular files
+are read. The bytes that are hashed are the bytes that are used, so nothing can be swapped in between. Nothing is
+cached by time stamps, because a file can be changed without changing them. Reading 50 skills takes a few
+milliseconds."""
 
 import errno
 import hashlib
@@ -22,8 +22,8 @@ from treadle.skills.manifest import InvalidSkill
 MAX_FILES = 200
 """Files and folders."""
 MAX_BYTES = 2_000_000
-"""Of all its files. They are read for every run; the largest skills in use, those for office documents, bring a
-little more than 1 MB of schemas."""
+"""Total size of its files. They are read for every run. The largest skills in use, those for office documents, have
+a little more than 1 MB of schemas."""
 _MAX_DEPTH = 8
 _SAFE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
 _FOLDER = _SAFE | os.O_DIRECTORY
@@ -33,7 +33,7 @@ _FORMAT = b"treadle skill 1\n"
 
 class SkillFile(Struct, frozen=True):
     path: str
-    """From the folder of the skill."""
+    """Relative to the folder of the skill."""
     content: bytes
     executable: bool = False
 
@@ -46,7 +46,7 @@ class SkillContent(Struct, frozen=True):
 
     @property
     def instructions(self) -> SkillFile:
-        """SKILL.md. Raises Broken."""
+        """SKILL.md. Raises InvalidSkill if it is missing."""
         for name in ("SKILL.md", "skill.md"):
             if (found := self.file(name)) is not None:
                 return found
@@ -66,9 +66,9 @@ class SkillContent(Struct, frozen=True):
 
 @contextmanager
 def open_folder(root: Path, *names: str) -> Generator[int]:
-    """A folder, for as long as the block lasts: root, and from there by names that are no links.
+    """Open a folder for the duration of the block: `root`, and from there by names that are not links.
 
-    Raises FileNotFoundError where nothing is, and Broken where it is something else."""
+    Raise FileNotFoundError if a name does not exist, and InvalidSkill if it is not a folder."""
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for name in names:
@@ -87,7 +87,7 @@ def _open_folder(name: str, within: int) -> int:
         raise
     except OSError as error:
         if error.errno in _NO_FOLDER:
-            raise InvalidSkill(f"{name!a} is a link or no folder; only a folder itself is accepted") from None
+            raise InvalidSkill(f"{name!a} is a link or not a folder; only a real folder is accepted") from None
         raise InvalidSkill(f"{name!a} cannot be opened: {error.strerror}") from None
 
 
@@ -95,13 +95,13 @@ def _open_folder(name: str, within: int) -> int:
 
 
 def read_regular(name: str, within: int, most: int) -> tuple[bytes, os.stat_result]:
-    """The first bytes of a regular file, at most so many, and what it is. Raises OSError; Broken
-    for what is none."""
+    """Return the first `most` bytes of a regular file, and its status. Raise OSError, or InvalidSkill if it is not
+    a regular file."""
     descriptor = os.open(name, _SAFE, dir_fd=within)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise InvalidSkill(f"{name!a} is no regular file")
+            raise InvalidSkill(f"{name!a} is not a regular file")
         parts: list[bytes] = []
         missing = min(found.st_size, most)
         while missing > 0 and (part := os.read(descriptor, missing)):
@@ -113,7 +113,7 @@ def read_regular(name: str, within: int, most: int) -> tuple[bytes, os.stat_resu
 
 
 def read_content(name: str, within: int) -> SkillContent:
-    """The skill in the folder of this name. Raises FileNotFoundError, or Broken."""
+    """Return the skill in the folder of this name. Raise FileNotFoundError or InvalidSkill."""
     folder = _open_folder(name, within)
     try:
         files = sorted(_FolderReader().files(folder, "", 0), key=lambda file: file.path)
@@ -123,7 +123,7 @@ def read_content(name: str, within: int) -> SkillContent:
 
 
 def compute_fingerprint(files: Iterable[SkillFile]) -> str:
-    """One hash over the names, the contents and the executable bits of files that are in order."""
+    """Return one hash over the names, contents and executable bits of sorted files."""
     digest = hashlib.sha256(_FORMAT)
     for file in files:
         path = file.path.encode()
@@ -145,7 +145,7 @@ class _FolderReader:
             elif entry.is_file(follow_symlinks=False):
                 yield self._file(entry.name, folder, path)
             else:
-                raise InvalidSkill(f"{path} is a link or something else that is no file; only files are accepted")
+                raise InvalidSkill(f"{path} is a link or another special file; only regular files are accepted")
 
     def _listed(self, folder: int, prefix: str) -> list["os.DirEntry[str]"]:
         try:
@@ -167,7 +167,7 @@ class _FolderReader:
         try:
             folder = _open_folder(name, within)
         except FileNotFoundError:
-            raise InvalidSkill(f"{path} went away while it was read") from None
+            raise InvalidSkill(f"{path} disappeared while it was read") from None
         try:
             yield from self.files(folder, f"{path}/", depth)
         finally:

@@ -1,5 +1,5 @@
-"""Text that others wrote, before it stands in a prompt: what changes the direction of writing, or is there without
-being seen, is shown by its number."""
+"""Neutralises foreign text before it becomes part of a prompt: characters that are invisible or change the writing
+direction are replaced by their code points."""
 
 import re
 import unicodedata
@@ -13,7 +13,7 @@ _HIDDEN = frozenset((
     *range(0xFDD0, 0xFDF0), *(plane + last for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF)),
 ))  # fmt: skip
 _SEEN = frozenset((*range(0x0600, 0x0606), 0x06DD, 0x070F, 0x0890, 0x0891, 0x08E2, 0x110BD, 0x110CD))
-"""Signs before numbers, which count as format characters."""
+"""Signs before numbers. They are format characters, but visible."""
 _NON_JOINER, _JOINER = "\u200c", "\u200d"
 _AS_TEXT, _AS_EMOJI = "\ufe0e", "\ufe0f"
 _KEYCAP = "\u20e3"
@@ -26,23 +26,25 @@ _JOINING_SCRIPTS = frozenset((
 
 
 def make_inert(text: str) -> str:
-    """The text with line breaks and tabs as they are, and nothing else in it that acts or hides. What emoji and
-    some scripts are joined with is left out; all else is shown."""
+    """Return the text with line breaks and tabs, and without any other character that acts or hides.
+
+    Joiners of emoji and of some scripts are removed; all other hidden characters are replaced by their code
+    points."""
     return _replace_hidden(text, keep=False)
 
 
 def make_prose_inert(text: str) -> str:
-    """The same for longer texts: what emoji and some scripts are joined with stays where it belongs."""
+    """Do the same for longer texts, and keep joiners of emoji and scripts where they belong."""
     return _replace_hidden(text, keep=True)
 
 
 def make_one_line(text: str) -> str:
-    """Inert, with every run of white space as one space."""
+    """Return the inert text with every run of white space as one space."""
     return make_inert(" ".join(text.split()))
 
 
 def has_hidden(text: str) -> bool:
-    """Whether something in it cannot be seen, or acts: line breaks and tabs count too."""
+    """Return whether the text has a character that is invisible or acts. Line breaks and tabs count too."""
     return any(character in _KEPT or is_hidden(character) for character in text)
 
 
@@ -67,11 +69,11 @@ def _replace_hidden(text: str, keep: bool) -> str:
     return re.sub(f"[{re.escape(hidden)}]", shown, text)
 
 
-# ── What writing needs ──
+# ── Joiners ──
 
 
 def _is_joiner(text: str, at: int) -> bool:
-    """Whether the character there is what an emoji, or a word of some scripts, is made with."""
+    """Return whether the character at this position joins an emoji or a word of some scripts."""
     character, before, after = text[at], text[at - 1 : at], text[at + 1 : at + 2]
     if character in (_AS_TEXT, _AS_EMOJI):
         return _is_emoji(before) or (before.isdigit() and before.isascii() and after == _KEYCAP)
@@ -92,7 +94,7 @@ def _is_emoji(character: str) -> bool:
 
 
 def _find_script(character: str) -> str:
-    """The first word of the name of a letter, or of a mark on one."""
+    """Return the script of a letter or mark: the first word of its Unicode name."""
     if not character or unicodedata.category(character)[0] not in "LM":
         return ""
     return unicodedata.name(character, "").partition(" ")[0]

@@ -1,5 +1,4 @@
-"""The skills of a home, of a workspace and of Treadle itself, as a person looks at them, approves
-and removes them."""
+"""The skills of a home, of a workspace and of Treadle itself, as users view, approve and remove them."""
 
 import os
 import shutil
@@ -30,16 +29,16 @@ from treadle.skills.locations import (
 from treadle.skills.manifest import InvalidSkill, find_name_error, parse_manifest
 
 State = Literal["approved", "changed", "new", "available", "broken", "missing"]
-"""available: it comes with Treadle, and approving it copies it into the home; missing: approved,
-and gone."""
+"""available: it comes with Treadle, and approving it copies it into the home. missing: it is approved, but its
+folder is gone."""
 Deleted = Literal["folder", "link"]
 MAX_SKILLS = 200
-"""Skills of one place that are looked at."""
+"""Skills of one location that are read."""
 _Answer = TypeVar("_Answer")
 
 
 class FoundSkill(Struct, frozen=True):
-    """A skill, or what was meant to be one."""
+    """A skill, or a folder that should be one."""
 
     name: str
     origin: Origin
@@ -49,28 +48,28 @@ class FoundSkill(Struct, frozen=True):
     """Why it is broken."""
     description: str = ""
     tools: tuple[str, ...] = ()
-    """Those that it brings, where there are tools of these names."""
+    """The tools that it provides."""
     asks_for: tuple[str, ...] = ()
-    """Those that it names; one of a workspace gets none of them."""
+    """The tools that it names. A skill of a workspace gets none of them."""
     sha256: str = ""
 
 
 class SkillSurvey(Struct, frozen=True):
     found: tuple[FoundSkill, ...]
     left_out: int = 0
-    """Folders that were not looked at, because there are too many."""
+    """Folders that were skipped because there are too many."""
 
 
 class SkillInventory:
-    """What lies there, and what a person does with it."""
+    """Lists, approves and removes skills."""
 
     def __init__(self, home: Path) -> None:
         self._home = locate_home_skills(home)
         self._approved = ApprovedSkills(home)
 
     def survey(self, workspace: Path) -> SkillSurvey:
-        """Every skill of the home, of this workspace and of Treadle; never raises for what is wrong
-        with one."""
+        """Return every skill of the home, of this workspace and of Treadle. An invalid skill is reported, not
+        raised."""
         found: list[FoundSkill] = []
         left_out = 0
         for place in (self._home, locate_workspace_skills(workspace)):
@@ -89,9 +88,10 @@ class SkillInventory:
         return SkillSurvey(tuple(found), left_out)
 
     def find(self, name: str, workspace: Path | None = None) -> tuple[FoundSkill, SkillContent | None]:
-        """The skill of this name, of the workspace where one is given, else of the home or of
-        Treadle; with all its files unless they cannot be read. Raises UsageError where there is
-        none."""
+        """Return the skill of this name with its files, which are None if they cannot be read.
+
+        It is looked up in the workspace if one is given, otherwise in the home and in Treadle. Raise UsageError if
+        there is none."""
         places = (
             (self._home, locate_shipped_skills()) if workspace is None else (locate_workspace_skills(workspace),)
         )
@@ -102,10 +102,9 @@ class SkillInventory:
         raise UsageError(self._unknown(name, places))
 
     def approve(self, found: FoundSkill, content: SkillContent) -> FoundSkill:
-        """Let a skill count, with just this content; one of Treadle's is copied into the home
-        first."""
+        """Approve a skill with exactly this content. A skill of Treadle is first copied into the home."""
         if found.state == "broken":
-            raise UsageError(f"The skill `{found.name}` cannot be approved: {found.reason}. Mend it first.")
+            raise UsageError(f"The skill `{found.name}` cannot be approved: {found.reason}. Fix it first.")
         if found.origin == "shipped":
             self._copy(found.name, content)
             path = self._home.shown(found.name)
@@ -115,22 +114,22 @@ class SkillInventory:
         return msgspec.structs.replace(found, state="approved")
 
     def withdraw(self, name: str, workspace: Path | None = None) -> bool:
-        """Take an approval back; whether there was one."""
+        """Withdraw an approval. Return False if there was none."""
         place = self._home if workspace is None else locate_workspace_skills(workspace)
         return self._approved.take_back(name, place.origin(name))
 
     def delete(self, name: str) -> Deleted:
-        """Delete the folder of a skill of the home, and its approval. Of a link only the link is deleted."""
+        """Delete the folder of a skill of the home, and its approval. If it is a link, only the link is deleted."""
         path = self._home.path / name
         if (wrong := find_name_error(name)) is not None:
-            raise UsageError(f"No skill can be called so: {wrong}.")
+            raise UsageError(f"This is not a valid skill name: {wrong}.")
         if not _exists(self._home, name):
             raise UsageError(f"There is no skill `{name}` in {self._home.path}. Nothing was deleted.")
         is_link = path.is_symlink()
         if not is_link and not path.is_dir():
             raise UsageError(
-                f"{path} is no skill: it is a file, and a skill is a folder. Nothing was deleted; delete the file "
-                "yourself if nobody needs it."
+                f"{path} is not a skill: it is a file, and a skill is a folder. Nothing was deleted. "
+                "Delete the file yourself if it is not needed."
             )
         self.withdraw(name)
         _report_errors(path, path.unlink if is_link else lambda: shutil.rmtree(path))
@@ -165,7 +164,7 @@ class SkillInventory:
         return "approved" if known[0].sha256 == content.sha256 else "changed"
 
     def _missing(self, place: SkillLocation) -> Generator[FoundSkill]:
-        """What is approved, and is not there."""
+        """Yield approved skills whose folder is gone."""
         for one in self._approved.read():
             if one.origin == place.origin(one.name) and not _exists(place, one.name):
                 path = place.shown(one.name)
@@ -184,7 +183,7 @@ class SkillInventory:
     # ── Copying ──
 
     def _copy(self, name: str, content: SkillContent) -> None:
-        """Put the files into the home, all at once or not at all."""
+        """Copy the files into the home, all or none."""
         folder = self._home.path
         _report_errors(folder, self._approved.make_folder)
         made = Path(_report_errors(folder, lambda: tempfile.mkdtemp(dir=folder, prefix=f".{name}.")))
@@ -199,8 +198,8 @@ class SkillInventory:
 
 
 def _list_names(place: SkillLocation) -> tuple[list[str], int]:
-    """The folders of a place that may be skills, in order, and how many more there are. Raises
-    Broken."""
+    """Return the folders of a location that may be skills, sorted, and how many more there are. Raise
+    InvalidSkill."""
     try:
         with place.opened() as folder, os.scandir(folder) as listed:
             every = [entry.name for entry in listed if _may_be_a_skill(entry)]
@@ -232,7 +231,9 @@ def _report_errors(path: Path, write: Callable[[], _Answer]) -> _Answer:
     try:
         return write()
     except OSError as error:
-        raise ConfigError(f"{path}: it cannot be changed: {error.strerror or error}; check its rights") from None
+        raise ConfigError(
+            f"{path}: it cannot be changed: {error.strerror or error}; check its permissions"
+        ) from None
 
 
 def _write_file(path: Path, file: SkillFile) -> None:

@@ -1,5 +1,4 @@
-"""Where skills lie: `skills` of the home, `.agents/skills` of a workspace, and those that come with
-Treadle."""
+"""Where skills are: `skills` of the home, `.agents/skills` of a workspace, and those that come with Treadle."""
 
 import os
 from collections.abc import Generator
@@ -18,7 +17,7 @@ WORKSPACE_FOLDER = (".agents", "skills")
 
 
 class SkillLocation(Struct, frozen=True):
-    """A folder with a folder for each skill. Below `root` no link is followed."""
+    """A folder with one subfolder per skill. Links below `root` are not followed."""
 
     kind: Origin
     root: Path
@@ -29,16 +28,16 @@ class SkillLocation(Struct, frozen=True):
         return self.root.joinpath(*self.names)
 
     def origin(self, skill: str) -> str:
-        """Under what its approval is kept."""
+        """Return the origin under which the approval of a skill is stored."""
         return HOME if self.kind == "home" else self.shown(skill)
 
     def shown(self, skill: str = "") -> str:
-        """The path of a skill, as text that can be printed and kept."""
+        """Return the path of a skill as printable text."""
         return make_printable(str(self.path / skill))
 
     @contextmanager
     def opened(self) -> Generator[int]:
-        """Raises OSError where it is not there, and Broken where it is a link or no folder."""
+        """Open the folder. Raise OSError if it does not exist, and InvalidSkill if it is a link or not a folder."""
         with open_folder(self.root, *self.names) as folder:
             yield folder
 
@@ -56,5 +55,5 @@ def locate_shipped_skills() -> SkillLocation:
 
 
 def make_printable(name: str) -> str:
-    """The name as it is, or escaped where it holds what cannot be seen or is not UTF-8."""
+    """Return the name, escaped if it has invisible characters or is not UTF-8."""
     return name if name.isprintable() and not has_hidden(name) else ascii(name)[1:-1]

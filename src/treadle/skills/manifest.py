@@ -1,9 +1,8 @@
-"""SKILL.md: what a skill says of itself, checked by the rules of the Agent Skills format.
+"""SKILL.md: the description of a skill, checked by the rules of the Agent Skills format.
 
-Deliberately stricter than the format's own validator where readers differ: `---` may stand in the
-frontmatter only as the line that ends it, `...` and control characters not at all, the folder must
-be spelled in NFKC as the name is, allowed-tools must be text or a list of texts, and there are
-limits to the sizes."""
+Deliberately stricter than the format's own validator where readers differ: `---` may occur in the frontmatter only
+as the line that ends it; `...` and control characters are not accepted; the folder must be spelled in NFKC like the
+name; allowed-tools must be text or a list of texts; and sizes are limited."""
 
 import re
 import unicodedata
@@ -24,7 +23,7 @@ _MAX_DEPTH = 8
 _FENCE = "---"
 _KEYS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
 _TOOL = re.compile(r"[^\s()]+(?:\([^()]*\))?")
-"""A name, and what stands in parentheses behind it."""
+"""A name, optionally followed by parentheses."""
 _YAML: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _parse = cast(
     "Callable[[str, Any], Iterable[yaml.Event]]",
@@ -33,7 +32,7 @@ _parse = cast(
 
 
 class InvalidSkill(Exception):
-    """Why something cannot be used as a skill; the message is for a person."""
+    """Something cannot be used as a skill. The message gives the reason, for users."""
 
 
 class SkillManifest(Struct, frozen=True):
@@ -48,7 +47,7 @@ def is_name(name: str) -> bool:
 
 
 def find_name_error(name: str) -> str | None:
-    """What is wrong with the name of a skill; None: nothing."""
+    """Return what is wrong with the name of a skill, or None."""
     if not name:
         return "the name is empty"
     if len(name) > _MAX_NAME_CHARACTERS:
@@ -56,14 +55,14 @@ def find_name_error(name: str) -> str | None:
     if has_hidden(name) or not all(character.isalnum() or character == "-" for character in name):
         return f"the name {name!a} may have letters, digits and hyphens only"
     if name != name.lower():
-        return f"the name `{name}` must be in small letters"
+        return f"the name `{name}` must be in lower case"
     if name.startswith("-") or name.endswith("-") or "--" in name:
         return f"the name `{name}` must not begin or end with a hyphen or have two in a row"
     return None
 
 
 def parse_manifest(content: bytes, folder: str) -> SkillManifest:
-    """What a SKILL.md in this folder says. Raises Broken."""
+    """Return the manifest of a SKILL.md in this folder. Raise InvalidSkill."""
     front, _ = _split_frontmatter(content)
     fields = _parse_fields(front)
     for key in fields:
@@ -75,7 +74,7 @@ def parse_manifest(content: bytes, folder: str) -> SkillManifest:
 
 
 def parse_body(content: bytes) -> str:
-    """The instructions of a SKILL.md. Raises Broken."""
+    """Return the instructions of a SKILL.md. Raise InvalidSkill."""
     return _split_frontmatter(content)[1].strip()
 
 
@@ -129,7 +128,7 @@ def _read_tools(value: Any) -> tuple[str, ...]:
 
 
 def _split_frontmatter(content: bytes) -> tuple[str, str]:
-    """The frontmatter and what comes after it."""
+    """Return the frontmatter and the text after it."""
     if len(content) > MAX_BYTES:
         raise InvalidSkill(f"SKILL.md is {len(content)} bytes long; at most {MAX_BYTES} are accepted")
     try:
@@ -145,7 +144,7 @@ def _split_frontmatter(content: bytes) -> tuple[str, str]:
     if not fence:
         raise InvalidSkill("SKILL.md: no line `---` ends the frontmatter")
     if (front and not front.endswith("\n")) or line_end.strip():
-        raise InvalidSkill("SKILL.md: `---` may stand in the frontmatter only as the line that ends it")
+        raise InvalidSkill("SKILL.md: `---` may occur in the frontmatter only as the line that ends it")
     if len(front) > MAX_FRONTMATTER_CHARACTERS:
         raise InvalidSkill(f"SKILL.md: the frontmatter has more than {MAX_FRONTMATTER_CHARACTERS} characters")
     return front, instructions
@@ -166,8 +165,8 @@ def _parse_fields(front: str) -> dict[str, Any]:
 
 
 class _PlainReader:
-    """Texts, lists and mappings out of the events of a YAML parser; nothing is resolved and nothing
-    refers to anything else, so what is small stays small."""
+    """Builds texts, lists and mappings from the events of a YAML parser. Nothing is resolved and nothing refers to
+    anything else, so a small input stays small."""
 
     def __init__(self, events: list[yaml.Event]) -> None:
         self._events = iter(events)
@@ -216,6 +215,6 @@ class _PlainReader:
             if not isinstance(key, str):
                 raise InvalidSkill("SKILL.md: a key of the frontmatter is not text")
             if key in found:
-                raise InvalidSkill(f"SKILL.md: the key {key[:50]!a} stands there twice; remove one")
+                raise InvalidSkill(f"SKILL.md: the key {key[:50]!a} is there twice; remove one")
             found[key] = self._value(next(self._events), depth)
         return found

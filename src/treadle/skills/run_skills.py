@@ -1,7 +1,6 @@
-"""The skills that a run is offered: approved by a person, and not changed since by a single byte.
+"""The skills that are offered to a run: approved by a user, and unchanged since.
 
-Only skills that are approved are looked at, by their names: what else lies in a workspace, and how
-much of it, costs nothing and is never read."""
+Only approved skills are read, by name. Other folders in a workspace cost nothing and are never read."""
 
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, suppress
@@ -27,16 +26,16 @@ class _Approved(NamedTuple):
 
 
 class FolderSkills:
-    """Skills in folders; see `ports.skills.Skills`. May be used from several threads.
+    """Skills in folders; implements `ports.skills.Skills`. Thread-safe.
 
-    Raises ConfigError where the file of approvals is damaged: to go on without the skills that an
-    agent should have would hide it."""
+    Raises ConfigError if the file of approvals is damaged: continuing without an agent's skills would hide the
+    problem."""
 
     def __init__(self, home: Path) -> None:
         self._home = locate_home_skills(home)
         self._approved = ApprovedSkills(home)
         self._manifests: dict[tuple[str, str], SkillManifest] = {}
-        """By name and hash: what follows from the bytes, which are read anew each time."""
+        """By name and hash. The files themselves are read each time."""
 
     def offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
         found: dict[str, Skill] = {}
@@ -68,7 +67,7 @@ class FolderSkills:
         raise LookupError(_describe_unknown(name, [skill.name for skill in self.offered(patterns, workspace)]))
 
     def _places(self, wanted: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
-        """Those that come first go before the others."""
+        """Yield the locations, in order of precedence."""
         if wanted:
             yield self._home
             yield locate_workspace_skills(workspace)
@@ -83,7 +82,7 @@ class FolderSkills:
         ]
 
     def _read(self, place: SkillLocation, approvals: Sequence[Approval]) -> Generator[_Approved | None]:
-        """Each as it was approved; None: it is not there, or it is not as it was approved."""
+        """Yield each skill as it was approved, or None if it is missing or has changed."""
         with ExitStack() as held:
             folder = None
             with suppress(OSError, InvalidSkill):
@@ -96,12 +95,12 @@ class FolderSkills:
             content = read_content(approval.name, within)
             if content.sha256 != approval.sha256:
                 return None
-            said = self._manifest(approval.name, content)
+            manifest = self._manifest(approval.name, content)
         except (OSError, InvalidSkill):
             return None
         if place.kind == "home":
-            return _Approved(Skill(said.name, said.description, "home", said.tools), content)
-        return _Approved(Skill(said.name, said.description, "workspace"), content)
+            return _Approved(Skill(manifest.name, manifest.description, "home", manifest.tools), content)
+        return _Approved(Skill(manifest.name, manifest.description, "workspace"), content)
 
     def _manifest(self, name: str, content: SkillContent) -> SkillManifest:
         key = (name, content.sha256)
@@ -113,7 +112,7 @@ class FolderSkills:
         return known
 
 
-# ── What the model reads ──
+# ── Text for the model ──
 
 
 def _render_instructions(name: str, place: SkillLocation, content: SkillContent) -> str:

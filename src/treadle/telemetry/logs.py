@@ -30,7 +30,7 @@ FILE_BYTES, FILES = 10_000_000, 5
 """The size of a log file, and the number of older files that are kept."""
 MAX_TEXT_CHARS = 20_000
 """Characters of one text; the rest is omitted."""
-WITHHELD = "[withheld: the vault cannot be read, so it cannot be told what is secret]"
+WITHHELD = "[withheld: the vault cannot be read, so secrets cannot be redacted]"
 _ABOUT: Final = ("run_id", "session_id", "agent")
 _TOKENS: Final = re.compile(
     r"\btrd_[A-Za-z0-9_-]{6,}|(?i:\b(?:bearer|basic)\s+)(?=\S*[0-9=])[A-Za-z0-9._~+/=-]{8,}"
@@ -97,8 +97,8 @@ class RunLog:
         match data:
             case e.RunEnd(outcome=outcome, metrics=used, reason=reason):
                 why = f": {reason}" if reason else ""
-                told = (outcome, used.steps, used.duration_ms / 1000, why)
-                logger.info("run ended: %s, %d steps, %.1f s%s", *told, extra=self.about(run_id))
+                fields = (outcome, used.steps, used.duration_ms / 1000, why)
+                logger.info("run ended: %s, %d steps, %.1f s%s", *fields, extra=self.about(run_id))
                 self._about.pop(run_id, None)
             case e.RunWaiting(reason, detail):
                 logger.info("run waits (%s): %s", reason, detail, extra=self.about(run_id))

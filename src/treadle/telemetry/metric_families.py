@@ -12,11 +12,11 @@ class RunFamilies:
     """Metrics of runs and their steps."""
 
     def __init__(self) -> None:
-        self.queued = Family("treadle_runs_queued_total", "Runs that were asked for.", ("agent",))
+        self.queued = Family("treadle_runs_queued_total", "Runs that were queued.", ("agent",))
         self.ended = Family("treadle_runs_total", "Runs that ended.", ("agent", "outcome"))
         self.now = Family("treadle_runs", "Runs that have not ended, by status.", ("status",), "gauge")
         self.waits = Family("treadle_run_waits_total", "How often a run had to wait, and for what.", ("reason",))
-        self.recovered = Family("treadle_runs_recovered_total", "Runs that were taken up again after a crash.")
+        self.recovered = Family("treadle_runs_recovered_total", "Runs that were resumed after a crash.")
         self.duration = Histogram(
             "treadle_run_duration_seconds", "From the start of a run to its end, waits included.", ("agent",), RUNS
         )
@@ -47,7 +47,7 @@ class ModelFamilies:
         self.opened = Family("treadle_breaker_opened_total", "How often a model came to be left alone.", MODEL)
         self.breaker = Family(
             "treadle_breaker_state",
-            "0: the model is asked; 1: one call tries it; 2: it is left alone.",
+            "0: closed; 1: half-open, one call is tried; 2: open, no calls.",
             MODEL,
             "gauge",
         )
@@ -61,7 +61,7 @@ class ToolFamilies:
         self.calls = Family("treadle_tool_calls_total", "Calls that have a result.", ("tool", "result"))
         self.duration = Histogram("treadle_tool_call_duration_seconds", "Calls that ran.", ("tool",), CALLS)
         self.killed = Family("treadle_processes_killed_total", "Commands that were stopped, and why.", ("why",))
-        self.asked = Family("treadle_approvals_requested_total", "Calls that a person was asked about.")
+        self.asked = Family("treadle_approvals_requested_total", "Calls that needed an approval.")
         self.decided = Family("treadle_approvals_decided_total", "Answers, and time that ran out.", ("decision",))
         self.secrets = Family("treadle_secrets_total", "Secrets that tools were handed or refused.", ("result",))
         self.redactions = Family("treadle_redactions_total", "Texts that secrets were taken out of.", ("where",))
@@ -72,12 +72,10 @@ class EngineFamilies:
 
     def __init__(self) -> None:
         self.trimmed = Family("treadle_context_trimmed_total", "How often a conversation was cut.", ("stage",))
-        self.compactions = Family("treadle_compactions_total", "Summaries that were asked for.", ("result",))
+        self.compactions = Family("treadle_compactions_total", "Summaries that were requested.", ("result",))
         self.degraded = Family("treadle_memory_degraded_total", "How often an embedder did not answer.")
         self.events = Family("treadle_events_total", "Events that were committed.", ("type",))
         self.lag = Histogram(
             "treadle_publish_lag_seconds", "From when an event was made until it was durable and shown.", (), QUICK
         )
-        self.streams = Family(
-            "treadle_sse_streams_open", "Event streams that somebody reads over HTTP.", (), "gauge"
-        )
+        self.streams = Family("treadle_sse_streams_open", "Open event streams over HTTP.", (), "gauge")

@@ -13,6 +13,7 @@ from typing import Any
 import apsw
 
 from treadle import Agent, Engine, tool
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.stores.sqlite.connection import load_migrations
@@ -52,7 +53,7 @@ AGENT = Agent(name="ada", model="fake/m-1", persona="Be brief.", tools=[look, po
 
 
 async def write(path: Path) -> None:
-    engine = Engine(
+    engine = create_engine(
         f"sqlite:///{path}", home=Home(path.parent), clock=FakeClock(1_700_000_000.0), ids=CountingIds()
     )
     engine.add_model("fake", FunctionModel(answer))

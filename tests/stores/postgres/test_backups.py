@@ -16,7 +16,7 @@ from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import NAMED, tell
 from tests.stores.postgres.test_engines import agent, engine
 from tests.stores.postgres.test_faults import make_step, process_on
-from treadle.bootstrap.backup import back_up
+from treadle.backup.home_backup import back_up
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
 from treadle.domain.errors import StoreLost, UsageError

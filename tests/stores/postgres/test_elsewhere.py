@@ -20,7 +20,7 @@ from treadle.engine import cluster_sync
 from treadle.engine.cluster_sync import ClusterSync
 from treadle.engine.event_hub import EventHub
 from treadle.engine.live_relay import RelayMessage
-from treadle.operations.run_stream import Reader, followed
+from treadle.operations.run_stream import StreamReader, follow_run
 from treadle.ports.journal import Claim
 from treadle.ports.notifications import Changed
 from treadle.stores.postgres import notifications as line
@@ -45,7 +45,7 @@ class Side:
     others: ClusterSync
 
     def follow(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Sequence[Event], None]:
-        return followed(Reader(run_id, after), self.hub, self.journal, self.journal)
+        return follow_run(StreamReader(run_id, after), self.hub, self.journal, self.journal)
 
 
 @asynccontextmanager

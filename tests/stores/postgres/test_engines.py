@@ -12,18 +12,19 @@ import treadle
 from tests.engine.running import agent
 from tests.patience import HANG_SECONDS
 from tests.telemetry.watched import numbers
-from treadle.bootstrap.backup import back_up
+from treadle.api.engine import create_engine
+from treadle.backup.home_backup import back_up
 from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
-from treadle.bootstrap.doctor import examine
 from treadle.bootstrap.engine import open_service_readonly
 from treadle.bootstrap.stores import ALL, WorkerShare, open_stores_readonly
-from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.home import Home
 from treadle.dispatch import local
+from treadle.doctor.examination import examine
 from treadle.domain.errors import UsageError
 from treadle.domain.events import Token
 from treadle.operations.token_service import NewToken
 from treadle.ports.model import Model
+from treadle.telemetry.settings import Telemetry
 from treadle.testing.models import FunctionModel, ScriptedModel, ScriptedReply, ask, call, say
 
 NOTHING, ONLY_OWN = WorkerShare(0), WorkerShare(only_own=True)
@@ -33,7 +34,7 @@ NOTHING, ONLY_OWN = WorkerShare(0), WorkerShare(only_own=True)
 async def engine(
     url: str, folder: Path, model: Model | None = None, share: WorkerShare = ALL
 ) -> AsyncGenerator[treadle.Engine, None]:
-    made = treadle.Engine(url, home=Home(folder / "home"), share=share, telemetry=Telemetry(metrics=True))
+    made = create_engine(url, home=Home(folder / "home"), share=share, telemetry=Telemetry(metrics=True))
     made.add_model("scripted", model or ScriptedModel())
     async with asyncio.timeout(HANG_SECONDS), made:
         yield made

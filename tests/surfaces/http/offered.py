@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint, Policy, calls, fragment, says
-from treadle.api.engine import Engine
-from treadle.bootstrap.telemetry import Telemetry
+from treadle.api.engine import Engine, create_engine
 from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope, Visibility
 from treadle.domain.quotas import Quotas
@@ -21,6 +20,7 @@ from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import bind_socket
+from treadle.telemetry.settings import Telemetry
 
 SETTINGS = "retry: {attempts: 0}\nmemory: {recall: 0, remember: false}\n"
 ASKING = f"{SETTINGS}tools: [write_file]\napprovals: {{default: ask, via: api}}\n"
@@ -130,7 +130,7 @@ async def offered(
         home = Home(tmp_path / "home", database)
         home.ensure()
         write_home(home.path, endpoint.url)
-        engine = Engine(home=home, telemetry=Telemetry(metrics=True), clock=clock)
+        engine = create_engine(home=home, telemetry=Telemetry(metrics=True), clock=clock)
         async with engine, aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
             admin = await engine.context.access.create(NewToken("admin", SCOPES))

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.backup import back_up, restore
+from treadle.backup.home_backup import back_up, restore
 from treadle.config.home import Home
 from treadle.surfaces.cli.event_output import note, say
 from treadle.surfaces.cli.terminal import print_json

@@ -4,8 +4,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from treadle.bootstrap.doctor import examine
 from treadle.config.home import Home
+from treadle.doctor.examination import examine
 from treadle.doctor.findings import Finding
 from treadle.surfaces.cli.event_output import note, say
 from treadle.surfaces.cli.guard_self_test import Check, fire_all

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.api.agent import apply_options
-from treadle.api.engine import Engine
+from treadle.api.engine import create_engine
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -43,7 +43,7 @@ def fork_run(run_id: str, wanted: Wanted, going: Going) -> Coroutine[Any, Any, i
 async def _fork(run_id: RunId, wanted: Wanted, going: Going) -> int:
     home = Home.from_environment(os.environ)
     agent = None if wanted.agent is None else _here(home.agent(wanted.agent, wanted.model))
-    engine = Engine(home=home, share=ONLY_OWN)
+    engine = create_engine(home=home, share=ONLY_OWN)
     provider = None if going.base_url is None else add_endpoint(engine, going.base_url)
     with Stop() as stop:
         async with reached(engine, home, going.base_url) as home_of:

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 import treadle
 from treadle.api.engine import Engine
-from treadle.bootstrap.doctor import simulate_deadly_run
 from treadle.config.home import Home
 from treadle.doctor.findings import Basis
+from treadle.doctor.quarantine import simulate_deadly_run
 from treadle.domain import events as e
 from treadle.domain.errors import TreadleError
 from treadle.domain.messages import Text, ToolUse

@@ -7,7 +7,7 @@ import msgspec
 from treadle.bootstrap.engine import encode_request, open_service_readonly
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
-from treadle.operations.prompts import Seen
+from treadle.operations.prompts import SentPrompt
 from treadle.surfaces.cli.terminal import inert, print_json_line
 
 
@@ -22,7 +22,7 @@ async def show_prompt(run_id: str, step: int | None, json: bool) -> int:
     return 0
 
 
-def _lines(seen: Seen) -> list[str]:
+def _lines(seen: SentPrompt) -> list[str]:
     event, request = seen.event, seen.request
     attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
     lines = [

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from treadle.bootstrap.backup import EventExportFile, open_archiving_retention
+from treadle.backup.event_export import EventExportFile
+from treadle.backup.home_backup import open_archiving_retention
 from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.config.home import Home
 from treadle.domain.access import OWNER

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.api.agent import apply_options
-from treadle.api.engine import Engine
+from treadle.api.engine import Engine, create_engine
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -56,7 +56,7 @@ def run(request: Request) -> Coroutine[Any, Any, int]:
 async def _run(request: Request, message: str) -> int:
     home = Home.from_environment(os.environ)
     agent = _agent(home, request)
-    engine = Engine(home=home, share=ONLY_OWN)
+    engine = create_engine(home=home, share=ONLY_OWN)
     options = endpoint_option(request.base_url)
     if request.base_url is not None:
         agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, request.base_url))

@@ -15,7 +15,7 @@ from treadle.domain.runs import outcome_exit_code
 from treadle.operations import runs
 from treadle.operations.operation import Caller, list_items
 from treadle.operations.run_control import INTERRUPT, StopRun
-from treadle.operations.run_stream import without_resets
+from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.run_tree import family
 from treadle.operations.runs import RunView
 from treadle.surfaces.cli.approval_prompt import Asking
@@ -51,7 +51,7 @@ class Following(Struct, frozen=True):
                 return await self._left_waiting(run_id)
             while True:
                 try:
-                    async with aclosing(without_resets(self.reached.client, run_id, last)) as events:
+                    async with aclosing(follow_without_resets(self.reached.client, run_id, last)) as events:
                         async for event in events:
                             last = event.sequence if event.durable else last
                             wait.see(event)

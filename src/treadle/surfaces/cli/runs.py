@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 from msgspec import Struct
 
-from treadle.api.engine import Engine
+from treadle.api.engine import create_engine
 from treadle.bootstrap.callers import open_readonly_caller
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
@@ -102,7 +102,7 @@ class Going(Struct, frozen=True):
     """The answer to every approval that is still to come."""
 
     def reached(self, home: Home) -> AbstractAsyncContextManager[Reached]:
-        engine = Engine(home=home, share=ONLY_OWN)
+        engine = create_engine(home=home, share=ONLY_OWN)
         if self.base_url is not None:
             add_endpoint(engine, self.base_url)
         return reached(engine, home, self.base_url)
@@ -146,7 +146,7 @@ async def answer_run(run_id: str, call_id: str, text: str, going: Going) -> int:
 
 async def cancel_run(run_id: str, json: bool) -> int:
     home = Home.from_environment(os.environ)
-    async with reached(Engine(home=home, share=ONLY_OWN), home) as home_of:
+    async with reached(create_engine(home=home, share=ONLY_OWN), home) as home_of:
         client, wanted = home_of.client, runs.ShowRun(RunId(run_id))
         await client.call(CANCEL, StopRun(RunId(run_id), "asked for by the user"))
         run = await client.call(runs.SHOW, wanted)

@@ -8,9 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle import __version__
-from treadle.api.engine import Engine
+from treadle.api.engine import create_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
-from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.access import SCOPES
@@ -24,6 +23,7 @@ from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.cli.terminal import print_json
 from treadle.surfaces.http.engine_server import make_application
 from treadle.surfaces.http.unix_socket import accept_attachments
+from treadle.telemetry.settings import Telemetry
 
 FIRST_TOKEN = "first start"
 LogFormat = Literal["text", "json"]
@@ -48,7 +48,7 @@ async def serve(wanted: Wanted) -> int:
     telemetry = Telemetry.from_environment(
         os.environ, metrics=True, log_file=True, log_json=wanted.log_format == "json"
     )
-    engine = Engine(home=home, telemetry=telemetry, share=_share(home, wanted.workers))
+    engine = create_engine(home=home, telemetry=telemetry, share=_share(home, wanted.workers))
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:

@@ -8,9 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from treadle import __version__
-from treadle.api.engine import Engine
+from treadle.api.engine import Engine, create_engine
 from treadle.bootstrap.stores import WorkerShare
-from treadle.bootstrap.telemetry import Telemetry
 from treadle.config.database_url import is_postgres, mask_password
 from treadle.config.home import Home, ServerSettings
 from treadle.domain.errors import UsageError
@@ -18,6 +17,7 @@ from treadle.surfaces.cli.engine_startup import open_engine
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.cli.process import Stop, settle
 from treadle.surfaces.cli.terminal import print_json
+from treadle.telemetry.settings import Telemetry
 
 
 class Wanted(Struct, frozen=True):
@@ -46,7 +46,7 @@ async def work(wanted: Wanted) -> int:
     telemetry = Telemetry.from_environment(
         os.environ, metrics=wanted.port is not None, log_json=wanted.log_format == "json"
     )
-    engine = Engine(home=home, telemetry=telemetry, share=WorkerShare(wanted.concurrency))
+    engine = create_engine(home=home, telemetry=telemetry, share=WorkerShare(wanted.concurrency))
     engine.models.local.notice = note
     with Stop() as stop:
         async with AsyncExitStack() as opened:

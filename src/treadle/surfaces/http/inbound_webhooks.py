@@ -4,7 +4,7 @@ from litestar import post
 from litestar.params import FromPath
 
 from treadle.domain.webhooks import HookId
-from treadle.operations.automation import Signed
+from treadle.operations.automation import SignedMessage
 from treadle.operations.refusal import Refusal
 from treadle.operations.submissions import Ticket
 from treadle.surfaces.http.dependencies import ApiRequest, services_of
@@ -23,7 +23,7 @@ MAX_BODY_BYTES = 2**20
 async def receive(hook_id: FromPath[str], request: ApiRequest) -> Ticket:
     """Serve `hooks.receive`."""
     headers = request.headers
-    signed = Signed(
+    signed = SignedMessage(
         headers.get("webhook-id", ""),
         headers.get("webhook-timestamp", ""),
         headers.get("webhook-signature", ""),

@@ -22,7 +22,7 @@ from treadle.domain.users import UserId
 from treadle.operations.context import Context
 from treadle.operations.event_feed import Missed
 from treadle.operations.refusal import Refusal
-from treadle.operations.run_stream import Reader
+from treadle.operations.run_stream import StreamReader
 from treadle.ports.journal import PositionedEvent, RunRecord
 from treadle.surfaces.http.auth import principal_of, send_problem, state_of, streams_of
 from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
@@ -181,7 +181,7 @@ def _frame(event: Event, position: int | None) -> bytes:
 
 
 def read_run(record: RunRecord, after: int, context: Context) -> Batches:
-    return context.service.batches(Reader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record))
+    return context.service.batches(StreamReader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record))
 
 
 async def restart_run(record: RunRecord, lost: int, context: Context) -> Batches:

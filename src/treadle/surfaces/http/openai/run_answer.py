@@ -14,7 +14,7 @@ from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import RunEnd, RunWaiting, StreamReset
 from treadle.domain.ids import RunId, SessionId
 from treadle.operations.refusal import Refusal
-from treadle.operations.run_stream import Reader
+from treadle.operations.run_stream import StreamReader
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission
 from treadle.surfaces.http.auth import principal_of
@@ -81,7 +81,7 @@ class RunAnswer:
         tracker, last, cut_off = DeltaTracker(self.agent), self.after, True
         while cut_off:
             cut_off = False
-            async with aclosing(self.service.batches(Reader(self.run_id, last))) as batches:
+            async with aclosing(self.service.batches(StreamReader(self.run_id, last))) as batches:
                 async for batch in batches:
                     pieces: list[AnswerPiece] = []
                     for event in batch:

@@ -1,9 +1,7 @@
-"""The self-check of a home, gathered from all parts; and a run whose workers die."""
+"""The self-check of a home: the findings of all parts."""
 
 import asyncio
-import logging
 import os
-import random
 from collections.abc import Sequence
 
 from treadle.config.home import Home, HomeConfig
@@ -26,27 +24,11 @@ from treadle.doctor.providers import (
     probe_providers,
 )
 from treadle.doctor.server import describe_server
-from treadle.domain.agents import AgentSpec
-from treadle.domain.envelope import Origin, make_draft
 from treadle.domain.errors import ConfigError, TreadleError
-from treadle.domain.events import EventData, RunQueued
-from treadle.domain.ids import AgentId, RunId, SessionId
-from treadle.engine import isolation
-from treadle.engine.deps import EngineDeps
-from treadle.engine.event_hub import EventHub
-from treadle.engine.isolation import Isolation
-from treadle.engine.loop import advance
 from treadle.models.catalog import Catalog
 from treadle.models.probe import PROBE_SECONDS
 from treadle.models.registry import ModelRegistry
-from treadle.stores.sqlite.connection import open_database
-from treadle.stores.sqlite.journal import SqliteJournal
-from treadle.stores.sqlite.writer import InlineWriter
-from treadle.system.clock import SystemClock, TimeOrderedIds
-from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
-
-MAX_DEATHS = 5
 
 
 async def examine(
@@ -145,42 +127,3 @@ def _describe_providers(home: Home, config: HomeConfig, surveyed: Surveyed) -> S
 
 
 _ADD_ONE = "Set a key, start a local server, or add a provider to config.yaml."
-
-
-# ── A run whose workers die ──
-
-
-async def simulate_deadly_run() -> Sequence[EventData]:
-    """Return the events of a run in memory whose workers die one after another without progress.
-
-    The warnings that such deaths cause are silenced: nothing is wrong on this machine."""
-    warnings = logging.getLogger(isolation.__name__)
-    level = warnings.level
-    warnings.setLevel(logging.ERROR)
-    clock, ids = SystemClock(), TimeOrderedIds()
-    hub = EventHub(clock, ids, lambda run, at: None)
-    journal = SqliteJournal(InlineWriter(open_database(":memory:")), hub, clock)
-    deps = EngineDeps(
-        journal,
-        hub,
-        ModelRegistry({}),
-        ToolRegistry(),
-        clock,
-        ids,
-        random.random,
-        "doctor",
-        isolation=Isolation(hold_seconds=0),
-    )
-    try:
-        origin = Origin(RunId(ids("run")), SessionId(ids("ses")), AgentId(ids("agt")))
-        queued = make_draft(ids("evt"), clock.now(), RunQueued(AgentSpec("doctor", "nobody/has-this")))
-        await journal.submit(origin, [queued])
-        for _ in range(MAX_DEATHS):
-            if (await journal.record(origin.run_id)).outcome is None:
-                await journal.claim(origin.run_id, "a worker that dies")
-                await journal.void_leases()
-                await advance(origin.run_id, deps)
-        return [event.data for event in await journal.read(origin.run_id)]
-    finally:
-        warnings.setLevel(level)
-        await journal.close()
