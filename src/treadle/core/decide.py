@@ -9,7 +9,7 @@ from treadle.core.final_marker import has_marker
 from treadle.core.fold import SILENT_TEXTS
 from treadle.core.guards import phantom
 from treadle.core.guards.quota import judge
-from treadle.core.guards.verdict import StopRun, combine_verdicts
+from treadle.core.guards.verdict import StopVerdict, combine_verdicts
 from treadle.core.retry import describe_long_wait, plan_fallback
 from treadle.core.state import RunState
 from treadle.core.steps import (
@@ -143,7 +143,7 @@ def _await_verdict(state: RunState, child: Child, now: Instant) -> Step:
 
 def _next_step(state: RunState, now: Instant) -> Step:
     stop = combine_verdicts(guards.ALWAYS, state, now)
-    if isinstance(stop, StopRun):
+    if isinstance(stop, StopVerdict):
         return _finish(state, stop)
     if state.open_calls and state.interrupted is None:
         return _plan_calls(state, now)
@@ -155,7 +155,7 @@ def _next_step(state: RunState, now: Instant) -> Step:
         return _after_failure(state, state.attempts.failure)
     if state.turn.reply is not None and not state.turn.calls:
         verdict = combine_verdicts(guards.ANSWER, state, now)
-        if isinstance(verdict, StopRun):
+        if isinstance(verdict, StopVerdict):
             return _finish(state, verdict)
         if verdict is not None:
             return _ask_again(state, now, verdict.events)
@@ -180,7 +180,7 @@ def _call_model(
     state: RunState, now: Instant, events: tuple[EventData, ...] = ()
 ) -> CallModel | TruncateResults | Compact | Finish:
     verdict = combine_verdicts(guards.PACE, state, now)
-    if isinstance(verdict, StopRun):
+    if isinstance(verdict, StopVerdict):
         return _finish(state, verdict)
     size = estimate_input(state)
     if (step := make_room(state, size)) is not None:
@@ -218,9 +218,9 @@ def _is_in_future(moment: Instant, state: RunState, now: Instant) -> bool:
 
 def _plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | Finish:
     if has_final_marker(state):
-        return _finish(state, StopRun(make_completed(state)))
+        return _finish(state, StopVerdict(make_completed(state)))
     plan = plan_calls(state, now)
-    return _finish(state, plan) if isinstance(plan, StopRun) else plan
+    return _finish(state, plan) if isinstance(plan, StopVerdict) else plan
 
 
 def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSessionCommand | Finish:
@@ -256,7 +256,7 @@ def _command_outcome(obeyed: CommandObeyed) -> Outcome:
 # ── Ends ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _finish(state: RunState, stop: StopRun) -> Finish:
+def _finish(state: RunState, stop: StopVerdict) -> Finish:
     """End the run. Open calls get their result first."""
     unanswered = [make_skipped(call, stop.outcome.reason) for call in state.open_calls]
     return Finish(_or_claimed_answer(state, stop.outcome), (*unanswered, *stop.events))

@@ -24,7 +24,7 @@ from treadle.engine.interruption import Interruption
 from treadle.engine.redaction import NEVER_SECRET, redact_event
 from treadle.engine.transcript_cache import CachedTranscript
 from treadle.ports.accounts import AccountShortage, Reserve
-from treadle.ports.journal import ANY, Advance, Claim, NewRun, Release, RunMessage
+from treadle.ports.journal import ANY, Advance, Claim, Release, RunDraft, RunMessage
 
 logger = logging.getLogger(__name__)
 
@@ -216,7 +216,7 @@ class OwnedRun:
             now = self._deps.clock.now()
             intents = self._drafts(now, data) if data else ()
             facts, self._facts = tuple(self._facts), []
-            runs = tuple([NewRun(child.origin, self._drafts(now, child.events)) for child in begin])
+            runs = tuple([RunDraft(child.origin, self._drafts(now, child.events)) for child in begin])
             messages = tuple(
                 [RunMessage(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in tell]
             )

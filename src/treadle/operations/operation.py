@@ -241,7 +241,7 @@ class EventSource(Protocol):
         ...
 
 
-class Client(Caller, EventSource, Protocol):
+class OperationClient(Caller, EventSource, Protocol):
     """A caller that can also follow runs."""
 
 

@@ -13,7 +13,7 @@ from treadle.domain.errors import InvalidState
 from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, UserMessage
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics, OutcomeKind
-from treadle.operations.operation import Client
+from treadle.operations.operation import OperationClient
 from treadle.operations.run_records import CallRecord, StepRecord, build_run_steps
 from treadle.operations.runs import SHOW, ShowRun
 
@@ -62,12 +62,12 @@ class RunDiff(Struct, frozen=True):
     outcome: tuple[Differs, ...]
 
 
-async def diff(client: Client, a: RunId, b: RunId) -> RunDiff:
+async def diff(client: OperationClient, a: RunId, b: RunId) -> RunDiff:
     """Compare two runs."""
     return compared(await _journal(client, a), await _journal(client, b))
 
 
-async def _journal(client: Client, run_id: RunId) -> list[Event]:
+async def _journal(client: OperationClient, run_id: RunId) -> list[Event]:
     run = await client.call(SHOW, ShowRun(run_id))
     return [event async for event in client.stored(run.run_id)]
 

@@ -26,7 +26,7 @@ FIRST_EVENTS = 8
 Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end of the run.")]
 
 
-class Result(Struct, frozen=True):
+class RunResult(Struct, frozen=True):
     """The result of a run."""
 
     text: str
@@ -70,7 +70,7 @@ class RunView(Struct, frozen=True):
 class RunDetail(RunView, frozen=True):
     """A run with its result."""
 
-    result: Result | None = None
+    result: RunResult | None = None
     """Null until it has ended."""
     message: str = ""
     """The message that it answers, or the command that it carries out."""
@@ -260,8 +260,8 @@ async def run_detail(context: Context, record: RunRecord) -> RunDetail:
     return RunDetail(**_fields(record), result=None if end is None else result_of(end), message=message)
 
 
-def result_of(end: RunEnd) -> Result:
-    return Result(
+def result_of(end: RunEnd) -> RunResult:
+    return RunResult(
         end.text,
         end.reason,
         end.next,

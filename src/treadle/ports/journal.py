@@ -70,7 +70,7 @@ class Release(Struct, frozen=True, gc=False):
     """`said` replaces the conversation instead of extending it."""
 
 
-class NewRun(Struct, frozen=True, gc=False):
+class RunDraft(Struct, frozen=True, gc=False):
     """A run to create. It is runnable at once."""
 
     origin: Origin
@@ -100,7 +100,7 @@ class Advance(Struct, frozen=True, gc=False):
     release: Release | None = None
     reserve: Reserve | None = None
     """The most that the intents can use. They are refused if an account does not have it."""
-    begin: tuple[NewRun, ...] = ()
+    begin: tuple[RunDraft, ...] = ()
     """Child runs to create together with the intents."""
     tell: tuple[RunMessage, ...] = ()
     """Deliveries to other runs, made together with the intents."""

@@ -15,7 +15,7 @@ from treadle.remote.connection import Connection
 
 
 class RemoteCaller:
-    """Implements `operations.operation.Client` over a connection."""
+    """Implements `operations.operation.OperationClient` over a connection."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

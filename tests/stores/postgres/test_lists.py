@@ -24,7 +24,7 @@ from treadle.domain.events import (
 from treadle.domain.ids import AgentId, ApprovalId, RunId, SegmentId, SessionId
 from treadle.domain.messages import user
 from treadle.ports.approvals import Grant
-from treadle.ports.journal import Advance, NewRun, RunFilter, RunMessage
+from treadle.ports.journal import Advance, RunDraft, RunFilter, RunMessage
 from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.driver import open_connection
 from treadle.stores.postgres.results import PostgresResults
@@ -156,7 +156,7 @@ def test_runs_are_begun_and_told_with_the_intents(url: str) -> None:
         async with desk(url) as process:
             parent, other = await process.claimed(), await process.claimed()
             new = process.origin("under")
-            child = NewRun(
+            child = RunDraft(
                 Origin(new.run_id, new.session_id, new.agent_id, parent.origin.run_id), process.opening()
             )
             told = RunMessage(other.origin.run_id, process.draft(MessageSteered(user("hi"), "queue")), "k")
@@ -219,7 +219,7 @@ def test_what_was_deleted_is_told_so(url: str) -> None:
                 await process.submit("gone")
             with pytest.raises(SessionDeleted):
                 await process.sessions.find(SessionId("gone"))
-            child = NewRun(process.origin("gone"), process.opening())
+            child = RunDraft(process.origin("gone"), process.opening())
             fact = (process.draft(make_step(1)),)
             with pytest.raises(SessionDeleted):
                 await process.store.advance(

@@ -1,15 +1,15 @@
 """Guard that ends a cancelled run."""
 
-from treadle.core.guards.verdict import StopRun
+from treadle.core.guards.verdict import StopVerdict
 from treadle.core.state import RunState
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> StopRun | None:
+def judge(state: RunState, now: Instant) -> StopVerdict | None:
     if state.cancelled is None:
         return None
-    return StopRun(
+    return StopVerdict(
         Outcome(
             "cancelled",
             state.turn.answer_so_far,

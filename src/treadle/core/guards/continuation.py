@@ -1,6 +1,6 @@
 """Guard that continues a reply that was cut at the model's token limit, a limited number of times."""
 
-from treadle.core.guards.verdict import StopRun, WarnModel
+from treadle.core.guards.verdict import StopVerdict, WarnModel
 from treadle.core.state import RunState
 from treadle.domain.events import Continuation
 from treadle.domain.ids import Instant
@@ -13,12 +13,12 @@ _NOT_RUN = (
 )
 
 
-def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     if state.turn.reply is None or state.turn.reply.stop != "max_tokens":
         return None
     limit = state.agent.limits.max_continuations
     if state.guards.continuations >= limit:
-        return StopRun(
+        return StopVerdict(
             Outcome(
                 "truncated",
                 state.turn.answer_so_far,

@@ -1,15 +1,15 @@
 """Guard that ends a run at its deadline."""
 
-from treadle.core.guards.verdict import StopRun
+from treadle.core.guards.verdict import StopVerdict
 from treadle.core.state import RunState
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> StopRun | None:
+def judge(state: RunState, now: Instant) -> StopVerdict | None:
     if state.deadline is None or now < state.deadline:
         return None
-    return StopRun(
+    return StopVerdict(
         Outcome(
             "deadline",
             state.turn.answer_so_far,

@@ -3,7 +3,7 @@
 A successful write by another call resets the counts: after an edit, running the same tests again is not a loop.
 Tools that declare themselves pollers are exempt, with a hint to wait longer between calls."""
 
-from treadle.core.guards.verdict import BlockCall, StopRun, WarnModel
+from treadle.core.guards.verdict import BlockCall, StopVerdict, WarnModel
 from treadle.core.state import RunState
 from treadle.core.tools.ledger import Call
 from treadle.domain.events import LoopWarning
@@ -15,7 +15,7 @@ WARN_SAME_RESULTS, BLOCK_SAME_RESULTS = 2, 3
 STRICT_STOP_CALLS = 3
 
 
-def judge_call(state: RunState, call: Call) -> BlockCall | StopRun | None:
+def judge_call(state: RunState, call: Call) -> BlockCall | StopVerdict | None:
     """Return why a call may not run, or None."""
     if call.is_new:
         return None
@@ -68,8 +68,8 @@ def _block(reason: str) -> BlockCall:
     return BlockCall("loop", f"Refused: {reason} Use what you have, or try another way.")
 
 
-def _stop(state: RunState, what: str) -> StopRun:
-    return StopRun(
+def _stop(state: RunState, what: str) -> StopVerdict:
+    return StopVerdict(
         Outcome(
             "stuck",
             state.turn.answer_so_far,

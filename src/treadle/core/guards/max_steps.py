@@ -1,16 +1,16 @@
 """Guard that ends a run at its maximum number of steps."""
 
-from treadle.core.guards.verdict import StopRun
+from treadle.core.guards.verdict import StopVerdict
 from treadle.core.state import RunState
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> StopRun | None:
+def judge(state: RunState, now: Instant) -> StopVerdict | None:
     limit = state.agent.limits.max_steps
     if limit is None or state.step.open or state.step.number < limit:
         return None
-    return StopRun(
+    return StopVerdict(
         Outcome(
             "max_steps",
             state.turn.answer_so_far,

@@ -1,7 +1,7 @@
 """Guard against answers that do not match the output schema. The model is told what is wrong, a limited number of
 times."""
 
-from treadle.core.guards.verdict import StopRun, WarnModel
+from treadle.core.guards.verdict import StopVerdict, WarnModel
 from treadle.core.state import RunState, has_text
 from treadle.domain.events import OutputRejected
 from treadle.domain.ids import Instant
@@ -11,7 +11,7 @@ from treadle.domain.schemas import find_mismatch
 MAX_ATTEMPTS = 3
 
 
-def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     if (
         state.agent.output is None
         or state.turn.reply is None
@@ -25,7 +25,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
         return None
     count = state.guards.rejected_outputs + 1
     if count >= MAX_ATTEMPTS:
-        return StopRun(
+        return StopVerdict(
             Outcome(
                 "failed",
                 state.answer,

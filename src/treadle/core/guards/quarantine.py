@@ -1,17 +1,17 @@
 """Guard that ends a run whose workers died several times without progress: it probably kills them."""
 
-from treadle.core.guards.verdict import StopRun
+from treadle.core.guards.verdict import StopVerdict
 from treadle.core.state import RunState
 from treadle.domain.events import RunQuarantined
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 
 
-def judge(state: RunState, now: Instant) -> StopRun | None:
+def judge(state: RunState, now: Instant) -> StopVerdict | None:
     if not state.guards.suspicion.is_culprit:
         return None
     deaths = state.guards.suspicion.alone + state.guards.suspicion.in_company
-    return StopRun(
+    return StopVerdict(
         Outcome(
             "quarantined",
             state.turn.answer_so_far,

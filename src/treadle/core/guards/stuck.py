@@ -4,7 +4,7 @@ The reaction escalates: a note; then the failing tool is refused for a turn (it 
 prompt prefix does not change); then a turn without tools that must report, requested once more if the model calls
 a tool instead; then the end."""
 
-from treadle.core.guards.verdict import BlockCall, StopRun, WarnModel
+from treadle.core.guards.verdict import BlockCall, StopVerdict, WarnModel
 from treadle.core.state import RunState
 from treadle.core.tools.ledger import WARN_AFTER_FAILURES, Call
 from treadle.domain.events import REPORT_STAGES, RecoveryAction, RecoveryStage, StuckDetected, StuckKind
@@ -36,7 +36,7 @@ def _is_in_report_turn(state: RunState) -> bool:
     return state.turn.reply is not None and recovery.stage in REPORT_STAGES and not recovery.report_due
 
 
-def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     """Return the reaction to a run that makes no progress, or None."""
     if state.turn.calls and _is_in_report_turn(state):
         if state.guards.recovery.stage == "report":
@@ -57,7 +57,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
 
 def _escalate(
     state: RunState, kind: StuckKind, count: int, pace: int, tool: str | None
-) -> WarnModel | StopRun | None:
+) -> WarnModel | StopVerdict | None:
     recovery = state.guards.recovery
     if recovery.stage is not None and count < recovery.detected_at + pace:
         return None
@@ -90,8 +90,8 @@ def _last_tool(state: RunState) -> str | None:
     return state.turn.calls[-1].name if state.turn.calls else None
 
 
-def _stop(state: RunState, what: str) -> StopRun:
-    return StopRun(
+def _stop(state: RunState, what: str) -> StopVerdict:
+    return StopVerdict(
         Outcome(
             "stuck",
             state.turn.answer_so_far,

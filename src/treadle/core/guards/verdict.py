@@ -23,23 +23,23 @@ class BlockCall(Struct, frozen=True):
     reason: str
 
 
-class StopRun(Struct, frozen=True):
+class StopVerdict(Struct, frozen=True):
     """End the run."""
 
     outcome: Outcome
     events: tuple[EventData, ...] = ()
 
 
-Verdict = WarnModel | BlockCall | StopRun
-Guard = Callable[[RunState, Instant], WarnModel | StopRun | None]
+Verdict = WarnModel | BlockCall | StopVerdict
+Guard = Callable[[RunState, Instant], WarnModel | StopVerdict | None]
 
 
-def combine_verdicts(guards: Iterable[Guard], state: RunState, now: Instant) -> WarnModel | StopRun | None:
+def combine_verdicts(guards: Iterable[Guard], state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     """Return the combined verdict of these guards: the first StopRun, else all warnings as one, else None."""
     events: tuple[EventData, ...] = ()
     for guard in guards:
         verdict = guard(state, now)
-        if isinstance(verdict, StopRun):
+        if isinstance(verdict, StopVerdict):
             return verdict
         if verdict is not None:
             events += verdict.events

@@ -3,7 +3,7 @@
 The model is asked once to call properly; then the run ends with what was received. Agents without tools are
 exempt."""
 
-from treadle.core.guards.verdict import StopRun, WarnModel
+from treadle.core.guards.verdict import StopVerdict, WarnModel
 from treadle.core.state import RunState, has_text
 from treadle.domain.events import CallWritten
 from treadle.domain.ids import Instant
@@ -12,7 +12,7 @@ from treadle.domain.runs import Outcome
 from treadle.domain.written_calls import find_written_call
 
 
-def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
+def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     reply = state.turn.reply
     if reply is None or not state.tools or reply.stop in ("interrupted", "max_tokens", "refusal"):
         return None
@@ -23,7 +23,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopRun | None:
     if received is None:
         return None
     if state.guards.written_calls:
-        return StopRun(
+        return StopVerdict(
             Outcome(
                 "model_error",
                 reason=f"The model wrote a tool call as text again instead of making it. Received: {received}",

@@ -2,7 +2,7 @@
 
 from treadle.core.guards import loop, stuck
 from treadle.core.guards.quota import max_concurrent_calls
-from treadle.core.guards.verdict import BlockCall, StopRun
+from treadle.core.guards.verdict import BlockCall, StopVerdict
 from treadle.core.state import RunState
 from treadle.core.steps import CollectChildren, RunTools, SignalChildren, Wait
 from treadle.core.subagents.waiting import (
@@ -38,7 +38,7 @@ MAKE_FEWER = "Read the results of the others, then make the calls that are still
 SUPERSEDED = "A new message came before anybody answered."
 
 
-def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopRun:
+def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopVerdict:
     if (first := find_signal(state, now) or find_collectable(state, now)) is not None:
         return first
     if excess_calls := [call for call in state.turn.calls[state.agent.limits.max_calls :] if call.result is None]:
@@ -52,7 +52,7 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Si
         if not batch.fits(plan_as_written(call)):
             break  # calls after it are judged when their turn comes
         match _judge_call(state, call, now):
-            case StopRun() as stop:
+            case StopVerdict() as stop:
                 return stop
             case Wait() as wait:
                 waits.append(wait)
@@ -84,7 +84,7 @@ def make_skipped(call: Call, reason: str) -> ToolCallError:
     return ToolCallError(call.call_id, call.name, "skipped", f"Not run. {reason}")
 
 
-def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | tuple[EventData, ...] | None:
+def _judge_call(state: RunState, call: Call, now: Instant) -> StopVerdict | Wait | tuple[EventData, ...] | None:
     """Return how to stop the run, what to wait for, the events that end the call, or None to let it run."""
     spec = state.tools.get(call.name)
     if spec is None:
@@ -101,7 +101,7 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | t
         return _check_question(state, call, now)
     for judge in (loop.judge_call, stuck.judge_call):
         match judge(state, call):
-            case StopRun() as stop:
+            case StopVerdict() as stop:
                 return stop
             case BlockCall(guard, reason):
                 return (ToolCallBlocked(call.call_id, call.name, guard, reason),)
@@ -115,7 +115,7 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopRun | Wait | t
 
 def _check_approval(
     state: RunState, call: Call, request: ApprovalRequested, now: Instant
-) -> StopRun | Wait | tuple[EventData, ...] | None:
+) -> StopVerdict | Wait | tuple[EventData, ...] | None:
     decision = state.review.decisions.get(request.approval_id)
     if decision is None:
         return _check_undecided(state, call, request, now)
@@ -127,7 +127,7 @@ def _check_approval(
 
 def _check_undecided(
     state: RunState, call: Call, request: ApprovalRequested, now: Instant
-) -> StopRun | Wait | tuple[EventData, ...]:
+) -> StopVerdict | Wait | tuple[EventData, ...]:
     if state.steered == "interrupt":
         decided = ApprovalDecided(request.approval_id, "deny", note=SUPERSEDED, by="treadle")
         return decided, make_denied(call, f"Denied: superseded. {SUPERSEDED}")
@@ -140,7 +140,7 @@ def _check_undecided(
     outcome = Outcome(
         "approval_expired", state.turn.answer_so_far, reason, "Send its session a message to ask again."
     )
-    return StopRun(outcome, (expired,))
+    return StopVerdict(outcome, (expired,))
 
 
 def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[EventData, ...]:

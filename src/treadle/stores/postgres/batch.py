@@ -43,7 +43,7 @@ class PlainAdvance(Struct, frozen=True, gc=False):
 
 
 @dataclass(slots=True)
-class Operation:
+class BatchOperation:
     """One pending verb: its header, its events, and what must be locked for it."""
 
     header: bytes
@@ -77,7 +77,7 @@ def encode_header(header: Header) -> bytes:
 _LOCK_KINDS = ("runs", "turns", "ends", "places", "sessions", "agents", "keys", "accounts", "settling")
 
 
-def order_operations(operations: Sequence[Operation]) -> tuple[list[int], int]:
+def order_operations(operations: Sequence[BatchOperation]) -> tuple[list[int], int]:
     """Return the indexes of the operations in the order in which they are sent, and how many of the first are
     plain. Plain advances are sorted in the order in which runs are locked. An operation on the same run as another
     keeps its position."""
@@ -87,7 +87,7 @@ def order_operations(operations: Sequence[Operation]) -> tuple[list[int], int]:
     return [*first, *sorted(set(range(len(operations))).difference(first))], len(first)
 
 
-def build_arguments(operations: Sequence[Operation], plain: int, now: Instant | None) -> tuple[Any, ...]:
+def build_arguments(operations: Sequence[BatchOperation], plain: int, now: Instant | None) -> tuple[Any, ...]:
     """Return the arguments of `write_all` from the third on. The first `plain` operations are plain."""
     drafts = [draft for operation in operations for draft in operation.drafts]
     said = [operation.said for operation in operations if operation.said is not None]
@@ -113,7 +113,7 @@ def build_arguments(operations: Sequence[Operation], plain: int, now: Instant | 
     )
 
 
-def _join_headers(operations: Sequence[Operation]) -> str:
+def _join_headers(operations: Sequence[BatchOperation]) -> str:
     parts, said = list[bytes](), 0
     for operation in operations:
         if operation.plain is not None:
@@ -126,7 +126,7 @@ def _join_headers(operations: Sequence[Operation]) -> str:
     return f"[{b','.join(parts).decode()}]"
 
 
-def _encode_locks(operations: Sequence[Operation], plain: int) -> str:
+def _encode_locks(operations: Sequence[BatchOperation], plain: int) -> str:
     if not operations:
         return "{}"  # plain advances lock their runs when they are written
     if not plain and len(operations) == 1 and not any(getattr(operations[0], name) for name in _LOCK_KINDS[1:]):
@@ -217,7 +217,7 @@ class BatchResult(Struct, frozen=True):
 _decode = msgspec.json.Decoder(tuple[BatchResult | bool, ...]).decode
 
 
-def decode_results(operations: Sequence[Operation], written: str) -> list[BatchResult]:
+def decode_results(operations: Sequence[BatchOperation], written: str) -> list[BatchResult]:
     """Decode the result of `write_all`. For a plain advance that succeeded it only reports success."""
     decoded = _decode(written)
     return [

@@ -19,18 +19,18 @@ from treadle.ports.journal import (
     Advanced,
     Claim,
     Death,
-    NewRun,
     Publisher,
     Release,
+    RunDraft,
     RunMessage,
     SessionFacts,
 )
 from treadle.stores.concurrency import describe_full_agent, read_concurrency_limit
 from treadle.stores.owners import explain_taken_session, read_owner_of_run
 from treadle.stores.postgres.batch import (
+    BatchOperation,
     BatchResult,
     Header,
-    Operation,
     PlainAdvance,
     encode_header,
     explain_deleted_session,
@@ -66,8 +66,8 @@ class PostgresJournal(PostgresRuns):
     # ── Submission ──
 
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
-        new = NewRun(origin, tuple(events))
-        operation = Operation(
+        new = RunDraft(origin, tuple(events))
+        operation = BatchOperation(
             encode_header(_submission_header(new, key)),
             new.events,
             sessions=(origin.session_id,),
@@ -76,7 +76,7 @@ class PostgresJournal(PostgresRuns):
         )
         return await self._writer.write(operation, partial(self._submitted, new), patient=False)
 
-    def _submitted(self, new: NewRun, answer: BatchResult) -> RunId:
+    def _submitted(self, new: RunDraft, answer: BatchResult) -> RunId:
         if answer.buried is not None:
             raise explain_deleted_session(answer.buried)
         if answer.taken is not None:
@@ -86,7 +86,7 @@ class PostgresJournal(PostgresRuns):
         self._publish_begun(new)
         return new.origin.run_id
 
-    def _publish_begun(self, new: NewRun) -> None:
+    def _publish_begun(self, new: RunDraft) -> None:
         self._publisher.committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
@@ -94,7 +94,7 @@ class PostgresJournal(PostgresRuns):
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
         header = {"do": "claim", "run": run_id, "worker": worker, "lease": LEASE_SECONDS}
-        operation = Operation(encode_header(header), (), runs=(run_id,), turns=(run_id,), settling=(run_id,))
+        operation = BatchOperation(encode_header(header), (), runs=(run_id,), turns=(run_id,), settling=(run_id,))
         answer = await self._writer.write(operation, partial(_check_claim, run_id), patient=True)
         assert answer.origin is not None
         origin = to_origin(answer.origin)
@@ -195,7 +195,7 @@ class PostgresJournal(PostgresRuns):
     # ── Delivery ──
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        operation = Operation(
+        operation = BatchOperation(
             encode_header(_delivery_header(RunMessage(run_id, event, key))), (event,), runs=(run_id,)
         )
         return await self._writer.write(operation, partial(self._delivered, run_id, event), patient=False)
@@ -257,7 +257,7 @@ def _check_claim(run_id: RunId, answer: BatchResult) -> BatchResult:
     return answer
 
 
-def _submission_header(new: NewRun, key: str | None = None) -> Header:
+def _submission_header(new: RunDraft, key: str | None = None) -> Header:
     origin = new.origin
     header: Header = {
         "do": "submit",
@@ -277,7 +277,7 @@ def _submission_header(new: NewRun, key: str | None = None) -> Header:
     return header
 
 
-def _limited_agents(*new_runs: NewRun) -> list[str]:
+def _limited_agents(*new_runs: RunDraft) -> list[str]:
     """Return the agents of these runs that have a concurrency limit."""
     return [new.origin.agent_id for new in new_runs if read_concurrency_limit(new.events) is not None]
 
@@ -291,10 +291,10 @@ def _delivery_header(tell: RunMessage) -> Header:
     return header
 
 
-def _build_advance(advance: Advance, held: HeldRun | None) -> Operation:
+def _build_advance(advance: Advance, held: HeldRun | None) -> BatchOperation:
     run_id, release, reserve = advance.run_id, advance.release, advance.reserve
     header: Header = {}
-    operation = Operation(b"", advance.facts + advance.intents, runs=(run_id,))
+    operation = BatchOperation(b"", advance.facts + advance.intents, runs=(run_id,))
     if held is None:
         header["whose"] = True
         fact_projections, intent_projections = project_events(advance.facts), project_events(advance.intents)
@@ -333,7 +333,7 @@ def _build_advance(advance: Advance, held: HeldRun | None) -> Operation:
     return operation
 
 
-def _release_header(operation: Operation, run_id: RunId, release: Release) -> Header:
+def _release_header(operation: BatchOperation, run_id: RunId, release: Release) -> Header:
     last = operation.drafts[-1].data if operation.drafts else None
     if not isinstance(last, RunEnd):
         operation.places = (run_id,)

@@ -18,7 +18,13 @@ from typing import Any, TypeVar
 
 from treadle.domain.errors import StoreError, StoreFull, StoreLost, TreadleError
 from treadle.domain.ids import Instant
-from treadle.stores.postgres.batch import BatchResult, Operation, build_arguments, decode_results, order_operations
+from treadle.stores.postgres.batch import (
+    BatchOperation,
+    BatchResult,
+    build_arguments,
+    decode_results,
+    order_operations,
+)
 from treadle.stores.postgres.connection import (
     CONFLICT_STATES,
     DRIVER_ERRORS,
@@ -60,7 +66,7 @@ TIMEOUT_CHECK_SECONDS = 0.25
 class PendingOperation:
     """One operation on its way to the database."""
 
-    operation: Operation
+    operation: BatchOperation
     then: Callable[[BatchResult], Any]
     patient: bool
     future: "asyncio.Future[Any]"
@@ -113,7 +119,7 @@ class PostgresWriter:
         self._closing = False
 
     def write(
-        self, operation: Operation, then: Callable[[BatchResult], Result], patient: bool
+        self, operation: BatchOperation, then: Callable[[BatchResult], Result], patient: bool
     ) -> "asyncio.Future[Result]":
         """Add the operation to the next batch. After the commit, call `then` on the event loop, in commit order. It
         returns the result for the caller, or raises the caller's error."""

@@ -21,10 +21,10 @@ from treadle.ports.journal import (
     Advanced,
     Claim,
     Death,
-    NewRun,
     PositionedEvent,
     Publisher,
     Release,
+    RunDraft,
     RunFilter,
     RunMessage,
     RunRecord,
@@ -70,7 +70,7 @@ class AppendResult(msgspec.Struct, frozen=True, gc=False):
     drafts: tuple[Draft, ...]
     advanced: Advanced
     wakes: Wakes
-    begun: tuple[NewRun, ...] = ()
+    begun: tuple[RunDraft, ...] = ()
     told: tuple[DeliveredEvent, ...] = ()
 
 
@@ -88,16 +88,16 @@ class SqliteJournal:
         def work(transaction: Transaction) -> RunId | None:
             if key is not None and (found := transaction.db.execute(SQL["run_of_submission"], (key,)).fetchone()):
                 return RunId(str(found[0]))
-            self._begin(transaction, NewRun(origin, tuple(events)), key)
+            self._begin(transaction, RunDraft(origin, tuple(events)), key)
             return None
 
         def then(existing: RunId | None) -> None:
             if existing is None:
-                self._publish_begun(NewRun(origin, tuple(events)))
+                self._publish_begun(RunDraft(origin, tuple(events)))
 
         return await self._writer.write(work, then, patient=False) or origin.run_id
 
-    def _begin(self, transaction: Transaction, new: NewRun, key: str | None = None) -> None:
+    def _begin(self, transaction: Transaction, new: RunDraft, key: str | None = None) -> None:
         origin, now = new.origin, self._clock.now()
         inserted = transaction.db.execute(
             SQL["insert_run"],
@@ -117,7 +117,7 @@ class SqliteJournal:
             require_usable_session(transaction.db, new)
         transaction.append(transaction.run(origin.run_id), new.events)
 
-    def _publish_begun(self, new: NewRun) -> None:
+    def _publish_begun(self, new: RunDraft) -> None:
         self._publisher.committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 

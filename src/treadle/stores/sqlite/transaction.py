@@ -10,7 +10,7 @@ from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import format_minute
-from treadle.ports.journal import NewRun, RunRecord
+from treadle.ports.journal import RunDraft, RunRecord
 from treadle.stores.owners import explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.sqlite.projections import PROJECTIONS
@@ -191,7 +191,7 @@ def explain_deleted_session(database: SqliteDatabase, session_id: SessionId) -> 
     return SessionDeleted(f"{session_id} was deleted{when}. Start another session.")
 
 
-def require_usable_session(database: SqliteDatabase, new: NewRun) -> None:
+def require_usable_session(database: SqliteDatabase, new: RunDraft) -> None:
     """Raise SessionDeleted or SessionTaken if the session of a new run was deleted or belongs to another owner."""
     session_id = new.origin.session_id
     if database.execute(SQL["tombstone"], (session_id,)).fetchone() is not None:

@@ -16,7 +16,7 @@ from treadle.config.home import Home
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreOwned, UsageError
 from treadle.domain.ids import RunId
-from treadle.operations.operation import Caller, Client, LocalCaller, Operation, Q, R
+from treadle.operations.operation import Caller, LocalCaller, Operation, OperationClient, Q, R
 from treadle.surfaces.cli.event_output import note
 from treadle.surfaces.http.unix_socket import accept_attachments
 
@@ -37,9 +37,9 @@ class Reached:
     """A client of a home, whichever process performs its operations. That process changes when the home is handed
     over, or when its owner has ended and another process has taken its place."""
 
-    def __init__(self, client: Client, home: Home, engine: Engine | None = None) -> None:
+    def __init__(self, client: OperationClient, home: Home, engine: Engine | None = None) -> None:
         self._current = _Current(client)
-        self.client: Client = self._current
+        self.client: OperationClient = self._current
         self.home = home
         self.engine = engine
         """None: another process does the work."""
@@ -102,7 +102,7 @@ class Reached:
 class _Current:
     """Passes everything on to the client of the process that owns the home now."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: OperationClient) -> None:
         self.client = client
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
@@ -115,7 +115,7 @@ class _Current:
         return self.client.stored(run_id, after)
 
 
-def _remote(connection: "Connection") -> Client:
+def _remote(connection: "Connection") -> OperationClient:
     from treadle.remote.caller import RemoteCaller
 
     return RemoteCaller(connection)

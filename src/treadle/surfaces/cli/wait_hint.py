@@ -9,7 +9,7 @@ from treadle.domain.events import RunWaiting
 from treadle.domain.ids import RunId
 from treadle.operations import approvals, runs
 from treadle.operations.local_admin import AGENT
-from treadle.operations.operation import Caller, Client, EventSource
+from treadle.operations.operation import Caller, EventSource, OperationClient
 from treadle.operations.run_tree import family
 from treadle.surfaces.cli.call_view import in_words
 from treadle.surfaces.cli.terminal import one_line, revealed_line
@@ -49,7 +49,7 @@ async def questions_of(caller: Caller, run_id: RunId, options: str) -> list[str]
     return lines
 
 
-async def explained(client: Client, run: runs.RunView, home: Home) -> list[str]:
+async def explained(client: OperationClient, run: runs.RunView, home: Home) -> list[str]:
     """What a run that has not ended waits for, and the next step; nothing where it goes on by itself."""
     run_id = run.run_id
     if run.outcome is not None or run.waiting_for is None:

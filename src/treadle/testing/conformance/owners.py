@@ -12,7 +12,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId, journaled_owner
-from treadle.ports.journal import Claim, NewRun, RunFilter
+from treadle.ports.journal import Claim, RunDraft, RunFilter
 from treadle.ports.memory import Assigned, Assignment
 from treadle.ports.memory_index import Term
 from treadle.testing.conformance.memories import MemoryStoreUnderTest, make_unit_vector
@@ -89,10 +89,10 @@ async def a_child_run_cannot_use_a_session_of_another_owner(harness: FullStoreHa
     async with open_full_store(harness) as desk:
         await _submit(desk, "alice", "ses_a")
         claim = await desk.claim(await _submit(desk, "bob", "ses_b"))
-        child = NewRun(desk.origin("ses_a", claim.origin.run_id), opening_events(desk, "bob"))
+        child = RunDraft(desk.origin("ses_a", claim.origin.run_id), opening_events(desk, "bob"))
         await check_refused(desk.advance(claim, 2, [make_step(1)], [make_step(2)], begin=[child]), SessionTaken)
         assert await desk.types(claim.origin.run_id) == OPENING
-        own = NewRun(desk.origin(None, claim.origin.run_id), opening_events(desk, "bob"))
+        own = RunDraft(desk.origin(None, claim.origin.run_id), opening_events(desk, "bob"))
         assert (await desk.advance(claim, 2, [], [make_step(1)], begin=[own])).accepted
         assert (await desk.store.record(own.origin.run_id)).owner == "bob"
 

@@ -26,9 +26,9 @@ from treadle.ports.journal import (
     Advanced,
     Claim,
     Journal,
-    NewRun,
     Publisher,
     Release,
+    RunDraft,
     RunMessage,
     Runs,
     Wakes,
@@ -103,9 +103,9 @@ class StoreProcess:
             RunId(self._ids("run")), SessionId(session or self._ids("ses")), AgentId("agt_conformance"), parent
         )
 
-    def child(self, claim: Claim, session: str | None = None) -> NewRun:
+    def child(self, claim: Claim, session: str | None = None) -> RunDraft:
         """Return a new child run."""
-        return NewRun(self.origin(session, claim.origin.run_id), self.opening())
+        return RunDraft(self.origin(session, claim.origin.run_id), self.opening())
 
     def tell(self, run_id: RunId, reason: str, key: str | None = None) -> RunMessage:
         """Return a delivery to another run."""
@@ -137,7 +137,7 @@ class StoreProcess:
         intents: Sequence[EventData] = (),
         release: Release | None = None,
         reserve: Reserve | None = None,
-        begin: Sequence[NewRun] = (),
+        begin: Sequence[RunDraft] = (),
         tell: Sequence[RunMessage] = (),
     ) -> Advanced:
         """Append as the owner of the claim."""
