@@ -226,7 +226,7 @@ def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path) -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match="`bsh`, which is not a known tool"):
                 await engine.submit(agent(approvals={"rules": [{"tool": "bsh", "do": "deny"}]}), "go")
-            with pytest.raises(UsageError, match="is no folder"):
+            with pytest.raises(UsageError, match="is not a folder"):
                 await engine.submit(agent(workspace=tmp_path / "nowhere"), "go")
 
     asyncio.run(story())

@@ -31,20 +31,20 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from treadle.config.home import Home
 from treadle.backup.event_export import EventExportFile
-from treadle.operations.archive import Archiving
-from treadle.operations.retention import Housekeeping
+from treadle.operations.archive import SessionArchiver
+from treadle.operations.retention import RetentionService
 from treadle.bootstrap.stores import open_stores_exclusively
 from treadle.system.clock import SystemClock
 
 async def main():
     async with open_stores_exclusively(Home.from_environment(os.environ), "Nothing was deleted.") as stores:
-        archiving = Archiving(stores.sessions, stores.journal, EventExportFile(Path(sys.argv[1])))
+        archiving = SessionArchiver(stores.sessions, stores.journal, EventExportFile(Path(sys.argv[1])))
 
         async def keep_and_die(session_ids):
             await archiving.keep(session_ids)
             os.kill(os.getpid(), signal.SIGKILL)
 
-        await Housekeeping(stores.deletions, SystemClock(), keep_and_die).prune(0.001, None, "test")
+        await RetentionService(stores.deletions, SystemClock(), keep_and_die).prune(0.001, None, "test")
 
 asyncio.run(main())
 """

@@ -23,13 +23,14 @@ from treadle.replay.recording import PastRun, Recorded
 from treadle.replay.replay import Divergence, Replayed, replay
 
 LOOKED_BACK = 20
-"""So many runs before are read at most, for what their process may have kept in memory from one to the next."""
+"""The most earlier runs that are read, for state that their process may have cached in memory."""
 
 
 async def replayed(
     run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals, tools: Toolbox
 ) -> Replayed:
-    """The replay of a run. What the process may have kept of the runs before it is looked at where it matters."""
+    """Replay a run. If it diverges, replay it again with the runs before it, whose process may have cached
+    state."""
     record = await recorded(run_id, journal, sessions, approvals)
     found = await asyncio.to_thread(replay, record, tools)
     if found.divergence is None:
@@ -39,14 +40,14 @@ async def replayed(
 
 
 async def with_earlier(record: Recorded, journal: Journal, sessions: Sessions) -> Recorded:
-    """With the runs just before it in its session."""
+    """Return the record with the runs just before it in its session."""
     before = _before(record.origin.run_id, await sessions.runs(record.origin.session_id))
     earlier = tuple([await _played(run, journal) for run in before[-LOOKED_BACK:]])
     return msgspec.structs.replace(record, earlier=earlier)
 
 
 async def recorded(run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals) -> Recorded:
-    """The journal of a run, and what its session had settled before."""
+    """Return the journal of a run, and the earlier state of its session."""
     events = await _events(run_id, journal)
     origin = events[0].origin
     before = _before(run_id, await sessions.runs(origin.session_id))
@@ -85,7 +86,7 @@ def _before(run_id: RunId, runs: Sequence[RunRecord]) -> list[RunId]:
 async def _ends(
     events: Sequence[Event], session_id: SessionId, sessions: Sessions, journal: Journal
 ) -> tuple[RunEnd, ...]:
-    """How runs of the session had ended, by the time that it was asked what it has used."""
+    """Return how the runs of the session had ended when its usage was requested."""
     obeyed = next((event for event in events if isinstance(event.data, CommandObeyed)), None)
     queued = events[0].data
     if obeyed is None or not isinstance(queued, RunQueued) or not isinstance(queued.command, AskUsage):

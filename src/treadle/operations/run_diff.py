@@ -19,7 +19,7 @@ from treadle.operations.runs import SHOW, ShowRun
 
 
 class Differs(Struct, frozen=True):
-    """One thing that is otherwise; null: it is not there."""
+    """One difference; null where a run does not have it."""
 
     what: str
     a: Any = None

@@ -66,17 +66,17 @@ class FolderSkills:
             )
         raise LookupError(_describe_unknown(name, [skill.name for skill in self.offered(patterns, workspace)]))
 
-    def _places(self, wanted: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
+    def _places(self, patterns: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
         """Yield the locations, in order of precedence."""
-        if wanted:
+        if patterns:
             yield self._home
             yield locate_workspace_skills(workspace)
 
-    def _approvals(self, place: SkillLocation, wanted: Sequence[str]) -> list[Approval]:
+    def _approvals(self, place: SkillLocation, patterns: Sequence[str]) -> list[Approval]:
         return [
             approval
             for approval in self._approved.read()
-            if any(fnmatchcase(approval.name, pattern) for pattern in wanted)
+            if any(fnmatchcase(approval.name, pattern) for pattern in patterns)
             and is_name(approval.name)
             and approval.origin == place.origin(approval.name)
         ]
@@ -136,17 +136,17 @@ def _list_files(files: Sequence[SkillFile]) -> Generator[str]:
 
 
 def _read_file(name: str, content: SkillContent, path: str) -> str:
-    wanted = path.removeprefix("./")
-    found = content.file(wanted)
+    relative = path.removeprefix("./")
+    found = content.file(relative)
     if found is None:
         paths = [file.path for file in content.files]
-        near = find_closest(wanted, paths)
+        near = find_closest(relative, paths)
         meant = f"Did you mean {near}?" if near else f"It has: {', '.join(paths)[:_MAX_LIST_CHARACTERS]}."
         raise LookupError(f"The skill `{name}` has no file {path[:200]!a}. {meant}")
     try:
         return found.content.decode()
     except UnicodeDecodeError:
-        raise LookupError(f"{wanted} of the skill `{name}` is not text, so it cannot be read here.") from None
+        raise LookupError(f"{relative} of the skill `{name}` is not text, so it cannot be read here.") from None
 
 
 def _describe_unknown(name: str, offered: Sequence[str]) -> str:
