@@ -181,7 +181,9 @@ def _frame(event: Event, position: int | None) -> bytes:
 
 
 def read_run(record: RunRecord, after: int, context: Context) -> Batches:
-    return context.service.batches(StreamReader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record))
+    return context.service.batches(
+        StreamReader(record.origin.run_id, after, MAX_EVENTS_BEHIND, GATHER_SECONDS, record)
+    )
 
 
 async def restart_run(record: RunRecord, lost: int, context: Context) -> Batches:
