@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.surfaces.cli.terminal import amount
+from treadle.surfaces.cli.output import amount
 
 
 @pytest.mark.parametrize(

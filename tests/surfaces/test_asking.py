@@ -21,7 +21,7 @@ def test_yes_runs_it_once(shell: Shell, folder: Path) -> None:
             assert "note.txt" in terminal.screen
             assert files(folder) == {}
             terminal.types("what?\n")
-            await terminal.shows("y: once")
+            await terminal.shows("y: run it once")
             await terminal.shows("Run it?")
             terminal.types("y\n")
             assert await terminal.ends() == 0
@@ -59,7 +59,7 @@ def test_later_leaves_it_for_the_other_commands(shell: Shell, folder: Path, way:
         again = await shell("approvals", "deny", found[1])
         assert again.code == 2
         assert "approved already" in again.err
-        assert (await shell("approvals", "list")).err == "nothing waits for an approval\n"
+        assert (await shell("approvals", "list")).err == "No approvals are pending.\n"
 
 
 def test_edited_arguments_are_what_runs(shell: Shell, folder: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_long_call_is_viewed_before_it_is_approved(shell: Shell, folder: Path)
             assert "line 150" not in terminal.screen
             for approval in ("y", "s", "a"):
                 terminal.types(f"{approval}\n")
-                await terminal.shows("not all of it was shown")
+                await terminal.shows("the call was not shown completely")
                 await terminal.shows("Run it?")
             terminal.types("v\n")
             await terminal.shows("│ line 150\n")
@@ -61,7 +61,7 @@ def test_it_is_shown_as_it_will_run_and_where(shell: Shell, folder: Path) -> Non
             await terminal.shows("with the network off:")
             await terminal.shows("│ command: touch<U+00A0>x<U+200B>   y\n")
             await terminal.shows("the arguments name `command` twice; the last one counts")
-            await terminal.shows("it has 2 characters that are not seen")
+            await terminal.shows("it has 2 characters that are invisible")
             await terminal.shows("Run it?")
             terminal.types("n\n")
             assert await terminal.ends() == 0
@@ -74,10 +74,10 @@ def test_only_a_plain_yes_is_one(shell: Shell, folder: Path) -> None:
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Do it.", folder=folder) as terminal:
             for typed, told in [
-                ("\n", "y: once"),
+                ("\n", "y: run it once"),
                 ("y but only a\n", "only n takes a note"),
-                ("s\n", "nothing can be remembered"),
-                ("a\n", "nothing can be remembered"),
+                ("s\n", "no rule matches only such calls"),
+                ("a\n", "no rule matches only such calls"),
             ]:
                 await terminal.shows("Run it? [y]es [n]o [e]dit [l]ater:")
                 terminal.types(typed)
@@ -95,11 +95,11 @@ def test_what_is_remembered_is_said(shell: Shell, folder: Path) -> None:
         async with Terminal(shell, "run", "Do it.", folder=folder) as terminal:
             await terminal.shows("Run it?")
             terminal.types("?\n")
-            await terminal.shows("s: yes, and `bash` with `touch *` is not asked about again in this session")
-            await terminal.shows("a: yes, and `bash` with `touch *` is never asked about again")
+            await terminal.shows("s: run it, and approve `bash` with `touch *` for this session")
+            await terminal.shows("a: run it, and approve `bash` with `touch *` for the agent")
             await terminal.shows("Run it?")
             terminal.types("s\n")
-            await terminal.shows("without asking in this session: `bash` with `touch *`")
+            await terminal.shows("Approved for this session: `bash` with `touch *`")
             assert await terminal.ends() == 0
         assert set(files(folder)) == {"a", "b"}
 

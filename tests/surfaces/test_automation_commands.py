@@ -34,13 +34,13 @@ async def serving(shell: Shell) -> AsyncGenerator[str, None]:
 def test_schedules_are_kept_without_a_server(shell: Shell) -> None:
     async def story() -> None:
         shell.configure()
-        assert "no schedules yet" in (await shell("schedules", "list")).err
+        assert "No schedules yet" in (await shell("schedules", "list")).err
         [made] = (
             await shell("schedules", "add", "0 9 * * 1-5", "Good morning", "--zone", "Asia/Tokyo", "--json")
         ).json
-        assert (await shell("schedules", "add", "900", "look", "--session", "mine")).code == 0
+        assert (await shell("schedules", "add", "15m", "look", "--session", "mine")).code == 0
         listed = (await shell("schedules", "list", "--json")).json
-        assert [each["every"] for each in listed] == ["0 9 * * 1-5", 900.0]
+        assert [each["every"] for each in listed] == ["0 9 * * 1-5", "15m"]
         assert "Asia/Tokyo" in (await shell("schedules", "list")).out
         coming = (await shell("schedules", "next", "-n", "5", "--json")).json
         assert len(coming) == 5
@@ -50,10 +50,12 @@ def test_schedules_are_kept_without_a_server(shell: Shell) -> None:
         assert (await shell("schedules", "resume", made["schedule_id"])).code == 0
         assert (await shell("schedules", "remove", made["schedule_id"])).code == 0
         assert len((await shell("schedules", "list", "--json")).json) == 1
+        no_unit = await shell("schedules", "add", "15", "look")
+        assert (no_unit.code, "`15` has no unit: write 15s" in no_unit.complaint) == (2, True)
         wrong = await shell("schedules", "add", "@daily", "look")
         assert wrong.code == 2
         assert "accepted: seconds, text such as 15m, or a cron expression" in wrong.complaint
-        unknown = await shell("schedules", "add", "60", "look", "-a", "nobody")
+        unknown = await shell("schedules", "add", "60s", "look", "-a", "nobody")
         assert unknown.code == 2
         assert "No agent is called `nobody`" in unknown.complaint
 
@@ -68,7 +70,7 @@ def test_the_server_fires_schedules_and_heartbeats_and_commands_attach_to_it(she
             agent = "name: beating\nmodel: fake/m\nheartbeat: {every: 1, message: 'are you there?'}\n"
             shell.write("agents/beating/config.yaml", agent)
             async with serving(shell):
-                [made] = (await shell("schedules", "add", "1", "by the clock", "--json")).json
+                [made] = (await shell("schedules", "add", "1s", "by the clock", "--json")).json
 
                 def asked() -> set[str]:
                     return {request.json["messages"][-1]["content"] for request in model.requests}
@@ -125,12 +127,12 @@ def test_what_comes_in_through_a_hook_goes_out_through_a_webhook(shell: Shell, a
                 later = signed(hook["secret"], "msg_2", b"{}", time.time())
                 assert (await _send(url + hook["path"], b"{}", later))[0] == 401
                 assert (await shell("hooks", "remove", hook["hook_id"])).code == 0
-                assert "has given up nothing" in (await shell("webhooks", "dead", webhook["webhook_id"])).err
+                assert "has no undeliverable events" in (await shell("webhooks", "dead", webhook["webhook_id"])).err
                 assert (await shell("webhooks", "retry", webhook["webhook_id"])).code == 0
-                assert "latest" in (await shell("webhooks", "list")).out
+                assert "delivered" in (await shell("webhooks", "list")).out
                 assert (await shell("webhooks", "remove", webhook["webhook_id"])).code == 0
-            assert "no hooks yet" in (await shell("hooks", "list")).err
-            assert "no webhooks yet" in (await shell("webhooks", "list")).err
+            assert "No inbound webhooks yet" in (await shell("hooks", "list")).err
+            assert "No webhooks yet" in (await shell("webhooks", "list")).err
 
     asyncio.run(story())
 

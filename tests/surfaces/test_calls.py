@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from treadle.surfaces.cli.call_view import in_words, readable_json, shown
+from treadle.surfaces.cli.call_view import readable_json, show_call, summarize_call
 from treadle.surfaces.cli.terminal import pieces, revealed, unseen
 
 WIDE = 200
 
 
 def lines(columns: int = WIDE, rows: int | None = None, **arguments: object) -> list[str]:
-    return shown(json.dumps(arguments), columns, rows).lines
+    return show_call(json.dumps(arguments), columns, rows).lines
 
 
 def test_short_arguments_come_first_and_long_ones_with_their_size_and_real_lines() -> None:
@@ -26,9 +26,9 @@ def test_short_arguments_come_first_and_long_ones_with_their_size_and_real_lines
 
 
 def test_values_are_decoded_and_spaces_kept() -> None:
-    assert shown(r'{"command": "\u0072m   -rf\t\u00fc"}', WIDE).lines == ["  │ command: rm   -rf\tü"]
-    assert shown("", WIDE).lines == ["  (no arguments)"]
-    assert shown("[1", WIDE).lines == ["  the arguments, which are no JSON object (2 characters):", "  │ [1"]
+    assert show_call(r'{"command": "\u0072m   -rf\t\u00fc"}', WIDE).lines == ["  │ command: rm   -rf\tü"]
+    assert show_call("", WIDE).lines == ["  (no arguments)"]
+    assert show_call("[1", WIDE).lines == ["  the arguments, which are not a JSON object (2 characters):", "  │ [1"]
 
 
 def test_no_line_passes_for_one_of_treadle_s_own() -> None:
@@ -39,13 +39,13 @@ def test_no_line_passes_for_one_of_treadle_s_own() -> None:
 
 
 def test_the_last_of_two_equal_names_counts_and_that_is_said() -> None:
-    told = shown('{"command": "ls", "command": "rm x"}', WIDE).lines
+    told = show_call('{"command": "ls", "command": "rm x"}', WIDE).lines
     assert told == ["  │ command: rm x", "  ! the arguments name `command` twice; the last one counts"]
 
 
 def test_a_long_call_has_its_head_its_tail_and_how_much_is_between() -> None:
     text = "\n".join(f"line {number}" for number in range(1000))
-    cut = shown(json.dumps({"path": "x", "content": text}), WIDE, 20)
+    cut = show_call(json.dumps({"path": "x", "content": text}), WIDE, 20)
     assert not cut.is_whole
     assert len(cut.lines) == 20
     assert cut.lines[:3] == ["  │ path: x", f"  content ({len(text)} characters, 1000 lines):", "  │ line 0"]
@@ -53,12 +53,12 @@ def test_a_long_call_has_its_head_its_tail_and_how_much_is_between() -> None:
     [gap] = [line for line in cut.lines if "not shown" in line]
     left_out = [f"line {number}" for number in range(1000) if f"  │ line {number}" not in cut.lines]
     assert f" {sum(map(len, left_out))} characters on {len(left_out)} lines" in gap
-    assert shown(json.dumps({"content": text}), WIDE).is_whole
+    assert show_call(json.dumps({"content": text}), WIDE).is_whole
 
 
 def test_a_long_line_and_many_arguments_are_cut_as_well() -> None:
-    assert not shown(json.dumps({"command": "x" * 10_000 + "; rm -rf /"}), 80, 20).is_whole
-    assert not shown(json.dumps({f"a{number}": number for number in range(100)}), 80, 20).is_whole
+    assert not show_call(json.dumps({"command": "x" * 10_000 + "; rm -rf /"}), 80, 20).is_whole
+    assert not show_call(json.dumps({f"a{number}": number for number in range(100)}), 80, 20).is_whole
 
 
 UNSEEN = [
@@ -73,8 +73,8 @@ def test_what_is_not_seen_is_shown_by_its_number_and_warned_of(code: int) -> Non
     assert revealed(f"a{chr(code)}b") == f"a<U+{code:04X}>b"
     call, warning = lines(command=f"ls{chr(code)}")
     assert call == f"  │ command: ls<U+{code:04X}>"
-    assert warning.startswith("  ! it has 1 character that is not seen")
-    assert f"<U+{code:04X}>" in in_words(json.dumps({"command": f"ls{chr(code)}"}))
+    assert warning.startswith("  ! it has 1 character that is invisible")
+    assert f"<U+{code:04X}>" in summarize_call(json.dumps({"command": f"ls{chr(code)}"}))
 
 
 def test_what_is_seen_is_left_alone() -> None:
@@ -92,9 +92,9 @@ def test_pieces_fit_and_lose_nothing() -> None:
 
 
 def test_on_one_line() -> None:
-    assert in_words('{"command": "a\\n  b"}') == "a⏎  b"
-    assert in_words('{"content": "x\\ny", "path": "p"}') == "path: p, content: x⏎y"
-    assert in_words('{"command": "abcdef"}', 4) == "abc…"
+    assert summarize_call('{"command": "a\\n  b"}') == "a⏎  b"
+    assert summarize_call('{"content": "x\\ny", "path": "p"}') == "path: p, content: x⏎y"
+    assert summarize_call('{"command": "abcdef"}', 4) == "abc…"
 
 
 def test_json_to_copy_means_the_same() -> None:

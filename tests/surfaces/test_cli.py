@@ -15,7 +15,7 @@ import pytest
 from tests.fake_endpoint import DONE, Answer, Behaviour, FakeEndpoint, delta, refuses, says
 from tests.surfaces.shell import COMMAND, Shell, finish, until_token
 from treadle.domain.errors import UsageError
-from treadle.surfaces.cli.run import read_message
+from treadle.surfaces.cli.line_input import read_message
 
 ANSWER = "Two and three make five."
 HANGS = Answer([delta(content="Two and three make")], ending="hang")
@@ -52,8 +52,8 @@ def test_a_command_that_asks_no_model_loads_no_client(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", COMMAND, "runs", "list"]
     done = subprocess.run(command, env=home, capture_output=True, check=True)
     loaded = {line.rsplit(b"|", 1)[-1].strip() for line in done.stderr.splitlines()}
-    assert b"treadle.api.engine" in loaded
-    assert not loaded & {b"aiohttp", b"litestar", b"asyncpg", b"numpy", b"opentelemetry"}
+    assert b"treadle.operations.runs" in loaded
+    assert not loaded & {b"aiohttp", b"litestar", b"asyncpg", b"numpy", b"opentelemetry", b"treadle.api.engine"}
 
 
 def test_help_and_version(shell: Shell) -> None:
@@ -136,7 +136,7 @@ def test_a_retry_is_told_and_the_failed_attempt_is_not_printed(shell: Shell) -> 
         shell.write("agents/default/config.yaml", "{name: default, model: fake/m, retry: {base_ms: 1}}")
         done = await shell("run", "What is 2+3?")
         assert (done.code, done.out) == (0, f"{ANSWER}\n")
-        assert "Trying again in 0.0 s." in done.err
+        assert "Retrying in 0.0 s." in done.err
 
 
 # ── Signals ────────────────────────────────────────────────────────────────────────────────────────
@@ -177,7 +177,7 @@ def test_a_reader_that_leaves_is_no_error(shell: Shell) -> None:
     async def _(server: FakeEndpoint) -> None:
         done = await finish(shell.start_pipe("run --json hello", "grep --max-count=1 '\"token\"' > /dev/null"))
         assert done.code == 141
-        assert "go on with: treadle runs resume run_" in done.err
+        assert "Resume it: treadle runs resume run_" in done.err
         assert "Error" not in done.err
 
 
@@ -190,7 +190,7 @@ def test_a_killed_run_is_taken_up_by_the_next_command(shell: Shell) -> None:
         await finish(process)
         done = await shell("run", "And 3+2?")
         assert (done.code, done.out) == (0, f"{ANSWER}\n")
-        taken = re.match(r"taking up 1 unfinished run: (run_\w+)\n", done.err)
+        taken = re.match(r"Resuming 1 unfinished run: (run_\w+)\n", done.err)
         assert taken is not None
         assert [request.json["messages"][0]["content"] for request in server.requests].count("What is 2+3?") == 2
 
@@ -222,11 +222,11 @@ def test_a_database_has_one_owner_which_parks_its_run_when_it_is_terminated(shel
 def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
     @against(shell, says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
-        assert await shell("runs", "list") == (0, "", "no runs yet\n")
+        assert await shell("runs", "list") == (0, "", "No runs yet.\n")
         run_id = (await shell("run", "--json", "What\nis 2+3?")).json[0]["run_id"]
         head, row = (await shell("runs", "list")).out.splitlines()
-        assert head.split() == ["RUN", "CREATED", "STATUS", "OUTCOME", "AGENT", "MESSAGE"]
-        assert re.fullmatch(rf"{run_id}  [-0-9]+ [:0-9]+  completed  completed  default  What is 2\+3\?", row)
+        assert head.split() == ["RUN", "CREATED", "STATE", "AGENT", "MESSAGE"]
+        assert re.fullmatch(rf"{run_id[:16]}  (now|\d+ (s|min) ago) +completed  default  What is 2\+3\?", row)
         shown = await shell("runs", "show", run_id)
         assert "used         1 steps, 1 model calls, 0 tool calls, 10 tokens in, 5 out" in shown.out
         assert "cost         unknown, 0.00 credits" in shown.out
@@ -295,7 +295,7 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        (b"x" * 600_000, "more than 128000 characters"),
+        (b"x" * 600_000, "exceeds the limit of 128000 characters"),
         (b"\xff\xfe", "The message is not UTF-8 text"),
         (b" \n", "The message is empty"),
         (b"", "The message is empty"),
@@ -352,17 +352,17 @@ def test_workers_share_no_sqlite_database(shell: Shell) -> None:
     shell.configure()
     done = asyncio.run(shell("worker"))
     assert done.code == 2
-    assert "has one owner at a time, which does all the work: `treadle serve` is one" in done.complaint
+    assert "is SQLite, which one process owns" in done.complaint
     done = asyncio.run(shell("serve", "--no-workers", "--port", "0"))
     assert done.code == 2
-    assert "Leave --no-workers out, or keep runs on PostgreSQL" in done.complaint
+    assert "--no-workers needs PostgreSQL" in done.complaint
 
 
 def test_a_worker_that_does_not_listen_has_no_address(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://me@127.0.0.1:1/db"
     done = asyncio.run(shell("worker", "--host", "0.0.0.0"))
     assert done.code == 2
-    assert "Nothing listens on 0.0.0.0 without a port: add --port PORT" in done.complaint
+    assert "--host 0.0.0.0 needs a port: add --port PORT" in done.complaint
 
 
 def test_a_damaged_database_is_left_as_it_is(shell: Shell) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.surfaces.shell import COMMAND
 from treadle.surfaces.cli.app import COMMANDS, all_commands, find_command, load_group, run
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.completion_app import offers
+from treadle.surfaces.cli.commands.completion import offers
 
 given: dict[str, Any] = {}
 group = Group("things")
@@ -36,7 +36,9 @@ def make(
 
 def parsed(*words: str) -> dict[str, Any]:
     given.clear()
-    group.run(["make", *words])
+    with pytest.raises(SystemExit) as ended:
+        group.run(["make", *words])
+    assert ended.value.code == 0
     return dict(given)
 
 

@@ -66,15 +66,15 @@ def test_a_question_from_below_is_answered_later_and_the_root_goes_on(shell: She
         shown = await shell("runs", "show", root)
         assert f"treadle approvals approve {approval}" in shown.out
         tree = await shell("runs", "tree", root)
-        assert "waits: child" in tree.out
-        assert f"└─ {child}  parent  waits: approval" in tree.out
+        assert "waiting: child" in tree.out
+        assert f"└─ {child[:16]}  parent  waiting: approval" in tree.out
         done = await shell("approvals", "approve", approval)
         assert (done.code, done.out) == (0, "All is done.\n")
         assert files(folder) == {"note.txt": "hello"}
         head, first, second, total = (await shell("runs", "tree", root)).out.splitlines()
-        assert head.split() == ["RUN", "AGENT", "STATUS", "STEPS", "TOKENS", "COST"]
-        assert first.split()[:4] == [root, "parent", "completed", "2"]
-        assert second.split()[:5] == ["└─", child, "parent", "completed", "2"]
+        assert head.split() == ["RUN", "AGENT", "STATE", "STEPS", "TOKENS", "COST"]
+        assert first.split()[:4] == [root[:16], "parent", "completed", "2"]
+        assert second.split()[:5] == ["└─", child[:16], "parent", "completed", "2"]
         assert total.split()[:3] == ["2", "runs", "4"]
         programs = (await shell("runs", "tree", root, "--json")).json
         assert [(each["run_id"], each["depth"]) for each in programs] == [(root, 0), (child, 1)]
@@ -92,7 +92,11 @@ def test_a_tree_is_drawn_level_by_level_and_a_copy_differs_by_what_it_lacks(shel
         assert (await shell("run", "-a", "parent", "Go.")).code == 0
         leaf, middle, root = [run["run_id"] for run in (await shell("runs", "list", "--json")).json]
         _, *lines, _ = (await shell("runs", "tree", root)).out.splitlines()
-        assert [line.partition("  parent")[0].rstrip() for line in lines] == [root, f"└─ {middle}", f"   └─ {leaf}"]
+        assert [line.partition("  parent")[0].rstrip() for line in lines] == [
+            root[:16],
+            f"└─ {middle[:16]}",
+            f"   └─ {leaf[:16]}",
+        ]
         told = (await shell("runs", "diff", root, middle)).out
         differs, _, _ = told.partition("the agents differ:")[2].partition("\n\n")
         assert re.findall(r"^  (\w+)$", differs, re.MULTILINE) == ["limits", "sandbox", "memory"]

@@ -37,7 +37,7 @@ def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
             old = await begun(shell)
             fork = await shell("runs", "fork", old)
             assert (fork.code, fork.out) == (0, "Still nothing.\n")
-            assert f"goes on from {old}" in fork.err
+            assert f"continues from {old}" in fork.err
             assert server.requests[2].json["messages"] == server.requests[1].json["messages"]
             changed = await shell(
                 "runs", "fork", old, "--step", "1", "--model", "fake/n", "--message", "-", "--agent", "other",
@@ -91,7 +91,7 @@ def test_a_run_is_replayed_without_its_provider(tmp_path: Path) -> None:
             old = await begun(shell)
         replayed = await shell("runs", "replay", old)
         assert replayed.code == 0, replayed.err
-        assert "events are the same today" in replayed.out
+        assert "events are the same" in replayed.out
         told = await shell("runs", "replay", old, "--json")
         assert told.json[0]["divergence"] is None
         assert told.json[0]["same"] == told.json[0]["events"]
@@ -99,10 +99,10 @@ def test_a_run_is_replayed_without_its_provider(tmp_path: Path) -> None:
         change(tmp_path / "home" / "treadle.db", old, "llm_request", b'"messages":3', b'"messages":4')
         parted = await shell("runs", "replay", old)
         assert parted.code == 1
-        assert "parts from its record at event" in parted.out
+        assert "differs at event" in parted.out
         assert "- recorded  4" in parted.out
-        assert "+ today     3" in parted.out
-        assert "the request itself would be the same" in parted.out
+        assert "+ now       3" in parted.out
+        assert "the request is the same" in parted.out
         assert (await shell("runs", "replay", old, "--json")).json[0]["divergence"]["type"] == "llm_request"
         change(tmp_path / "home" / "treadle.db", old, "run_end", b"", b"", version=9)
         change(tmp_path / "home" / "treadle.db", old, "llm_request", b'"messages":4', b'"messages":3')
@@ -140,7 +140,7 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
         assert "differ" not in same.out
         forked = await shell("runs", "diff", old, fork)
         assert f"{fork} is a fork of {old} from its step 2" in forked.out
-        assert "they part at step 2 of A, step 1 of B; 0 steps before are the same" in forked.out
+        assert "first difference at step 2 of A, step 1 of B; the 0 steps before are the same" in forked.out
         assert "- fake/m" in forked.out
         assert "+ Still nothing." in forked.out
         [told] = (await shell("runs", "diff", old, again, "--json")).json

@@ -30,7 +30,7 @@ def test_a_home_is_saved_while_a_run_is_under_way_and_comes_back(shell: Shell, t
         await until_token(process)
         saved = await shell("backup", file)
         assert (saved.code, saved.out) == (0, f"{file}\n")
-        assert saved.err.startswith("backed up and checked: 2 runs with ")
+        assert saved.err.startswith("Backed up and verified: 2 runs with ")
         owned = await shell("restore", file, "--force")
         assert owned.code == 1
         assert "Nothing was changed. The database" in owned.complaint
@@ -43,7 +43,7 @@ def test_a_home_is_saved_while_a_run_is_under_way_and_comes_back(shell: Shell, t
         back = await shell("restore", file, "--force")
         assert back.code == 0, back
         assert "1 run had not ended when the backup was made" in back.err
-        assert "what was there before lies in" in back.err
+        assert "The previous files are in" in back.err
         [again] = (await shell("backup", str(tmp_path / "c.tar"), "--json")).json
         assert again["database"]["runs"] == 2
         assert {part["name"] for part in again["parts"]} >= {"config.yaml", "treadle.db"}
@@ -60,10 +60,10 @@ def test_the_key_of_the_vault_is_named_and_not_saved(shell: Shell, tmp_path: Pat
     async def story() -> None:
         await shell("vault", "set", "TOKEN", stdin=b"s3cr3t-canary-value")
         saved = await shell("backup", str(tmp_path / "b.tar"))
-        assert f"its key is not in it. It lies in the file {shell.home / 'vault.key'}" in saved.err
+        assert f"Its key is not in the backup: keep the file {shell.home / 'vault.key'}" in saved.err
         shell.environment["TREADLE_HOME"] = str(tmp_path / "other")
         back = await shell("restore", str(tmp_path / "b.tar"))
-        assert f"the key of the vault was in the file {shell.home / 'vault.key'}" in back.err
+        assert f"The key of the vault was in the file {shell.home / 'vault.key'}" in back.err
 
     asyncio.run(story())
 
@@ -81,7 +81,7 @@ def test_a_session_is_deleted_and_whoever_asks_is_told(shell: Shell) -> None:
         assert (asked.code, "Add --yes" in asked.complaint) == (2, True)
         done = await shell("sessions", "delete", "ses_1", "--yes")
         assert done.code == 0
-        assert done.err.startswith("ses_1 is deleted: 1 runs, ")
+        assert done.err.startswith("Deleted ses_1: 1 run, ")
         assert CANARY.encode() not in files_of(shell.home)
         for command in (("runs", "show", run_id), ("runs", "events", run_id, "--follow")):
             told = await shell(*command)
@@ -118,13 +118,15 @@ def test_what_is_old_is_pruned(shell: Shell) -> None:
     async def _(server: FakeEndpoint) -> None:
         await shell("run", "--session", "ses_1", CANARY)
         await shell("run", "--session", "ses_2", CANARY)
-        assert (await shell("prune", "--older-than", "1d", "--dry-run")).err == "nothing is that old\n"
+        assert (await shell("prune", "--older-than", "1d", "--dry-run")).err == "No session is that old.\n"
         shown = await shell("prune", "--older-than", "1ms", "--dry-run")
         assert [line.split()[0] for line in shown.out.splitlines()] == ["SESSION", "ses_1", "ses_2"]
         assert len((await shell("prune", "--older-than", "1ms", "--dry-run", "--json")).json) == 2
-        assert (await shell("prune", "--older-than", "1ms", "--agent", "nobody", "--yes")).err.startswith("0 sess")
+        assert (await shell("prune", "--older-than", "1ms", "--agent", "nobody", "--yes")).err.startswith(
+            "Deleted 0 sess"
+        )
         assert "Add --yes" in (await shell("prune", "--older-than", "1ms")).complaint
-        assert (await shell("prune", "--older-than", "1ms", "--yes")).err.startswith("2 sessions deleted (2 runs")
+        assert (await shell("prune", "--older-than", "1ms", "--yes")).err.startswith("Deleted 2 sessions (2 runs")
         assert CANARY.encode() not in files_of(shell.home)
         for wrong in ("5x", "0", "-3d", ""):
             assert (await shell("prune", f"--older-than={wrong}", "--yes")).code == 2
@@ -147,7 +149,7 @@ def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> N
         assert path.stat().st_mode & 0o777 == 0o600
         assert "There is an agent `bob` already" in (await shell("agents", "create", "bob", "-m", "x")).complaint
         edit_with(shell, "sed -i s/fake/other/")
-        assert (await shell("agents", "edit", "bob")).err == "`bob` is changed, from its next run on\n"
+        assert (await shell("agents", "edit", "bob")).err == "Changed `bob`, from its next run on.\n"
         assert Home(shell.home).agent("bob").model == "other/m"
         before = path.read_text()
         for command, words in (
@@ -164,7 +166,7 @@ def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> N
             assert (wrong.code, words in wrong.complaint) == (2, True), wrong
             assert path.read_text() == before
         edit_with(shell, "true")
-        assert (await shell("agents", "edit", "bob")).err == "nothing was changed\n"
+        assert (await shell("agents", "edit", "bob")).err == "Nothing was changed.\n"
         assert "Add --yes" in (await shell("agents", "delete", "bob")).complaint
         assert (await shell("agents", "delete", "bob", "--yes", "--json")).json == [
             {"name": "bob", "deleted": True}
@@ -246,12 +248,12 @@ def test_somebody_is_asked_before_anything_is_deleted(shell: Shell, folder: Path
         await shell("run", "--session", "ses_1", "go")
         for typed in ("n\n", "\n", "perhaps\n", CTRL_D, CTRL_C):
             async with Terminal(shell, "sessions", "delete", "ses_1", folder=folder) as terminal:
-                await terminal.shows("Delete ses_1 with 1 runs of `default` for good? [y/N]")
+                await terminal.shows("Delete ses_1 with 1 run of `default` permanently? [y/N]")
                 terminal.types(typed)
                 assert await terminal.ends() in (1, 130)
         assert [row["session_id"] for row in (await shell("sessions", "list", "--json")).json] == ["ses_1"]
         async with Terminal(shell, "prune", "--older-than", "1ms", folder=folder) as terminal:
-            await terminal.shows("Delete 1 session with 1 runs for good, the youngest last used on ")
+            await terminal.shows("Delete 1 session with 1 run permanently? The latest was used on ")
             terminal.types("y\n")
             assert await terminal.ends() == 0
-        assert (await shell("sessions", "list")).err == "no sessions yet\n"
+        assert (await shell("sessions", "list")).err == "No sessions yet.\n"

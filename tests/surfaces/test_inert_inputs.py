@@ -11,8 +11,8 @@ from tests.surfaces.shell import Shell
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
 from treadle.ports.tool import ToolError
+from treadle.surfaces.cli.commands.vault import what_tools_could_do
 from treadle.surfaces.cli.terminal import inert_json
-from treadle.surfaces.cli.vault import what_tools_could_do
 from treadle.tools.files.workspace import open_workspace
 from treadle.tools.web.fetch import MAX_HTML_BYTES, _format_page, _read_text  # pyright: ignore[reportPrivateUsage] -- without a network
 from treadle.tools.web.http_fetch import FetchedPage

@@ -38,8 +38,8 @@ def with_agents(shell: Shell, *names: str, embedder: str = "none") -> Shell:
 def test_add_list_and_forget(shell: Shell) -> None:
     added = do(shell, "add", FACT)
     assert (added.code, added.out) == (0, "")
-    assert "`default` remembers it as mem_" in added.err
-    assert "remembers this already" in do(shell, "add", FACT.upper()).err
+    assert "Saved as mem_" in added.err
+    assert "already remembers this" in do(shell, "add", FACT.upper()).err
     assert do(shell, "add", "-", "--kind", "journal", "--pinned", stdin="a note\n").code == 0
     table = do(shell, "list").out.splitlines()
     assert table[0].split() == ["MEMORY", "AGENT", "USER", "KIND", "DATE", "PINNED", "TEXT"]
@@ -49,16 +49,16 @@ def test_add_list_and_forget(shell: Shell) -> None:
     assert (note["text"], note["kind"], note["pinned"], note["agent"]) == ("a note", "journal", True, "default")
     assert fact["source"] == "person"
     gone = do(shell, "forget", fact["memory_id"])
-    assert "1 memory deleted, with its words and vectors\n" in gone.err
-    assert "the journals of runs that said or recalled it still hold the text\n" in gone.err
+    assert "Deleted 1 memory with the index entries.\n" in gone.err
+    assert "The journals of runs that saved or recalled them still hold the text.\n" in gone.err
     assert [item["text"] for item in listed(shell)] == ["a note"]
     assert all(b"bed at eight" not in file.read_bytes() for file in shell.home.glob("treadle.db*"))
 
 
 def test_nothing_yet(shell: Shell) -> None:
-    assert "no agent remembers anything yet" in do(shell, "list").err
-    assert "`default` remembers nothing yet" in do(shell, "list", "--agent", "default").err
-    assert "nothing that `default` remembers fits" in do(shell, "search", "bedtime").err
+    assert "No memories yet." in do(shell, "list").err
+    assert "No memories of the agent `default` yet" in do(shell, "list", "--agent", "default").err
+    assert "No memory of `default` matches" in do(shell, "search", "bedtime").err
     assert do(shell, "export").out == ""
     assert not (shell.home / "treadle.db").exists(), "looking makes nothing"
 
@@ -94,7 +94,7 @@ def test_search_by_words_and_an_embedder_that_cannot_be_asked(shell: Shell) -> N
         do(shell, "add", FACT, "-a", agent)
         (found,) = do(shell, "search", "children bed", "-a", agent, "--json").json
         assert (found["text"], found["by"], found["agent"]) == (FACT, "text", agent)
-    assert "only words were compared" in do(shell, "search", "children bed", "-a", "broken").err
+    assert "Searched by words alone" in do(shell, "search", "children bed", "-a", "broken").err
     assert "no provider is called `nobody`" in do(shell, "search", "children bed", "-a", "broken").err
     assert len(listed(shell)) == 2
     assert len(listed(shell, "--agent", "words")) == 1
@@ -107,8 +107,10 @@ def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     exported = do(shell, "export")
     assert [item["agent"] for item in exported.json] == ["one", "two"]
     other = with_agents(Shell(tmp_path / "other"), "one", "two")
-    assert do(other, "import", "-", stdin=exported.out).err == "2 memories imported\n"
-    assert do(other, "import", "-", stdin=exported.out).err == "0 memories imported; 2 skipped, there already\n"
+    assert do(other, "import", "-", stdin=exported.out).err == "Imported 2 memories.\n"
+    assert (
+        do(other, "import", "-", stdin=exported.out).err == "Imported 0 memories; skipped 2 that exist already.\n"
+    )
     assert do(other, "export").out == exported.out
     assert do(other, "import", "-", "--json", stdin=exported.out).json == [{"new": 0, "known": 2}]
     moved = other.write("memories.jsonl", f"\ufeff{exported.out}\n\n")
@@ -234,7 +236,7 @@ def test_an_unreadable_file(shell: Shell) -> None:
 def test_pin_and_unpin(shell: Shell) -> None:
     do(shell, "add", FACT)
     (item,) = listed(shell)
-    assert "1 memory pinned" in do(shell, "pin", item["memory_id"]).err
+    assert "Pinned 1 memory" in do(shell, "pin", item["memory_id"]).err
     assert listed(shell)[0]["pinned"] is True
     assert do(shell, "unpin", item["memory_id"], "--json").json == [
         {"memories": [item["memory_id"]], "pinned": False}
@@ -257,8 +259,8 @@ def test_what_forgetting_leaves_behind_is_said(shell: Shell) -> None:
     lines[0]["run_id"] = lines[1]["run_id"] = "run_1"
     do(shell, "import", "-", stdin="\n".join(map(json.dumps, lines)))
     assert do(shell, "forget", "mem_a").err.splitlines() == [
-        "1 memory deleted, with its words and vectors",
-        "the journals of runs that said or recalled it still hold the text; made in run_1",
+        "Deleted 1 memory with the index entries.",
+        "The journals of runs that saved or recalled them still hold the text, such as run_1.",
     ]
     assert do(shell, "forget", "mem_b", "mem_c", "--json").json == [
         {"forgotten": ["mem_b", "mem_c"], "made_in_runs": ["run_1"], "journals_keep_the_text": True}
@@ -300,11 +302,11 @@ def test_memories_are_shown_for_a_user_and_assigned_to_another(shell: Shell) -> 
     assert [line["owner"] for line in listed(shell, "--user", "alice")] == ["alice"]
     assert "coffee" in do(shell, "search", "coffee", "-a", "ada").out
     assert (
-        "nothing that `ada` remembers of user `bob` fits"
+        "No memory of `ada` of the user `bob` matches."
         in do(shell, "search", "coffee", "-a", "ada", "--user", "bob").err
     )
     assert do(shell, "export", "--user", "bob").out.count("\n") == 1
-    assert "1 memory assigned to `carol`" in do(shell, "assign", "carol", "--from-user", "alice").err
+    assert "Assigned 1 memory to `carol`" in do(shell, "assign", "carol", "--from-user", "alice").err
     merged = do(shell, "assign", "carol", "-a", "ada", "--json").out
     assert json.loads(merged) == {"moved": 1, "merged": 1}
     assert {line["owner"] for line in listed(shell)} == {"carol"}

@@ -32,7 +32,7 @@ def test_the_wait_is_said_now_and_then_and_ends_with_the_first_token() -> None:
         "600",
         "900",
     ]
-    assert said[0] == "waiting for ollama/big: no reply for 10 s (Ctrl-C interrupts)"
+    assert said[0] == "Waiting for ollama/big: no reply for 10 s (Ctrl-C interrupts)"
     wait.see(event(Token(1, 1, 0, "Hello")))
     now[0] = 5000.0
     wait.notice()

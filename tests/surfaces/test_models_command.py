@@ -58,11 +58,11 @@ def test_show_tells_what_is_known(shell: Shell) -> None:
         done = await shell("models", "show", "sonnet")
         assert done.code == 0
         assert "anthropic/claude-sonnet" in done.out
-        assert "for a million tokens" in done.out
+        assert "per million tokens" in done.out
         assert (await shell("models", "show", "sonnet", "--json")).json[0]["api_mode"] == "anthropic_messages"
         assert "from the built-in catalog" in done.out
         unknown = await shell("models", "show", "fake/m")
-        assert "not known; set it under models in config.yaml" in unknown.out
+        assert "unknown; set it under models in config.yaml" in unknown.out
         assert "200,000 tokens (assumed, because nothing is known about this model)" in unknown.out
         [facts] = (await shell("models", "show", "fake/m", "--json")).json
         assert facts["context_window_source"] == "assumed"

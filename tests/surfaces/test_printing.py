@@ -74,9 +74,9 @@ def test_a_failed_attempt_stays_on_a_terminal_s_line_of_its_own(capsys: pytest.C
     failed = (e.LlmError(1, 1, "server", "fake broke off.", True), e.LlmRetry(1, 2, 0.0, 1500))
     attempts = (token(0, LONG), *failed, e.AttemptReset(8, 2), token(0, LONG, 2, 8), reply(LONG), END)
     assert shown(Terminal(), *attempts) == f"{LONG}\n{LONG}\n"
-    assert capsys.readouterr().err == "fake broke off. Trying again in 1.5 s.\n"
+    assert capsys.readouterr().err == "fake broke off. Retrying in 1.5 s.\n"
     shown(Terminal(), failed[0], e.LlmRetry(1, 2, 1_800_001_500.0, 1_500_000), END)
-    assert capsys.readouterr().err == "fake broke off. Trying again in 25 min, at 2027-01-15 08:25:00 UTC.\n"
+    assert capsys.readouterr().err == "fake broke off. Retrying in 25 min, at 2027-01-15 08:25:00 UTC.\n"
 
 
 def test_a_pipe_gets_no_word_of_a_failed_attempt() -> None:

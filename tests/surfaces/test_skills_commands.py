@@ -27,13 +27,13 @@ def offered(shell: Shell, folder: Path) -> list[str]:
 def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:
     path = skill(of_home(shell.home), "pdf", "allowed-tools: read_file bash\n") / "SKILL.md"
     listed = do(shell, "list", "--workspace", str(folder))
-    assert listed.out.splitlines()[0].split() == ["SKILL", "ORIGIN", "STATE", "TOOLS", "WHAT", "IT", "IS"]
+    assert listed.out.splitlines()[0].split() == ["SKILL", "ORIGIN", "STATE", "TOOLS", "DESCRIPTION"]
     assert listed.out.splitlines()[1].split() == ["pdf", "home", "new", "read_file", "bash!", "Does", "it."]
     assert listed.out.splitlines()[2].split()[:3] == ["summarise", "treadle", "available"]
     done = do(shell, "approve", "pdf", "--yes")
     assert (done.code, done.out) == (0, "")
-    assert "pdf is approved" in done.err
-    assert "it brings read_file, bash" in done.err
+    assert "Approved pdf" in done.err
+    assert "tools: read_file, bash" in done.err
     assert "`skills: [pdf]`" in done.err
     assert offered(shell, folder) == ["pdf"]
     path.write_text(f"{path.read_text()}And more.\n")
@@ -63,9 +63,11 @@ def test_one_of_a_workspace(shell: Shell, folder: Path) -> None:
     assert do(shell, "list").out.splitlines()[1].split()[:3] == ["pdf", "workspace", "new"]
     assert "There is no skill 'pdf'" in do(shell, "approve", "pdf", "--yes").complaint
     done = do(shell, "approve", "pdf", "--workspace", ".", "--yes")
-    assert "it brings none; it names bash, which a skill of a workspace does not get" in done.err
+    assert "no tools: it requests bash, which a skill of a workspace does not get" in done.err
     assert offered(shell, folder) == ["pdf"]
-    assert "yours to delete" in do(shell, "remove", "pdf", "--workspace", ".", "--delete").complaint
+    assert (
+        "--delete is for skills of the home" in do(shell, "remove", "pdf", "--workspace", ".", "--delete").complaint
+    )
     assert do(shell, "remove", "pdf", "--workspace", ".").code == 0
     assert offered(shell, folder) == []
 
@@ -90,7 +92,7 @@ def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
     assert "Red: <U+001B>[31m, turned: <U+202E>, hidden: <U+200B>" in shown.out
     assert "\n  │ tools    it brings none" in shown.out
     assert "run.sh, 9 bytes, a program\n  │ rm -rf x" in shown.out
-    assert "logo.png, 5 bytes\n  (it is not text, and is not shown)" in shown.out
+    assert "logo.png, 5 bytes\n  (not text, not shown)" in shown.out
     [row] = do(shell, "show", "pdf", "--json").json
     assert row["sha256"] in shown.out
     assert [(file["path"], file["executable"]) for file in row["files"]] == [
@@ -106,7 +108,7 @@ def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
         (("show", "pdg"), "There is no skill 'pdg' in "),
         (("show", "pdg"), "Did you mean `pdf`?"),
         (("show", "../x"), "There is no skill '../x'"),
-        (("approve", "pdf"), "Nobody is here to be asked about the skill `pdf`"),
+        (("approve", "pdf"), "The skill `pdf` needs a confirmation"),
         (("approve", "broken", "--yes"), "cannot be approved: it has no SKILL.md. Fix it first."),
         (("remove", "pdf"), "The skill 'pdf' is not approved there"),
         (("remove", "nothing", "--delete"), "There is no skill `nothing` in"),
@@ -115,11 +117,11 @@ def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
             ("remove", "afile", "--delete"),
             "afile is not a skill: it is a file, and a skill is a folder. Nothing was",
         ),
-        (("approve", "pdf", "--yes", "--sha256", "0" * 64), "is not the one with the sha256 0000"),
+        (("approve", "pdf", "--yes", "--sha256", "0" * 64), "does not have the sha256 0000"),
         (("approve", "pdf", "--yes", "--sha256", "0" * 11), "accepted: at least 12 digits of the hash that"),
         (("approve", "pdf", "--yes", "--sha256", ""), "--sha256 is ''; accepted: at least 12 digits"),
         (("approve", "pdf", "--yes", "--sha256", "g" * 12), "accepted: at least 12 digits of the hash that"),
-        (("list", "--workspace", "nowhere"), "The workspace 'nowhere' is no folder"),
+        (("list", "--workspace", "nowhere"), "The workspace 'nowhere' is not a folder"),
         (("list", "--workspace", "~nobody-here/x"), "The workspace '~nobody-here/x' cannot be found"),
     ],
 )
@@ -152,16 +154,16 @@ def test_which_tools_really_come(shell: Shell, folder: Path) -> None:
     skill(of_home(shell.home), "pdf", "allowed-tools: read_file write_file bash Bash(git:*) Read *\n")
     listed = do(shell, "list", "--workspace", str(folder))
     assert "read_file write_file! bash! Bash(git:*)? Read? *?" in listed.out
-    assert "! marks tools that can write, run something or act outside" in listed.err
-    assert "? marks names that no tool here has: they bring nothing" in listed.err
+    assert "! marks tools that can write, run programs or act outside" in listed.err
+    assert "? marks names that no tool has" in listed.err
     warnings = [
         "with this skill an agent gets write_file, which can write",
-        "with this skill an agent gets bash, which can run something or act outside",
-        "no tool here has these names, and they bring nothing: Bash(git:*), Read, *",
+        "with this skill an agent gets bash, which can run programs or act outside",
+        "no tool has these names: Bash(git:*), Read, *",
     ]
     shown = do(shell, "show", "pdf").out.splitlines()
     assert shown[3:7] == [
-        "tools    it brings read_file, write_file, bash",
+        "tools    read_file, write_file, bash",
         *(f"warning  {line}" for line in warnings),
     ]
     approved = do(shell, "approve", "pdf", "--yes").err.splitlines()

@@ -11,7 +11,7 @@ from tests.fake_endpoint import FakeEndpoint, calls, fragment, says
 from tests.surfaces.shell import Shell
 from tests.surfaces.test_cli import against
 from treadle.domain.runs import Usage
-from treadle.surfaces.cli.steps import show_steps
+from treadle.surfaces.cli.commands.runs import show_steps
 from treadle.testing.models import ScriptedModel, say
 
 
@@ -28,7 +28,7 @@ def test_the_steps_of_a_run_are_told_to_people_and_to_programs(shell: Shell) -> 
         assert first.startswith("step 1  fake/m  ")
         assert called.startswith('    glob {"pattern": "*.none"}  ok ')
         assert second.startswith("step 2  fake/m  ")
-        assert said == "    said: Nothing ␛[31mthere.", "nothing that is shown acts on a terminal"
+        assert said == "    text: Nothing ␛[31mthere.", "nothing that is shown acts on a terminal"
         assert used.startswith("2 steps, 2 model calls, 1 tool calls, ")
         assert " in the model, " in took
         [whole] = (await shell("runs", "steps", run_id, "--json")).json

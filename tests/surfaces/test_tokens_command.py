@@ -13,11 +13,11 @@ from tests.surfaces.shell import Shell
 def test_tokens_are_made_listed_and_revoked(shell: Shell) -> None:
     async def perform() -> None:
         shell.configure()
-        assert "no access tokens yet" in (await shell("tokens", "list")).err
+        assert "No access tokens yet" in (await shell("tokens", "list")).err
         made = await shell("tokens", "create", "ci", "--scope", "read", "--scope", "run", "-a", "default")
         assert made.out.startswith("trd_")
         assert made.out.count("\n") == 1
-        assert "only time" in made.err
+        assert "shown only once" in made.err
         full = ["--expires", "90d", "--tokens-per-hour", "1000", "--tool-calls-per-minute", "5", "--credits", "2.5"]
         other = (await shell("tokens", "create", "all", "--scope", "admin", "--json", *full)).json[0]
         assert other["quotas"] == {
@@ -83,11 +83,11 @@ def test_beyond_the_loopback_there_is_a_token_first(shell: Shell) -> None:
     async def perform() -> None:
         shell.configure()
         refused = await shell("serve", "--host", "0.0.0.0", "--port", "0")
-        assert "Make one first: treadle tokens create" in refused.complaint
+        assert "Create one first: treadle tokens create" in refused.complaint
         assert refused.code == 2
         assert (await shell("tokens", "create", "gone")).code == 0
         assert (await shell("tokens", "revoke", "gone")).code == 0
-        assert "no access token that is valid" in (await shell("serve", "--host", "0.0.0.0")).complaint
+        assert "no valid access token" in (await shell("serve", "--host", "0.0.0.0")).complaint
 
     in_time(perform())
 

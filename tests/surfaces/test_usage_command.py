@@ -41,14 +41,14 @@ def test_what_was_used_is_summed_up(shell: Shell) -> None:
         [by_token] = (await shell("usage", "--by", "token")).out.splitlines()[1:]
         assert by_token.split()[:2] == ["-", "3"], "nobody needed a token"
         nothing = await shell("usage", "--since", "2999-01-01")
-        assert (nothing.code, nothing.err) == (0, "nothing was used there\n")
+        assert (nothing.code, nothing.err) == (0, "No usage matches.\n")
 
 
 def test_calls_without_a_price_are_told_of(shell: Shell) -> None:
     @against(shell, says("one"))
     async def _(server: FakeEndpoint) -> None:
         await shell("run", "hello")
-        assert "what 1 calls cost is not known" in (await shell("usage")).err
+        assert "The cost of 1 calls is unknown" in (await shell("usage")).err
 
 
 def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
@@ -59,7 +59,7 @@ def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
             "since is `yesterday`; accepted: a day such as 2026-03-01.",
         )
         assert (await shell("usage", "--by", "mood")).code == 2
-        assert (await shell("usage")).err == "nothing was used yet\n"
+        assert (await shell("usage")).err == "No usage yet.\n"
 
     asyncio.run(story())
 

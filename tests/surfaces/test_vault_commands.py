@@ -37,7 +37,7 @@ def values(shell: Shell) -> dict[str, str]:
 def test_a_secret_comes_in_and_never_out(shell: Shell) -> None:
     done = do(shell, "set", "TOKEN", "--agent", "dev", "--tool", "bash", stdin=f"{CANARY}\n")
     assert (done.code, done.out) == (0, "")
-    assert "TOKEN is kept" in done.err
+    assert "Stored TOKEN" in done.err
     assert "granted to dev (bash)" in done.err
     assert values(shell) == {"TOKEN": CANARY}
     listed = do(shell, "list")
@@ -50,15 +50,15 @@ def test_a_secret_comes_in_and_never_out(shell: Shell) -> None:
 
 def test_nobody_is_granted_anything_unasked(shell: Shell) -> None:
     done = do(shell, "set", "TOKEN", stdin=CANARY)
-    assert "granted to nobody" in done.err
+    assert "granted to no agent" in done.err
     assert "treadle vault grant TOKEN --agent AGENT" in done.err
-    assert do(shell, "list").out.splitlines()[1].endswith("nobody")
+    assert do(shell, "list").out.splitlines()[1].endswith("no agent")
 
 
 def test_a_value_on_the_command_line_is_refused_with_the_reason(shell: Shell) -> None:
     done = do(shell, "set", "TOKEN", CANARY)
     assert done.code == 2
-    assert "not taken from the command line: other users and the shell's history would see it" in done.complaint
+    assert "not accepted on the command line: other users and the shell history would see it" in done.complaint
     assert CANARY not in done.err
     assert not shell.home.exists()
 
@@ -87,8 +87,8 @@ def test_what_is_piped_in_loses_the_line_end_that_was_not_meant(shell: Shell, st
         (("set", "a-b"), b"", "cannot be the name"),
         (("set", "TOKEN", "--tool", "bash"), b"", "add --agent NAME"),
         (("remove", "TOKEN"), b"", "there is no vault yet"),
-        (("grant", "TOKEN"), b"", "Say which agent may use TOKEN"),
-        (("revoke", "TOKEN"), b"", "Say from whom"),
+        (("grant", "TOKEN"), b"", "Name the agent that may use TOKEN"),
+        (("revoke", "TOKEN"), b"", "Name the grants of TOKEN to revoke"),
         (("rotate",), b"", "There is no vault yet"),
     ],
 )
@@ -101,7 +101,7 @@ def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], std
 def test_an_empty_vault_says_so(shell: Shell) -> None:
     done = do(shell, "list")
     assert (done.code, done.out) == (0, "")
-    assert "no secrets yet" in done.err
+    assert "No secrets yet" in done.err
     assert not shell.home.exists()
 
 
@@ -109,15 +109,18 @@ def test_grants_are_given_and_taken(shell: Shell) -> None:
     do(shell, "set", "TOKEN", stdin=CANARY)
     done = do(shell, "grant", "TOKEN", "--agent", "a", "--agent", "b", "--tool", "bash", "--json")
     assert done.json[0]["grants"] == [{"agent": "a", "tool": "bash"}, {"agent": "b", "tool": "bash"}]
+    typo = do(shell, "grant", "TOKEN", "--agent", "defualt", "--tool", "read_file")
+    assert "no agent `defualt`: the grant takes effect when there is one. Did you mean `default`?" in typo.err
+    assert do(shell, "revoke", "TOKEN", "--agent", "defualt").code == 0
     assert "granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").err
-    assert "no such grant; granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").complaint
+    assert "no such grant: it is granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").complaint
     assert do(shell, "remove", "TOKEN").code == 0
     assert do(shell, "list", "--json").json == []
 
 
 def test_rotate_and_a_wrong_key(shell: Shell) -> None:
     do(shell, "set", "TOKEN", stdin=CANARY)
-    assert "1 secret encrypted with a new key" in do(shell, "rotate").err
+    assert "Encrypted 1 secret with a new key" in do(shell, "rotate").err
     assert values(shell) == {"TOKEN": CANARY}
     (shell.home / "vault.key").chmod(0o644)
     wide = do(shell, "rotate")

@@ -58,9 +58,9 @@ def test_a_decision_is_recorded_also_when_the_run_cannot_go_on(shell: Shell, fol
         run = await waiting(shell, folder, "--base-url", server.url)
         done = await shell("approvals", "deny", approval_in(run["said"]), "--note", "no")
         assert done.code == 1
-        assert f"your decision is recorded, and {run['run_id']} cannot go on: " in done.err
+        assert f"your decision is recorded, but {run['run_id']} cannot continue: " in done.err
         shown = (await shell("runs", "show", run["run_id"])).out
-        assert re.search(rf"waits for .*\. Go on with: treadle runs resume {run['run_id']} --base-url URL", shown)
+        assert re.search(rf"waits for .*\. Resume it: treadle runs resume {run['run_id']} --base-url URL", shown)
         resumed = await shell("runs", "resume", run["run_id"], "--base-url", server.url)
         assert (resumed.code, resumed.out) == (0, "Fine.\n")
         assert files(folder) == {}
@@ -76,15 +76,17 @@ def test_what_a_run_waits_for_is_shown(shell: Shell, folder: Path) -> None:
         assert f"waits for    an approval of `bash` (touch a<U+200B>⏎touch b): {how}\n" in shown.out
         head, row = (await shell("approvals", "list")).out.splitlines()
         assert head.split() == ["APPROVAL", "TOOL", "ARGUMENTS", "WHY", "REQUESTED", "RUN"]
-        assert row.startswith(f"{approval}  bash  touch a<U+200B>⏎touch b  ")
-        assert row.endswith(run["run_id"])
+        assert row.startswith(f"{approval[:16]}  bash  touch a<U+200B>⏎touch b  ")
+        assert row.endswith(run["run_id"][:16])
         whole = (await shell("approvals", "show", approval)).out
         assert "  │ touch a<U+200B>\n  │ touch b\n" in whole
         async with Terminal(shell, "approvals", "list", folder=folder, columns=70) as terminal:
             assert await terminal.ends() == 0
             await terminal.shows("APPROVAL")
-        assert [len(line) for line in terminal.screen.splitlines()] == [70, 70]
-        assert all(line.endswith("…") for line in terminal.screen.splitlines())
+        head, row = terminal.screen.splitlines()
+        assert head.split() == ["APPROVAL", "TOOL", "ARGUMENTS", "WHY", "REQUESTED"], "the least column is left out"
+        assert max(len(head), len(row)) <= 70
+        assert "touch a<U+200B>" in row
 
 
 def test_only_what_can_be_remembered_is(shell: Shell, folder: Path) -> None:
@@ -100,12 +102,12 @@ def test_only_what_can_be_remembered_is(shell: Shell, folder: Path) -> None:
         approval = approval_in((await waiting(shell, folder))["said"])
         refused = await shell("approvals", "approve", approval, "--session")
         assert refused.code == 2
-        assert refused.complaint.startswith(f"Nothing can be remembered for {approval}")
+        assert refused.complaint.startswith(f"{approval}")
         again = await shell("approvals", "approve", approval)
         assert again.code == 4
         done = await shell("approvals", "approve", approval_in(again.err), "--session")
         assert (done.code, done.out) == (0, "Fine.\n")
-        assert "without asking in this session: `bash` with `touch *`\n" in done.err
+        assert "Approved for this session: `bash` with `touch *`.\n" in done.err
         assert set(files(folder)) == {"a", "b", "c", "d"}
 
 
@@ -152,7 +154,7 @@ def test_an_interrupted_run_says_why_it_waits(shell: Shell) -> None:
         process.terminate()
         assert (await finish(process)).code == 143
         shown = (await shell("runs", "show", run_id)).out
-        assert f"waits for    Interrupted by the user. Go on with: treadle runs resume {run_id}\n" in shown
+        assert f"waits for    Interrupted by the user. Resume it: treadle runs resume {run_id}\n" in shown
 
 
 def test_a_message_with_a_secret_is_listed_without_it(shell: Shell) -> None:
@@ -167,7 +169,7 @@ def test_a_message_with_a_secret_is_listed_without_it(shell: Shell) -> None:
 def test_a_session_that_is_new_is_said_to_be(shell: Shell) -> None:
     @against(shell, says("I see."), says("Anna."))
     async def _(server: FakeEndpoint) -> None:
-        assert await shell("run", "--session", "anna", "Hi.") == (0, "I see.\n", "a new session anna begins\n")
+        assert await shell("run", "--session", "anna", "Hi.") == (0, "I see.\n", "Starting the new session anna.\n")
         assert await shell("run", "--session", "anna", "Who am I?") == (0, "Anna.\n", "")
 
 

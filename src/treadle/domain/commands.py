@@ -36,6 +36,7 @@ class AskUsage(Struct, frozen=True, tag="usage", tag_field="kind"):
     """Show what the session has used."""
 
 
+COMMAND_NAMES = ("/compact", "/memory", "/pin", "/reset", "/undo", "/usage")
 SessionCommand = CompactSession | ResetSession | UndoSession | PinMessage | AskMemory | AskUsage
 """Each is a run of its own in the session that answers no message."""
 

@@ -95,6 +95,8 @@ class ListRuns(Struct, frozen=True, forbid_unknown_fields=True):
     unfinished: bool = False
     cursor: Cursor | None = None
     limit: Limit = 50
+    id_prefix: Annotated[str, Meta(max_length=64, description="Only runs whose id begins with this.")] | None = None
+    since: Annotated[datetime, Meta(tz=True, description="Only runs created at this time or later.")] | None = None
 
 
 class ListChildren(Struct, frozen=True, forbid_unknown_fields=True):
@@ -178,6 +180,8 @@ async def list_runs(context: Context, request: ListRuns) -> Page[RunView]:
         None if request.cursor is None else RunId(request.cursor),
         request.unfinished,
         context.principal.only_owner,
+        request.id_prefix,
+        None if request.since is None else request.since.timestamp(),
     )
     return await _page(context, wanted, request.limit)
 

@@ -172,6 +172,10 @@ class RunFilter(Struct, frozen=True):
     unfinished: bool = False
     """Only runs that have not ended."""
     owner: UserId | None = None
+    id_prefix: str | None = None
+    """Only those whose id begins with this."""
+    since: Instant | None = None
+    """Only those that were created at this time or later."""
 
 
 ALL_RUNS = RunFilter()

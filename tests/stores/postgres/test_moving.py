@@ -29,7 +29,7 @@ from treadle.stores.migrate.tables import NOT_MIGRATED, TABLES
 from treadle.stores.postgres.driver import open_connection
 from treadle.stores.sqlite.connection import open_database, open_reader
 from treadle.stores.sqlite.lock import DatabaseLock
-from treadle.surfaces.cli.migrate import migrate
+from treadle.surfaces.cli.commands.migrate import migrate
 from treadle.testing.conformance.automation import DAILY, HOOK, LETTER, NOON, WEBHOOK
 from treadle.testing.conformance.memories import MemoryStoreUnderTest, make_memory, make_unit_vector
 from treadle.testing.conformance.store_harness import AGENT, OWN, FullStoreProcess, open_full_store

@@ -98,6 +98,7 @@ def test_a_text_that_is_too_long_is_refused_alike_on_every_route(tmp_path: Path)
                 (f"/v1/runs/{run_id}/answers/call_1", {"text": long}),
                 ("/v1/schedules", {**schedule, "message": long}),
                 ("/v1/memory", {"agent": "one", "text": long}),
+                (f"/v1/runs/{run_id}/cancel", {"reason": long}),
                 ("/v1/vault/A", {"value": long}),
             ):
                 reply = await server.ask("PUT" if path == "/v1/vault/A" else "POST", path, body)

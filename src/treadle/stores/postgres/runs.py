@@ -44,6 +44,8 @@ class PostgresRuns:
             filter.unfinished,
             limit,
             filter.owner,
+            filter.id_prefix,
+            filter.since,
         )
         return [to_run_record(row) for row in found]
 

@@ -54,6 +54,7 @@ WHERE ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name
   AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
   AND ($6::TEXT IS NULL OR id < (SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT IS NULL OR owner = $9))) AND (NOT $7::BOOLEAN OR outcome IS NULL)
   AND ($9::TEXT IS NULL OR owner = $9)
+  AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
 ORDER BY id DESC LIMIT $8;
 
 -- name: unfinished

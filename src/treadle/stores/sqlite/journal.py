@@ -310,11 +310,11 @@ class SqliteJournal:
             filter.before,
             filter.unfinished,
             limit,
+            filter.owner,
+            filter.id_prefix,
+            filter.since,
         )
-        if filter.owner is None:
-            statement = SQL["find_runs"]
-        else:
-            statement, values = SQL["find_runs_of_owner"], (*values, filter.owner)
+        statement = SQL["find_runs" if filter.owner is None else "find_runs_of_owner"]
         return await self._writer.read(lambda db: [to_run_record(row) for row in db.execute(statement, values)])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:

@@ -106,6 +106,7 @@ WHERE (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SEL
   AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
   AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
   AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6)) AND (NOT ?7 OR outcome IS NULL)
+  AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
 ORDER BY id DESC LIMIT ?8;
 
 -- name: find_runs_of_owner
@@ -116,6 +117,7 @@ WHERE owner = ?9 AND (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHE
   AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
   AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
   AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6 AND owner = ?9)) AND (NOT ?7 OR outcome IS NULL)
+  AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
 ORDER BY id DESC LIMIT ?8;
 
 -- name: latest_position

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from treadle.domain import events as e
-from treadle.surfaces.cli.call_view import in_words
+from treadle.surfaces.cli.call_view import summarize_call
 from treadle.surfaces.cli.terminal import cut, one_line, revealed
 
 WIDTH = 100
@@ -24,7 +24,7 @@ REMEDY = "to have such calls run: answer with `treadle run --yes`, or run it at 
 
 def denial(error: e.ToolCallError, arguments: str | None) -> Iterator[str]:
     """The lines for a call that was denied: all of the reason, what was denied, and the remedy."""
-    what = f" ({in_words(arguments, WIDE)})" if arguments else ""
+    what = f" ({summarize_call(arguments, WIDE)})" if arguments else ""
     yield f"  {error.name} denied{what}: {one_line(_without_name(error.name, error.content))}"
     if NOBODY in error.content:
         yield f"  {REMEDY}"

@@ -13,49 +13,42 @@ class Entry(NamedTuple):
     """A command or a group of commands of `treadle`."""
 
     module: str
-    group: str
-    """The name of the group in that module."""
+    """In the package `commands`."""
     summary: str
 
 
-def _entry(name: str, summary: str, module: str | None = None) -> Entry:
-    return Entry(f"treadle.surfaces.cli.{module or name}_app", f"{name}_app", summary)
-
-
 COMMANDS = {
-    "run": _entry("run", "Run an agent on one message and stream the answer."),
-    "serve": _entry("serve", "Serve the agents of the home over HTTP until Ctrl-C."),
-    "openapi": _entry("serve", "Print the OpenAPI description of the HTTP API."),
-    "worker": _entry("serve", "Start a worker for a PostgreSQL database."),
-    "doctor": _entry(
-        "maintenance", "Check the configuration, the providers and every guard, and print what is missing."
-    ),
-    "usage": _entry("usage", "Show runs, calls, tokens, cost and credits."),
-    "backup": _entry("maintenance", "Write a backup of the home to one file and verify it."),
-    "restore": _entry("maintenance", "Restore a home from a backup, after verifying the whole file."),
-    "migrate": _entry("maintenance", "Copy a database with its whole history to PostgreSQL and verify all rows."),
-    "prune": _entry("maintenance", "Delete old sessions permanently."),
-    "completion": _entry("completion", "Print the script that completes commands in a shell."),
+    "run": Entry("run", "Run an agent on one message and stream the answer."),
+    "serve": Entry("serve", "Serve the agents of the home over HTTP until Ctrl-C."),
+    "openapi": Entry("serve", "Print the OpenAPI description of the HTTP API."),
+    "worker": Entry("serve", "Start a worker for a PostgreSQL database."),
+    "doctor": Entry("doctor", "Check the configuration, the providers and every guard, and print what is missing."),
+    "usage": Entry("usage", "Show runs, calls, tokens, cost and credits."),
+    "backup": Entry("backup", "Write a backup of the home to one file and verify it."),
+    "restore": Entry("backup", "Restore a home from a backup, after verifying the whole file."),
+    "migrate": Entry("migrate", "Copy a database with its whole history to PostgreSQL and verify all rows."),
+    "prune": Entry("prune", "Delete old sessions permanently."),
+    "completion": Entry("completion", "Print the script that completes commands in a shell."),
 }
 GROUPS = {
-    "runs": _entry("runs", "List, inspect, resume, fork and cancel runs."),
-    "sessions": _entry("sessions", "List, inspect, rename and delete sessions."),
-    "agents": _entry("agents", "Manage agents."),
-    "approvals": _entry("approvals", "List and decide approvals."),
-    "models": _entry("models", "List, test and download models."),
-    "memory": _entry("memory", "Manage what agents remember."),
-    "skills": _entry("skills", "Inspect and approve skills."),
-    "vault": _entry("vault", "Manage secrets and grant them to agents."),
-    "tokens": _entry("tokens", "Manage access tokens for the HTTP API."),
-    "schedules": _entry("schedules", "Send messages to agents at set times."),
-    "hooks": _entry("hooks", "Receive signed messages for agents (inbound webhooks).", "inbound_webhooks"),
-    "webhooks": _entry("webhooks", "Send events to other services, signed."),
+    "runs": Entry("runs", "List, inspect, resume, fork and cancel runs."),
+    "sessions": Entry("sessions", "List, inspect, rename and delete sessions."),
+    "agents": Entry("agents", "Manage agents."),
+    "approvals": Entry("approvals", "List and decide approvals."),
+    "models": Entry("models", "List, test and download models."),
+    "memory": Entry("memory", "Manage what agents remember."),
+    "skills": Entry("skills", "Inspect and approve skills."),
+    "vault": Entry("vault", "Manage secrets and grant them to agents."),
+    "tokens": Entry("tokens", "Manage access tokens for the HTTP API."),
+    "schedules": Entry("schedules", "Send messages to agents at set times."),
+    "hooks": Entry("inbound_webhooks", "Receive signed messages for agents (inbound webhooks)."),
+    "webhooks": Entry("webhooks", "Send events to other services, signed."),
 }
 
 
 def load_group(entry: Entry) -> "Group":
     """Import the module of a command or group."""
-    group: Group = getattr(import_module(entry.module), entry.group)
+    group: Group = import_module(f"treadle.surfaces.cli.commands.{entry.module}").group
     group.summary = entry.summary
     return group
 
@@ -87,7 +80,7 @@ def run(words: Sequence[str]) -> None:
 
         print(f"treadle {__version__}")
     elif first == "__complete":
-        from treadle.surfaces.cli.completion_app import print_offers
+        from treadle.surfaces.cli.commands.completion import print_offers
 
         print_offers(words[1:])
     elif first in COMMANDS:

@@ -1,4 +1,4 @@
-"""What a run asks of the person at the terminal: may this call run, and what did you mean?"""
+"""Questions of a run to the user at the terminal: approvals of calls, and questions of the agent."""
 
 import sys
 from typing import Literal
@@ -17,36 +17,37 @@ from treadle.operations.local_admin import AGENT
 from treadle.operations.operation import Caller
 from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import family
-from treadle.surfaces.cli.call_view import quoted, readable_json, remembered, shown
-from treadle.surfaces.cli.event_output import Printer, say
+from treadle.surfaces.cli.call_view import describe_rule, quote_lines, readable_json, show_call
+from treadle.surfaces.cli.event_output import Printer
 from treadle.surfaces.cli.line_input import Prompt
+from treadle.surfaces.cli.output import alert
 from treadle.surfaces.cli.terminal import revealed_line, size_of
 
 BY = "terminal"
-AROUND = 10
-"""Lines of the terminal that are not for the arguments of a call."""
+OTHER_LINES = 10
+"""Lines of the terminal that the arguments of a call may not use."""
 MOST_ROWS = 40
 COMMANDS = ("bash", "run_command")
-NOT_KEPT = "nothing can be remembered for this call; y runs it once"
-NO_TEXT = "only n takes a note, and e takes arguments: type {word} alone, or n and what the agent shall know"
-Came = Literal["taken", "too late", "refused"]
-"""What became of an answer; too late: somebody else has given one; refused: what was typed does not fit."""
-VIEW_FIRST = "not all of it was shown: v shows it, then it can be approved"
+NO_RULE = "no rule matches only such calls; y runs it once"
+NO_TEXT = "only n takes a note and e takes arguments: type {word} alone, or n and a note for the agent"
+AnswerResult = Literal["accepted", "too late", "refused"]
+"""too late: another reviewer has decided; refused: the answer is not valid."""
+VIEW_FIRST = "the call was not shown completely: v shows it, then it can be approved"
 
 
-class Asking(Struct, frozen=True):
-    """How the questions of a run are answered here."""
+class RunQuestions(Struct, frozen=True):
+    """Asks the questions of runs, or answers them with a decision made in advance."""
 
     caller: Caller
     home: Home
     printer: Printer
     prompt: Prompt | None
-    """None: nobody sits here."""
+    """None: there is no terminal to ask at."""
     always: Decision | None = None
-    """The answer to every approval, where it was given beforehand."""
+    """The decision on every approval, made in advance."""
 
     async def settle(self, run_id: RunId) -> bool:
-        """Have everything answered that the run waits for, or one under it; whether all of it was."""
+        """Ask everything that the run and its child runs wait for. Return whether all of it is answered."""
         for member in await family(self.caller, run_id, unfinished=True):
             if not await self._settle(member.run.run_id):
                 return False
@@ -63,24 +64,24 @@ class Asking(Struct, frozen=True):
 
     async def _approval(self, approval: ApprovalView) -> bool:
         if self.always is not None:
-            answer = Answer(self.always, by=f"{BY}, beforehand")
+            answer = Answer(self.always, by=f"{BY}, in advance")
             return await decide(self.caller, self.printer, approval, answer) != "refused"
         if self.prompt is None:
             return False
         agent = await self.caller.call(AGENT, runs.OneRun(approval.run_id))
-        return await ApprovalDialog(self.caller, self.home, self.printer, self.prompt, approval, agent).hold()
+        return await ApprovalDialog(self.caller, self.home, self.printer, self.prompt, approval, agent).run()
 
     async def _question(self, run_id: RunId, question: runs.Question) -> bool:
         if self.prompt is None:
             return False
-        self.printer.note("the agent asks:")
+        self.printer.note("The agent asks:")
         options = [f"  {number}. {option}" for number, option in enumerate(question.options, start=1)]
-        for line in quoted("\n".join([question.question, *options]), size_of(sys.stderr).columns):
-            say(line)
+        for line in quote_lines("\n".join([question.question, *options]), size_of(sys.stderr).columns):
+            alert(line)
         while not (typed := await self.prompt.ask("your answer:")):
             if typed is None:
                 return False
-            self.printer.note("type your answer; Ctrl-D leaves it for later")
+            self.printer.note("Type your answer. Ctrl-D leaves it for later.")
         chosen = int(typed) if typed.isdecimal() else 0
         text = question.options[chosen - 1] if 0 < chosen <= len(question.options) else typed
         try:
@@ -91,7 +92,7 @@ class Asking(Struct, frozen=True):
 
 
 class ApprovalDialog:
-    """One call, shown and asked about until there is an answer, or it is left for later."""
+    """Shows one call and asks until it is decided or left for later."""
 
     def __init__(
         self,
@@ -111,10 +112,10 @@ class ApprovalDialog:
         self._seen = False
         """Whether the whole call was shown."""
 
-    async def hold(self) -> bool:
-        """Whether it was answered."""
+    async def run(self) -> bool:
+        """Run the dialog and return whether the call was decided."""
         self._printer.note(f"{self._call.tool} asks to run {self._where()}:")
-        self._show(min(MOST_ROWS, size_of(sys.stderr).lines - AROUND))
+        self._show(min(MOST_ROWS, size_of(sys.stderr).lines - OTHER_LINES))
         self._printer.note(f"  ({revealed_line(self._call.reason)}; {self._call.approval_id})")
         while True:
             typed = await self._prompt.ask(self._choices())
@@ -140,7 +141,7 @@ class ApprovalDialog:
                     self._help()
 
     def _where(self) -> str:
-        """Where it runs, and what it gets."""
+        """Return where the call runs, and with which access."""
         folder = self._agent.workspace or str(self._home.path / "workspaces" / self._agent.name)
         place = f"in {revealed_line(folder)}"
         if self._call.tool not in COMMANDS:
@@ -152,51 +153,51 @@ class ApprovalDialog:
         return f"{place}, {sandbox} with the network {'on' if policy.network else 'off'}"
 
     def _show(self, rows: int | None) -> None:
-        call = shown(self._call.arguments, size_of(sys.stderr).columns, rows)
+        call = show_call(self._call.arguments, size_of(sys.stderr).columns, rows)
         for line in call.lines:
-            say(line)
+            alert(line)
         self._seen = self._seen or call.is_whole
 
     def _choices(self) -> str:
         view = "" if self._seen else " [v]iew"
         more = ""
         if self._call.pattern is not None:
-            more = f" [s]ession or [a]lways ({remembered(self._call.tool, self._call.pattern)})"
+            more = f" [s]ession or [a]lways ({describe_rule(self._call.tool, self._call.pattern)})"
         return f"Run it?{view} [y]es{more} [n]o [e]dit [l]ater:"
 
     def _help(self) -> None:
-        self._printer.note("y: once · n: no, and what you type after it is told to the agent")
+        self._printer.note("y: run it once · n: deny it; what you type after n is a note for the agent")
         if self._call.pattern is not None:
-            what = remembered(self._call.tool, self._call.pattern)
-            self._printer.note(f"s: yes, and {what} is not asked about again in this session")
-            self._printer.note(f"a: yes, and {what} is never asked about again, for the agent {self._agent.name}")
-        self._printer.note("e: with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: later")
+            what = describe_rule(self._call.tool, self._call.pattern)
+            self._printer.note(f"s: run it, and approve {what} for this session")
+            self._printer.note(f"a: run it, and approve {what} for the agent {self._agent.name} from now on")
+        self._printer.note("e: run it with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: decide later")
 
     def _refusal(self, word: str, rest: str) -> str | None:
-        """Why what was typed cannot be taken for a yes."""
+        """Return why the typed answer cannot approve the call; None if it can."""
         if rest.strip():
             return NO_TEXT.format(word=word)
         if word[0].lower() in "sa" and self._call.pattern is None:
-            return NOT_KEPT
+            return NO_RULE
         return None if self._seen else VIEW_FIRST
 
     async def _approve(self, choice: str) -> bool:
         pattern = self._call.pattern
         if choice == "y" or pattern is None:
             return await self._decide(Answer("approve", by=BY))
-        came = await decide(self._caller, self._printer, self._call, Answer("approve", by=BY, remember="session"))
-        what = remembered(self._call.tool, pattern)
-        if came == "taken" and choice == "a":
+        result = await decide(self._caller, self._printer, self._call, Answer("approve", by=BY, remember="session"))
+        what = describe_rule(self._call.tool, pattern)
+        if result == "accepted" and choice == "a":
             where = self._home.allow(self._agent.name, self._call.tool, pattern)
-            self._printer.note(f"from now on without asking: {what}; it is written in {where}")
-        elif came == "taken":
-            self._printer.note(f"without asking in this session: {what}")
-        return came != "refused"
+            self._printer.note(f"Approved from now on: {what}. The rule is in {where}.")
+        elif result == "accepted":
+            self._printer.note(f"Approved for this session: {what}.")
+        return result != "refused"
 
     async def _edit(self, arguments: str) -> bool:
         if not arguments:
-            self._printer.note("as they are now, to copy and change:")
-            say(readable_json(self._call.arguments))
+            self._printer.note("The arguments as they are now, to copy and change:")
+            alert(readable_json(self._call.arguments))
             arguments = await self._prompt.ask("arguments, as JSON:") or ""
         return bool(arguments) and await self._decide(Answer("approve", arguments, by=BY))
 
@@ -204,8 +205,8 @@ class ApprovalDialog:
         return await decide(self._caller, self._printer, self._call, answer) != "refused"
 
 
-async def decide(caller: Caller, printer: Printer, approval: ApprovalView, answer: Answer) -> Came:
-    """Give an answer, and say why it was not taken where it was not."""
+async def decide(caller: Caller, printer: Printer, approval: ApprovalView, answer: Answer) -> AnswerResult:
+    """Send a decision. Print why if it was not accepted."""
     try:
         await caller.call(approvals.DECIDE, approvals.decision_of(approval.approval_id, answer))
     except InvalidState as error:
@@ -214,4 +215,4 @@ async def decide(caller: Caller, printer: Printer, approval: ApprovalView, answe
     except UsageError as error:
         printer.note(str(error))
         return "refused"
-    return "taken"
+    return "accepted"

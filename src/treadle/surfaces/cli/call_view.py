@@ -1,5 +1,4 @@
-"""A call that somebody decides about, as it is shown: the decoded values that will run, whole, and nothing of it
-hidden."""
+"""A tool call as a reviewer sees it: the decoded values that will run, with nothing hidden."""
 
 import json
 from collections.abc import Iterator
@@ -10,15 +9,15 @@ from msgspec import Struct
 from treadle.surfaces.cli.terminal import pieces, revealed, revealed_line, unseen
 
 MARGIN, FURTHER = "  │ ", "  ┆ "
-"""Before a line of what the model wrote, and before the rest of one that is too long for the terminal. Nothing of
-it can pass for a line of Treadle's own."""
+"""Before a line of the model's text, and before the rest of a line that is too long for the terminal. With a margin
+none of it can pass for a line of Treadle."""
 SHORT = 60
-"""A value with no more characters than this stands beside its name."""
+"""A value of at most this many characters is printed after its name."""
 LEAST_WIDTH, LEAST_ROWS = 20, 9
 
 
 class Row(Struct, frozen=True):
-    """A line on the terminal, and how many characters of the call it holds."""
+    """A line on the terminal, and the number of characters of the call in it."""
 
     text: str
     characters: int = 0
@@ -33,10 +32,10 @@ class Shown(Struct, frozen=True):
 
 
 class Decoded(Struct, frozen=True):
-    """The arguments of a call as its tool gets them, and what is odd about how they were written."""
+    """The arguments of a call as its tool gets them, and what is unusual about their text."""
 
     values: dict[str, Any] | None
-    """None: they are no JSON object."""
+    """None: they are not a JSON object."""
     repeated: tuple[str, ...] = ()
     """Names that are given more than once in one object."""
 
@@ -59,13 +58,13 @@ def decode(arguments: str) -> Decoded:
     return Decoded(cast("dict[str, Any]", values) if isinstance(values, dict) else None, tuple(repeated))
 
 
-def quoted(text: str, columns: int) -> list[str]:
-    """What an agent says to somebody: its lines, each with a margin."""
+def quote_lines(text: str, columns: int) -> list[str]:
+    """Return the lines of a text of an agent, each with a margin."""
     return [row.text for row in _margined(text, _width(columns))]
 
 
-def shown(arguments: str, columns: int, rows: int | None = None) -> Shown:
-    """The lines for a call; of a call that needs more than `rows`, its head and its tail."""
+def show_call(arguments: str, columns: int, rows: int | None = None) -> Shown:
+    """Return the lines for a call; for a call of more than `rows` lines, its beginning and its end."""
     width = _width(columns)
     decoded = decode(arguments)
     whole = list(_rows(arguments, decoded, width))
@@ -87,7 +86,7 @@ def _width(columns: int) -> int:
 
 def _rows(arguments: str, decoded: Decoded, width: int) -> Iterator[Row]:
     if decoded.values is None:
-        yield Row(f"  the arguments, which are no JSON object ({len(arguments)} characters):")
+        yield Row(f"  the arguments, which are not a JSON object ({len(arguments)} characters):")
         yield from _margined(arguments, width)
         return
     if not decoded.values:
@@ -128,7 +127,7 @@ def _warnings(arguments: str, decoded: Decoded) -> list[str]:
     texts = [arguments] if decoded.values is None else list(_texts_in(decoded.values))
     if hidden := sum(map(unseen, texts)):
         characters = "character that is" if hidden == 1 else "characters that are"
-        said.append(f"  ! it has {hidden} {characters} not seen as such; shown above as <U+…>")
+        said.append(f"  ! it has {hidden} {characters} invisible; shown above as <U+…>")
     return said
 
 
@@ -150,8 +149,8 @@ def _texts_in(value: Any) -> Iterator[str]:
 # ── On one line ──
 
 
-def in_words(arguments: str, width: int | None = None) -> str:
-    """The arguments on one line: the value alone where there is one, else each with its name; short ones first."""
+def summarize_call(arguments: str, width: int | None = None) -> str:
+    """Return the arguments on one line: a single value alone, several with their names, short ones first."""
     values = decode(arguments).values
     if values is None:
         return revealed_line(arguments, width)
@@ -163,7 +162,7 @@ def in_words(arguments: str, width: int | None = None) -> str:
 
 
 def readable_json(arguments: str) -> str:
-    """The arguments as JSON on one line, to be copied and changed; what is not seen is escaped."""
+    """Return the arguments as JSON on one line, to copy and change. Invisible characters are escaped."""
     values = decode(arguments).values
     if values is None:
         return revealed_line(arguments)
@@ -171,6 +170,6 @@ def readable_json(arguments: str) -> str:
     return "".join(json.dumps(character)[1:-1] if unseen(character) else character for character in text)
 
 
-def remembered(tool: str, pattern: str) -> str:
-    """What a pattern stands for, in words."""
+def describe_rule(tool: str, pattern: str) -> str:
+    """Return which calls a remembered approval covers."""
     return f"every `{tool}`" if pattern == "*" else f"`{tool}` with `{revealed_line(pattern)}`"

@@ -11,7 +11,7 @@ import sys
 import types
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar, Union, cast, get_args, get_origin
 
 from treadle.surfaces.cli.help_text import page
@@ -87,9 +87,10 @@ class Parameter(NamedTuple):
 class Command:
     """A command of a group, or of `treadle` itself."""
 
-    def __init__(self, path: str, function: Callable[..., object]) -> None:
+    def __init__(self, path: str, function: Callable[..., Any], loop: Callable[[], Any] | None = None) -> None:
         self.path = path
         self.function = function
+        self._loop = loop
 
     @property
     def name(self) -> str:
@@ -122,7 +123,10 @@ class Command:
         self._check_flags(words, parser)
         end = _end_of_options(words)
         values, rest = parser.parse_known_args(list(words[:end]))
-        self.function(**vars(values), **self._read_arguments([*rest, *words[end + 1 :]], parser))
+        arguments = self._read_arguments([*rest, *words[end + 1 :]], parser)
+        from treadle.surfaces.cli.process import perform
+
+        perform(partial(self.function, **vars(values), **arguments), self._loop)
 
     def _check_flags(self, words: Sequence[str], parser: "_Parser") -> None:
         """Report an unknown option before anything that is missing."""
@@ -188,19 +192,15 @@ class Group:
         """What `treadle --help` says about it; set when the group is loaded."""
         self.commands: dict[str, Command] = {}
 
-    def command(self, name: str) -> Callable[[Function], Function]:
-        """Make a command of a function."""
+    def command(self, name: str, loop: Callable[[], Any] | None = None) -> Callable[[Function], Function]:
+        """Make a command of a function that returns an exit code, None for 0, or a coroutine of one. `loop` makes
+        the event loop that the coroutine runs in."""
 
         def add(function: Function) -> Function:
-            self.commands[name] = Command(f"{self.name} {name}".strip(), function)
+            self.commands[name] = Command(f"{self.name} {name}".strip(), function, loop)
             return function
 
         return add
-
-    def include(self, other: "Group") -> None:
-        """Offer the commands of another group here as well."""
-        for name, command in other.commands.items():
-            self.command(name)(command.function)
 
     def run(self, words: Sequence[str]) -> None:
         if not words or words[0] in ("-h", "--help"):

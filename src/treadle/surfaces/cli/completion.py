@@ -1,13 +1,13 @@
-"""What a shell offers when the tab key is pressed: names and ids of what is there. What cannot be looked at is not
-offered, and nothing is said about it: somebody is in the middle of a line."""
+"""Values that shell completion offers: names of agents, ids of runs and sessions. Errors are not printed: the user
+is in the middle of a line."""
 
 import os
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
 Offers = list[tuple[str, str]]
-"""What can be typed, each with a word about it."""
-MOST = 50
+"""Values, each with a short description."""
+MAX_OFFERS = 50
 
 
 def agent_names(incomplete: str) -> Offers:
@@ -22,11 +22,11 @@ def agent_names(incomplete: str) -> Offers:
 
 
 def run_ids(incomplete: str) -> Offers:
-    return _beginning(incomplete, _looked(_runs()))
+    return _matching(incomplete, _query(_runs()))
 
 
 def session_ids(incomplete: str) -> Offers:
-    return _beginning(incomplete, _looked(_sessions()))
+    return _matching(incomplete, _query(_sessions()))
 
 
 async def _runs() -> Offers:
@@ -34,7 +34,7 @@ async def _runs() -> Offers:
     from treadle.operations.runs import LIST, ListRuns
 
     async with open_readonly_caller() as caller:
-        found = await caller.call(LIST, ListRuns(limit=MOST))
+        found = await caller.call(LIST, ListRuns(limit=MAX_OFFERS))
         return [(run.run_id, run.outcome or run.waiting_for or run.status) for run in found.items]
 
 
@@ -43,20 +43,20 @@ async def _sessions() -> Offers:
     from treadle.operations.sessions import LIST, ListSessions
 
     async with open_readonly_caller() as caller:
-        found = await caller.call(LIST, ListSessions(limit=MOST))
+        found = await caller.call(LIST, ListSessions(limit=MAX_OFFERS))
         return [(session.session_id, session.title or session.agent) for session in found.items]
 
 
-def _looked(looking: Coroutine[Any, Any, Offers]) -> Offers:
-    import asyncio  # which costs more than all that help needs
+def _query(query: Coroutine[Any, Any, Offers]) -> Offers:
+    import asyncio  # costs more than all the rest of help
 
     from treadle.domain.errors import TreadleError
 
     try:
-        return asyncio.run(looking)
+        return asyncio.run(query)
     except TreadleError:
         return []
 
 
-def _beginning(incomplete: str, offers: Sequence[tuple[str, str]]) -> Offers:
+def _matching(incomplete: str, offers: Sequence[tuple[str, str]]) -> Offers:
     return [(value, about) for value, about in offers if value.startswith(incomplete)]

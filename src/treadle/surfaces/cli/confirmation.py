@@ -1,16 +1,13 @@
-"""Whether somebody really wants what cannot be taken back."""
+"""Confirmation of what cannot be undone."""
 
 from treadle.domain.errors import UsageError
-from treadle.surfaces.cli.line_input import Prompt
-from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
 
 
-async def is_wanted(question: str, what: str) -> bool:
-    """Ask at the terminal. Where nobody can be asked, raise UsageError, with `what` as that which was not done."""
+async def is_confirmed(question: str, action: str) -> bool:
+    """Ask at the terminal. Raises UsageError, which names the action, if there is no terminal to ask at."""
     if not Prompt.is_possible():
-        raise UsageError(f"{what} cannot be taken back, and nobody is here to be asked. Add --yes if you are sure.")
-    with Stop() as stop:
-        typed = await Prompt(stop).ask(f"{question} [y/N]")
-        if stop.is_heard:
-            raise KeyboardInterrupt
-    return (typed or "").lower() in ("y", "yes")
+        raise UsageError(
+            f"{action} cannot be undone, and there is no terminal to confirm it at. Add --yes if you are sure."
+        )
+    return await ask_yes_or_no(question)

@@ -1,4 +1,4 @@
-"""Reaching a home: as its owner; or, where another process is that, through it."""
+"""Access to a home: as its owner, or through the process that owns it."""
 
 import asyncio
 import os
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
-from treadle.api.engine import Engine
 from treadle.bootstrap.callers import open_owning_caller
 from treadle.bootstrap.stores import find_owner
 from treadle.config.database_url import is_postgres
@@ -17,15 +16,15 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreOwned, UsageError
 from treadle.domain.ids import RunId
 from treadle.operations.operation import Caller, LocalCaller, Operation, OperationClient, Q, R
-from treadle.surfaces.cli.event_output import note
-from treadle.surfaces.http.unix_socket import accept_attachments
+from treadle.surfaces.cli.output import note
 
 if TYPE_CHECKING:
+    from treadle.api.engine import Engine
     from treadle.remote.connection import Connection
 
-Keeper = TypeVar("Keeper")
+Owned = TypeVar("Owned")
 PATIENCE_SECONDS = 2.0
-"""For so long an owner that cannot be attached to may be one that is just coming, or just going."""
+"""How long an owner that cannot be attached to may be one that is starting or ending."""
 TRY_AGAIN_SECONDS = 0.05
 HAND_OVER_SECONDS = 600.0
 """How long runs in progress may take to come to a safe point before the home is handed over."""
@@ -33,34 +32,39 @@ START_SECONDS = 30.0
 """How long a server may take to start once it has the home."""
 
 
-class Reached:
-    """A client of a home, whichever process performs its operations. That process changes when the home is handed
-    over, or when its owner has ended and another process has taken its place."""
+def current_home() -> Home:
+    """Return the home that the environment names."""
+    return Home.from_environment(os.environ)
 
-    def __init__(self, client: OperationClient, home: Home, engine: Engine | None = None) -> None:
-        self._current = _Current(client)
+
+class HomeAccess:
+    """A client of a home, whichever process performs its operations. That process changes when the home is handed
+    over, or when its owner has ended and another process has replaced it."""
+
+    def __init__(self, client: OperationClient, home: Home, engine: "Engine | None" = None) -> None:
+        self._current = _CurrentClient(client)
         self.client: OperationClient = self._current
         self.home = home
         self.engine = engine
-        """None: another process does the work."""
+        """None: another process executes the runs."""
         self.attended: Callable[[], bool] = lambda: False
-        """Whether another command works through this process."""
+        """Whether another command uses this process."""
         self._connections = AsyncExitStack()
         self._handing_over: asyncio.Task[None] | None = None
 
     @property
     def is_shared(self) -> bool:
-        """Whether other processes can work on its runs, beside this one."""
+        """Return whether other processes can execute its runs too."""
         return is_postgres(self.home.database_url)
 
     @property
     def busy(self) -> bool:
-        """Whether this process works on any run."""
+        """Return whether this process executes a run."""
         return self.engine is not None and self.engine.busy
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the service that answers may go away without that being an error."""
+        """Return whether the service that answers may end without that being an error."""
         return self.engine is None or self._handing_over is not None
 
     def hand_over_when_asked(self, owned: AsyncExitStack, asked: asyncio.Event) -> "asyncio.Task[None]":
@@ -70,7 +74,7 @@ class Reached:
             await asked.wait()
             self._handing_over = task
             assert self.engine is not None
-            note("handing the home over to `treadle serve`: runs in progress stop at the next safe point")
+            note("Handing the home over to `treadle serve`: runs in progress stop at the next safe point.")
             await self.engine.drain(HAND_OVER_SECONDS)
             await owned.aclose()
             self.engine, self.attended = None, lambda: False
@@ -88,9 +92,9 @@ class Reached:
         while asyncio.get_running_loop().time() < deadline:
             owner = find_owner(self.home)
             if owner is not None and owner.pid != os.getpid() and owner.socket is not None:
-                connection = await _attached(owner.socket, self._connections)
+                connection = await _attach(owner.socket, self._connections)
                 if connection is not None:
-                    self._current.client = _remote(connection)
+                    self._current.client = _make_remote(connection)
                     return True
             await asyncio.sleep(TRY_AGAIN_SECONDS)
         return False
@@ -99,8 +103,8 @@ class Reached:
         await self._connections.aclose()
 
 
-class _Current:
-    """Passes everything on to the client of the process that owns the home now."""
+class _CurrentClient:
+    """Forwards every call to the client of the process that owns the home now."""
 
     def __init__(self, client: OperationClient) -> None:
         self.client = client
@@ -115,21 +119,23 @@ class _Current:
         return self.client.stored(run_id, after)
 
 
-def _remote(connection: "Connection") -> OperationClient:
+def _make_remote(connection: "Connection") -> OperationClient:
     from treadle.remote.caller import RemoteCaller
 
     return RemoteCaller(connection)
 
 
 @asynccontextmanager
-async def reached(engine: Engine, home: Home, base_url: str | None = None) -> AsyncGenerator[Reached, None]:
-    """Open the engine, and let other commands attach to it; or attach to the process that owns the home. That one
-    does not know an endpoint that was named on this command's line."""
+async def open_home(engine: "Engine", home: Home, base_url: str | None = None) -> AsyncGenerator[HomeAccess, None]:
+    """Open the engine and let other commands attach to it, or attach to the process that owns the home. That
+    process does not know an endpoint of this command's line."""
+    from treadle.surfaces.http.unix_socket import accept_attachments
+
     async with AsyncExitStack() as opened:
         owned = await opened.enter_async_context(AsyncExitStack())
-        found = await _owned_or_attached(lambda: engine, owned)
-        if isinstance(found, Engine):
-            home_of, asked = Reached(LocalCaller(engine.context), home, engine), asyncio.Event()
+        found = await _owned_or_attach(lambda: engine, owned)
+        if not isinstance(found, Attached):
+            home_of, asked = HomeAccess(LocalCaller(engine.context), home, engine), asyncio.Event()
             opened.push_async_callback(home_of.close)
             home_of.attended = await owned.enter_async_context(
                 accept_attachments(engine, home, hand_over=asked.set)
@@ -143,10 +149,10 @@ async def reached(engine: Engine, home: Home, base_url: str | None = None) -> As
             return
         if base_url is not None:
             raise UsageError(
-                f"--base-url is for a process that works by itself. {found.owned} Or add the endpoint to the "
-                f"providers in {home.path / 'config.yaml'}, and start that process again."
+                f"--base-url works only in a process that owns the home. {found.owned} Or add the endpoint to the "
+                f"providers in {home.path / 'config.yaml'} and restart that process."
             )
-        home_of = Reached(_remote(found.connection), home)
+        home_of = HomeAccess(_make_remote(found.connection), home)
         opened.push_async_callback(home_of.close)
         yield home_of
 
@@ -157,34 +163,36 @@ async def administering(
 ) -> AsyncGenerator[Caller, None]:
     """Yield a caller that can change a home: this process, if it can own the home, or the process that does."""
     async with AsyncExitStack() as opened:
-        found = await _owned_or_attached(lambda: own(home), opened)
-        yield _remote(found.connection) if isinstance(found, Attached) else found
+        found = await _owned_or_attach(lambda: own(home), opened)
+        yield _make_remote(found.connection) if isinstance(found, Attached) else found
 
 
 class Attached(Struct, frozen=True):
+    """A connection to the process that owns the home."""
+
     connection: "Connection"
     owned: StoreOwned
 
 
-async def _owned_or_attached(
-    own: Callable[[], AbstractAsyncContextManager[Keeper]], opened: AsyncExitStack
-) -> Keeper | Attached:
-    """Own the home, or attach to its owner. One that answers nowhere may be about to, or about to go: it is looked
-    at again for a while."""
+async def _owned_or_attach(
+    own: Callable[[], AbstractAsyncContextManager[Owned]], opened: AsyncExitStack
+) -> Owned | Attached:
+    """Own the home, or attach to its owner. An owner that does not answer may be starting or ending, so this is
+    retried for a while."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
     while True:
         try:
             return await opened.enter_async_context(own())
         except StoreOwned as owned:
-            if owned.socket is not None and (connection := await _attached(owned.socket, opened)) is not None:
+            if owned.socket is not None and (connection := await _attach(owned.socket, opened)) is not None:
                 return Attached(connection, owned)
             if asyncio.get_running_loop().time() > deadline:
                 raise
         await asyncio.sleep(TRY_AGAIN_SECONDS)
 
 
-async def _attached(socket: str, opened: AsyncExitStack) -> "Connection | None":
-    """A connection to the owner; None: it does not answer."""
+async def _attach(socket: str, opened: AsyncExitStack) -> "Connection | None":
+    """Return a connection to the owner; None if it does not answer."""
     from treadle.remote.connection import Address, Connection
 
     connection = await opened.enter_async_context(Connection(Address(socket)))

@@ -1,4 +1,5 @@
-"""Events, printed: for people, with the words on standard output and the rest on standard error, or as JSON."""
+"""Printers of events: for people, with the model's text on standard output and the rest on standard error, or as
+JSON."""
 
 import sys
 from typing import Protocol, TextIO
@@ -21,35 +22,25 @@ from treadle.domain.events import (
 from treadle.domain.messages import Text, ToolUse
 from treadle.domain.time_format import format_second
 from treadle.surfaces.cli.activity import NARROW, WIDE, activity, denial
-from treadle.surfaces.cli.terminal import columns, inert, is_terminal, likes_colour, one_line, print_json_line
+from treadle.surfaces.cli.output import alert, note, print_json_line
+from treadle.surfaces.cli.terminal import columns, inert, is_terminal, one_line
 
 LONG_WAIT_MS = 60_000
-"""From here on, people are told the time until which a run waits."""
+"""For longer waits, the time at which they end is printed."""
 SHORT = 16
-"""A reply no longer than this may be one of the words for silence; only the end of the run tells."""
+"""A reply of at most this many characters may be the word for silence; the end of the run decides."""
 
 
 class Printer(Protocol):
     def show(self, event: Event) -> None: ...
 
     def note(self, line: str) -> None:
-        """A word from Treadle itself, on standard error."""
+        """Print a line of Treadle itself on standard error."""
         ...
 
 
-def note(line: str) -> None:
-    """One line on standard error, quieter than the words of the model where colours are welcome."""
-    line = inert(line.replace("\n", " "))
-    print(f"\x1b[2m{line}\x1b[0m" if likes_colour(sys.stderr) else line, file=sys.stderr, flush=True)
-
-
-def say(line: str) -> None:
-    """One line on standard error that somebody must read: as bright as the words of the model."""
-    print(inert(line.replace("\n", " ")), file=sys.stderr, flush=True)
-
-
 class JsonLines:
-    """Every event, whole, one per line."""
+    """Prints every event as a line of JSON."""
 
     def show(self, event: Event) -> None:
         print_json_line(to_json(event))
@@ -60,7 +51,7 @@ class JsonLines:
 
 
 class EventLines:
-    """Every durable event on a line for people."""
+    """Prints every durable event on one line."""
 
     def show(self, event: Event) -> None:
         if event.durable:
@@ -73,51 +64,51 @@ class EventLines:
 
 
 class Transcript:
-    """A run for people. A terminal shows the words as they are written. Into a pipe or a file goes each reply when
-    it is whole, so that the words of a failed attempt never get there."""
+    """Prints a run for people. A terminal shows the text while it is generated. A pipe or a file gets each reply
+    when it is complete, so that the text of a failed attempt never gets there."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._terminal = out.isatty()
         self._attempt = (0, 0)
         self._shown = 0
-        """How much of the reply that is being written has been printed."""
+        """Characters of the current reply that have been printed."""
         self._held = ""
-        """What has been said and not been printed yet."""
+        """Text that has not been printed yet."""
         self._whole = True
-        """Whether what is held is the end of its reply."""
+        """Whether the held text is the end of its reply."""
         self._mid_line = False
         self._failure = ""
         self._calls: dict[str, str] = {}
         """The arguments that the model wrote, by call."""
         self._secrets: set[SecretUsed] = set()
-        """Those whose use was told."""
+        """Secrets whose use was printed."""
 
     def show(self, event: Event) -> None:
         match event.data:
             case Token() as token:
-                self._hear(token)
+                self._add_token(token)
             case AttemptReset():
-                self._forget()
+                self._discard()
             case LlmError(message=message):
                 self._failure = message
-                self._forget()
+                self._discard()
             case LlmRetry(delay_ms=delay_ms, wake_at=wake_at):
                 when = f"{delay_ms / 1000:.1f} s"
                 if delay_ms >= LONG_WAIT_MS:
                     when = f"{format_duration(delay_ms / 1000)}, at {format_second(wake_at)}"
-                self.note(f"{self._failure} Trying again in {when}.")
+                self.note(f"{self._failure} Retrying in {when}.")
             case LlmResponse(parts=parts):
                 self._calls |= {part.call_id: part.arguments for part in parts if isinstance(part, ToolUse)}
-                self._replied("".join(part.text for part in parts if isinstance(part, Text)))
+                self._end_reply("".join(part.text for part in parts if isinstance(part, Text)))
             case RunEnd(outcome="silent"):
-                self._forget()
+                self._discard()
             case CommandObeyed(said=said, done=True):
                 self._held = said
                 self._print_held()
                 self._break_line()
             case data if event.durable and not isinstance(data, StepEnd):
-                self._tell(data)
+                self._report(data)
             case _:
                 pass
 
@@ -125,12 +116,12 @@ class Transcript:
         self._break_line()
         note(line)
 
-    def _hear(self, token: Token) -> None:
+    def _add_token(self, token: Token) -> None:
         if not self._terminal:
             return
         if self._attempt != (token.request, token.attempt):
             self._attempt = (token.request, token.attempt)
-            self._forget()
+            self._discard()
             self._break_line()
         self._whole = False
         self._held += token.text[max(0, self._shown + len(self._held) - token.offset) :]
@@ -138,7 +129,7 @@ class Transcript:
             self._shown += len(self._held)
             self._print_held()
 
-    def _replied(self, text: str) -> None:
+    def _end_reply(self, text: str) -> None:
         certain = self._shown > 0 or len(text) > SHORT
         self._held, self._whole = text[self._shown :] if text.strip() else "", True
         self._shown = 0
@@ -146,8 +137,8 @@ class Transcript:
             self._print_held()
             self._break_line()
 
-    def _tell(self, data: EventData) -> None:
-        """Something happened that shows a short reply before it to have been meant."""
+    def _report(self, data: EventData) -> None:
+        """Print what happened. A short reply before it was meant as an answer."""
         if self._whole:
             self._print_held()
             self._break_line()
@@ -165,7 +156,7 @@ class Transcript:
         if line := activity(data, WIDE if is_terminal() else NARROW):
             self.note(line)
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         self._held, self._shown = "", 0
 
     def _print_held(self) -> None:
@@ -177,6 +168,20 @@ class Transcript:
 
     def _break_line(self) -> None:
         if self._mid_line:
-            self._mid_line = False  # first: when nobody reads any more, this must not be tried again
+            self._mid_line = False  # first: if the reader is gone, this must not be tried again
             self._out.write("\n")
             self._out.flush()
+
+
+class PlainAnswer(Transcript):
+    """Prints the text of a run alone. Notes about its end are printed without colours."""
+
+    def note(self, line: str) -> None:
+        self._break_line()
+        alert(line)
+
+    def _report(self, data: EventData) -> None:
+        """Print nothing about activity; only the short reply before it."""
+        if self._whole:
+            self._print_held()
+            self._break_line()

@@ -1,4 +1,4 @@
-"""A question on the terminal, and the line that is typed after it. Ctrl-C and Ctrl-D are no answer."""
+"""What users type: messages, and answers to questions at the terminal."""
 
 import asyncio
 import os
@@ -6,35 +6,38 @@ import sys
 import termios
 from contextlib import suppress
 
+from treadle.domain.errors import SizeLimitExceeded, UsageError
+from treadle.domain.messages import MESSAGE_LIMIT
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.terminal import inert
 
-_LONGEST_LINE = 65536
+MAX_LINE_BYTES = 65536
+MAX_MESSAGE_BYTES = 4 * MESSAGE_LIMIT + 1
 
 
 class Prompt:
-    """Asks on standard error and reads from standard input, without keeping the engine from its work."""
+    """Asks on standard error and reads from standard input, without blocking the event loop."""
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
 
     @staticmethod
     def is_possible() -> bool:
-        """Whether somebody sits at both ends."""
+        """Return whether standard input and standard error are a terminal."""
         return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
 
     async def ask(self, question: str) -> str | None:
-        """The line that was typed after the question was shown; None when there is no answer."""
-        if self._stop.is_heard:
+        """Return the line that the user types after the question is shown; None for Ctrl-C and Ctrl-D."""
+        if self._stop.is_requested:
             return None
-        _drop_what_was_typed()
+        _discard_typed()
         print(inert(question), end=" ", file=sys.stderr, flush=True)
         loop = asyncio.get_running_loop()
         typed: asyncio.Future[str] = loop.create_future()
 
         def read() -> None:
             if not typed.done():
-                typed.set_result(_line())
+                typed.set_result(_read_line())
 
         loop.add_reader(sys.stdin.fileno(), read)
         stopping = [asyncio.ensure_future(event.wait()) for event in (self._stop.asked, self._stop.unanswered)]
@@ -51,15 +54,43 @@ class Prompt:
         return line.strip()
 
 
-def _drop_what_was_typed() -> None:
-    """What was typed before a question was seen is no answer to it."""
+def _discard_typed() -> None:
+    """Discard what was typed before the question was shown: it does not answer it."""
     with suppress(termios.error):  # the terminal is gone, and reading will say so
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
-def _line() -> str:
-    """One line, past Python's own buffer, which would keep the lines behind it for the next question."""
+def _read_line() -> str:
+    """Read one line without Python's buffer, which would keep the lines after it for the next question."""
     try:
-        return os.read(sys.stdin.fileno(), _LONGEST_LINE).decode("utf-8", "replace")
+        return os.read(sys.stdin.fileno(), MAX_LINE_BYTES).decode("utf-8", "replace")
     except OSError:  # the terminal is gone
         return ""
+
+
+async def ask_yes_or_no(question: str) -> bool:
+    """Ask a question that is answered with yes or no; no is the default. Ctrl-C raises KeyboardInterrupt."""
+    with Stop() as stop:
+        typed = await Prompt(stop).ask(f"{question} [y/N]")
+        if stop.is_requested:
+            raise KeyboardInterrupt
+    return (typed or "").lower() in ("y", "yes")
+
+
+def read_message(argument: str) -> str:
+    """Return the message of an argument; `-` reads it from standard input."""
+    if argument == "-":
+        data = sys.stdin.buffer.read(MAX_MESSAGE_BYTES) if sys.stdin else b""
+        if len(data) == MAX_MESSAGE_BYTES:
+            raise SizeLimitExceeded(
+                f"The message on standard input exceeds the limit of {MESSAGE_LIMIT} characters. Send it in parts."
+            )
+    else:
+        data = os.fsencode(argument)
+    try:
+        message = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UsageError("The message is not UTF-8 text. Convert it first, for example with iconv.") from None
+    if not message.strip():
+        raise UsageError("The message is empty. Write it after the options, or pipe it in with `-` as the message.")
+    return message.removesuffix("\n")

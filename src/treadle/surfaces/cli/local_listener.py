@@ -1,4 +1,4 @@
-"""Where a command listens, for as long as it works."""
+"""The address that a server or a worker listens on."""
 
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
@@ -11,7 +11,7 @@ from treadle.surfaces.http.server import bind_socket, raise_file_limit
 
 
 async def listen(app: Application, host: str, port: int, settings: ServerSettings, opened: AsyncExitStack) -> str:
-    """Answer whoever has a token until what was opened is closed; the URL. Raises UsageError where none can be."""
+    """Serve HTTP until `opened` is closed, and return the URL. Raises UsageError for an address in use."""
     raise_file_limit()
     try:
         listener = bind_socket(host, port)
@@ -27,7 +27,7 @@ async def listen(app: Application, host: str, port: int, settings: ServerSetting
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A name other than localhost may point anywhere."""
+    """Return whether only this machine can reach the host. A name other than localhost may point anywhere."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -35,7 +35,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _is_any(host: str) -> bool:
-    """Whether it stands for all addresses of the machine: then nobody is called so."""
+    """Return whether the host stands for all addresses of the machine: clients do not use it as a name."""
     try:
         return ip_address(host.strip("[]")).is_unspecified
     except ValueError:

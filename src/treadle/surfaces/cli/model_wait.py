@@ -1,4 +1,4 @@
-"""Says how long a model has kept a run waiting: a local model may read a long prompt for minutes."""
+"""Notes about a model that does not answer yet: a local model may read a long prompt for minutes."""
 
 import asyncio
 import time
@@ -8,44 +8,46 @@ from treadle.domain.envelope import Event
 from treadle.domain.events import LlmRequest
 
 NOTICES = (10, 30, 60, 120, 300)
-"""Seconds after which it is said; after the last, again each time so many have passed."""
+"""Seconds after which a note is printed; after the last, again each time that many have passed."""
 
 
 class ModelWait:
-    """Follows the events of a run, and notes while a request has no reply."""
+    """Follows the events of a run and prints a note while a request has no reply."""
 
     def __init__(self, note: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._note = note
         self._clock = clock
         self._model = ""
         self._since: float | None = None
-        self._said = 0
+        self._printed = 0
         self._changed = asyncio.Event()
 
     def see(self, event: Event) -> None:
-        """Take in an event. Whatever follows a request ends the wait."""
+        """Follow an event. Any event after a request ends the wait."""
         if isinstance(event.data, LlmRequest):
-            self._model, self._since, self._said = f"{event.data.provider}/{event.data.model}", self._clock(), 0
+            self._model, self._since, self._printed = f"{event.data.provider}/{event.data.model}", self._clock(), 0
             self._changed.set()
         elif self._since is not None:
             self._since = None
             self._changed.set()
 
     def next_notice(self) -> float | None:
-        """Return in how many seconds something is to be said; None while nothing is waited for."""
+        """Return the seconds until the next note; None while no request is open."""
         if self._since is None:
             return None
-        return self._since + _moment(self._said) - self._clock()
+        return self._since + _moment(self._printed) - self._clock()
 
     def notice(self) -> None:
-        """Say how long the model has kept the run waiting, if it is time to."""
+        """Print how long the request has had no reply, if it is time to."""
         left = self.next_notice()
         if left is not None and left <= 0:
-            self._note(f"waiting for {self._model}: no reply for {_moment(self._said):.0f} s (Ctrl-C interrupts)")
-            self._said += 1
+            self._note(
+                f"Waiting for {self._model}: no reply for {_moment(self._printed):.0f} s (Ctrl-C interrupts)"
+            )
+            self._printed += 1
 
     async def watch(self) -> None:
-        """Give notice for as long as the run is followed."""
+        """Print notes for as long as the run is followed."""
         while True:
             self._changed.clear()
             try:
@@ -55,6 +57,6 @@ class ModelWait:
                 self.notice()
 
 
-def _moment(said: int) -> float:
-    beyond = max(0, said - len(NOTICES) + 1)
-    return NOTICES[min(said, len(NOTICES) - 1)] + beyond * NOTICES[-1]
+def _moment(printed: int) -> float:
+    beyond = max(0, printed - len(NOTICES) + 1)
+    return NOTICES[min(printed, len(NOTICES) - 1)] + beyond * NOTICES[-1]

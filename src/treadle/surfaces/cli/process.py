@@ -1,4 +1,4 @@
-"""How a command begins and ends: signals, errors in one line, exit codes."""
+"""The process of a command: signals, errors in one line, exit codes."""
 
 import asyncio
 import gc
@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from treadle.domain.errors import TreadleError, UsageError
+from treadle.surfaces.cli.output import print_error
 from treadle.surfaces.cli.terminal import one_line
 from treadle.system.process_privacy import forbid_dumps
 
@@ -21,15 +22,21 @@ DEBUG = "TREADLE_DEBUG"
 
 
 def perform(
-    command: Callable[[], Coroutine[Any, Any, int]],
+    command: Callable[[], Coroutine[Any, Any, int] | int | None],
     loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
 ) -> NoReturn:
-    """Run a command to its exit code. Whatever goes wrong is one line, unless TREADLE_DEBUG asks for more."""
+    """Run a command and exit with its code. An error is printed in one line, unless TREADLE_DEBUG is set.
+
+    What a command does before it returns its coroutine happens outside the event loop: Ctrl-C interrupts it even
+    while it reads standard input."""
     forbid_dumps()
     _set_up_output()
     try:
-        with asyncio.Runner(loop_factory=loop) as runner:
-            code = runner.run(command())
+        work = command()
+        if isinstance(work, Coroutine):
+            with asyncio.Runner(loop_factory=loop) as runner:
+                work = runner.run(work)
+        code = work or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
         code = INTERRUPTED
@@ -38,30 +45,25 @@ def perform(
     except Exception as error:
         if os.environ.get(DEBUG):
             raise
-        code = _explain(error)
-    if code == PIPE_CLOSED:  # nobody reads any more; what is left must not fail a second time
+        code = _report(error)
+    if code == PIPE_CLOSED:  # the reader is gone; flushing the rest must not fail again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
 
-def complain(what: object) -> None:
-    print(f"treadle: {one_line(str(what))}", file=sys.stderr, flush=True)
-
-
-def _explain(error: Exception) -> int:
+def _report(error: Exception) -> int:
     if isinstance(error, TreadleError):
-        complain(error)
+        print_error(error)
         return USAGE if isinstance(error, UsageError) else FAILED
-    complain(
-        f"something failed that should not: {type(error).__name__}: {error}. Set {DEBUG}=1 to see where, and "
-        "please report it."
+    print_error(
+        f"unexpected error: {type(error).__name__}: {error}. Set {DEBUG}=1 for the traceback, and please report it."
     )
     return FAILED
 
 
 def _set_up_output() -> None:
-    sys.stdout = sys.stdout or _nowhere()  # where the caller has closed one, Python has None
-    sys.stderr = sys.stderr or _nowhere()
+    sys.stdout = sys.stdout or _discard()  # None if the caller has closed it
+    sys.stderr = sys.stderr or _discard()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -71,7 +73,7 @@ def _set_up_output() -> None:
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
-def _nowhere() -> io.TextIOWrapper:
+def _discard() -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO())
 
 
@@ -83,10 +85,11 @@ class _OneLine(logging.Formatter):
         return f"treadle: {one_line(record.getMessage())}" + (f": {one_line(str(error))}" if error else "")
 
 
-def settle() -> None:
-    """What has been made by now stays for as long as the process does: the collector need not look at it again, and
-    may look at the rest less often, when most of it is gone. Threads change less often too: where there is more to
-    do than one core can, the loop and the writer would only take it from each other."""
+def tune_for_long_run() -> None:
+    """Tune a process that has started and will run for long.
+
+    Objects made so far live as long as the process, so the garbage collector skips them and runs less often.
+    Threads switch less often: under load the loop and the writer would only take the core from each other."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -94,13 +97,13 @@ def settle() -> None:
 
 
 class Stop:
-    """Ctrl-C and SIGTERM while it is entered. The first is heard and left to the command; the second ends the
-    process at once, which the journal survives."""
+    """Handles Ctrl-C and SIGTERM while it is entered. The first is left to the command; the second ends the process
+    at once, which the journal survives."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         self.unanswered = asyncio.Event()
-        """A stop that came while somebody was asked something: it leaves the question, not the run."""
+        """A stop that came during a question: it leaves the question open and the run as it is."""
         self._is_asking = False
         self._signal = signal.SIGINT
 
@@ -110,7 +113,7 @@ class Stop:
 
     def __enter__(self) -> "Stop":
         for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, self._hear, number)
+            asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
         return self
 
     def __exit__(
@@ -120,27 +123,32 @@ class Stop:
             asyncio.get_running_loop().remove_signal_handler(number)
 
     @property
-    def is_heard(self) -> bool:
-        """Whether somebody wants to leave: the run, or the question."""
+    def is_requested(self) -> bool:
+        """Return whether the user wants to leave the run or the question."""
         return self.asked.is_set() or self.unanswered.is_set()
 
     @property
     def is_terminated(self) -> bool:
-        """Whether the process was told to end, by no person at the terminal."""
+        """Return whether SIGTERM asked the process to end."""
         return self._signal == signal.SIGTERM
+
+    def reset(self) -> None:
+        """Forget earlier stops, to go on with another message."""
+        self.asked.clear()
+        self.unanswered.clear()
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """While somebody is asked something."""
+        """Mark the time of a question to the user."""
         self._is_asking = True
         try:
             yield
         finally:
             self._is_asking = False
 
-    def _hear(self, number: signal.Signals) -> None:
-        heard = self.unanswered if self._is_asking else self.asked
-        if heard.is_set():
+    def _receive(self, number: signal.Signals) -> None:
+        event = self.unanswered if self._is_asking else self.asked
+        if event.is_set():
             os._exit(128 + number)
         self._signal = number
-        heard.set()
+        event.set()

@@ -1,4 +1,4 @@
-"""`treadle runs prompt`: what the model saw at a step, made again from the journal."""
+"""The request that a model received at a step, made again from the journal."""
 
 import sys
 
@@ -8,18 +8,19 @@ from treadle.bootstrap.engine import encode_request, open_service_readonly
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from treadle.operations.prompts import SentPrompt
-from treadle.surfaces.cli.terminal import inert, print_json_line
+from treadle.surfaces.cli.output import print_json_line
+from treadle.surfaces.cli.terminal import inert
 
 
-async def show_prompt(run_id: str, step: int | None, json: bool) -> int:
+async def print_prompt(run_id: RunId, step: int | None, json: bool) -> None:
+    """Print the request of a step: its bytes as JSON, or its parts for people."""
     async with open_service_readonly() as service:
-        seen = await service.prompt(RunId(run_id), step)
+        seen = await service.prompt(run_id, step)
     if json:
         print_json_line(encode_request(seen.model.api_mode, seen.request))
     else:
         text = "\n".join(_lines(seen))
         print(inert(text) if sys.stdout.isatty() else text)
-    return 0
 
 
 def _lines(seen: SentPrompt) -> list[str]:
@@ -31,14 +32,14 @@ def _lines(seen: SentPrompt) -> list[str]:
     if request.preamble.system:
         lines += ["", "[system]", request.preamble.system]
     if request.preamble.tools:
-        offered = "" if event.tools_offered else " (not to be called this time)"
+        offered = "" if event.tools_offered else " (must not be called in this request)"
         lines += ["", f"[tools]{offered}"]
         lines += [f"{tool.name}: {msgspec.json.encode(tool.schema).decode()}" for tool in request.preamble.tools]
     for message in request.conversation.messages:
         mark = f", {message.mark}" if message.mark else ""
         lines += ["", f"[{message.role}{mark}]", *_parts(message)]
     if request.aside:
-        lines += ["", "[after the conversation, with this request alone]", request.aside]
+        lines += ["", "[after the conversation, in this request only]", request.aside]
     return lines
 
 
@@ -55,5 +56,5 @@ def _parts(message: Message) -> list[str]:
             case ToolResult(call_id, content):
                 lines.append(f"(result of {call_id}) {content}")
             case Image(media_type):
-                lines.append(f"(a picture, {media_type})")
+                lines.append(f"(an image, {media_type})")
     return lines

@@ -9,8 +9,34 @@ if TYPE_CHECKING:
     from treadle.domain.events import Decision
 
 Json = Annotated[bool, Option("--json", help="Print JSON, one value per line.")]
-RunArgument = Annotated[str, Argument(metavar="RUN", help="The id of the run, run_…", suggest=completion.run_ids)]
-ApprovalArgument = Annotated[str, Argument(metavar="APPROVAL", help="The id of the approval, apr_…")]
+EventsJson = Annotated[bool, Option("--json", help="Print every event as JSON, one per line.")]
+Limit = Annotated[int, Option(min=1, help="Maximum number of rows.")]
+Yes = Annotated[bool, Option("--yes", help="Do not ask for confirmation.")]
+AgentArgument = Annotated[
+    str, Argument(metavar="NAME", help="The name of an agent.", suggest=completion.agent_names)
+]
+AgentOption = Annotated[
+    str, Option("-a", "--agent", metavar="NAME", help="The agent.", suggest=completion.agent_names)
+]
+RunArgument = Annotated[
+    str,
+    Argument(
+        metavar="RUN",
+        help="The id of the run, run_…, a unique beginning of it, or `last`.",
+        suggest=completion.run_ids,
+    ),
+]
+SessionArgument = Annotated[
+    str,
+    Argument(
+        metavar="SESSION",
+        help="The id of the session, ses_…, a unique beginning of it, its title, or `last`.",
+        suggest=completion.session_ids,
+    ),
+]
+ApprovalArgument = Annotated[
+    str, Argument(metavar="APPROVAL", help="The id of the approval, apr_…, a unique beginning of it, or `last`.")
+]
 Note = Annotated[str, Option(metavar="TEXT", help="A note for the agent.")]
 ModelArgument = Annotated[str, Argument(metavar="MODEL", help="An alias or provider/model-id.")]
 BaseUrl = Annotated[
@@ -20,16 +46,16 @@ BaseUrl = Annotated[
         help="Use the OpenAI-compatible endpoint at this address, with the key in OPENAI_API_KEY if set.",
     ),
 ]
-
-Yes = Annotated[
+Decisions = Annotated[
     bool | None,
     Option("--yes/--no", help="Approve or deny every request. Default: ask at the terminal."),
 ]
-FurtherYes = Annotated[
+FurtherDecisions = Annotated[
     bool | None,
     Option("--yes/--no", help="Approve or deny every further request. Default: ask at the terminal."),
 ]
 
 
 def decision_of(yes: bool | None) -> "Decision | None":
+    """Return the decision that --yes or --no makes in advance."""
     return None if yes is None else "approve" if yes else "deny"

@@ -1,19 +1,16 @@
-"""Text that others wrote, made harmless for a terminal: it can be read, and it can do nothing.
+"""Text of models, tools and other people, made harmless for a terminal.
 
-`inert` is for prose: what a terminal would obey is shown, and what languages need is left alone. `revealed` is for
-what somebody decides about: there every character that is not seen is shown by its number."""
+`inert` is for prose: control characters are shown instead of obeyed, and what languages need stays. `revealed` is
+for what a reviewer decides about: every invisible character is shown by its number."""
 
 import os
 import re
 import sys
 from collections.abc import Iterator
 from functools import cache
-from math import floor, isfinite, log10
 from shutil import get_terminal_size
-from typing import Any, TextIO
+from typing import TextIO
 from unicodedata import category, east_asian_width
-
-import msgspec
 
 _PICTURES = 0x2400  # where Unicode has the pictures of the control characters: ␛ for ESC
 _DELETE = 0x7F
@@ -34,19 +31,18 @@ _UNSEEN = frozenset((
 
 
 def inert(text: str) -> str:
-    """The text with every control character and every change of direction shown instead of obeyed; line breaks
-    and tabs stay."""
+    """Return the text with control characters and changes of direction shown instead of obeyed. Line breaks and
+    tabs stay."""
     return text.translate(_INERT)
 
 
 def revealed(text: str) -> str:
-    """Inert, and with every character that is not seen as what it is: <U+200B>. Plain spaces, tabs and line breaks
-    stay."""
+    """Return the text inert, with every invisible character shown as <U+200B>. Plain white space stays."""
     return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
 
 
 def unseen(text: str) -> int:
-    """How many characters of a text are not seen."""
+    """Return how many characters of a text are invisible."""
     return sum(map(is_unseen, text))
 
 
@@ -67,41 +63,51 @@ _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\
 
 
 def inert_json(line: bytes) -> bytes:
-    """A line of JSON in which no character acts on a terminal: they are escaped, so it stays the same value."""
+    """Return a line of JSON with the characters escaped that act on a terminal. It decodes to the same value."""
     if line.isascii() and b"\x7f" not in line:
         return line
     text = line.decode("utf-8", "surrogatepass")
     return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text).encode("utf-8", "surrogatepass")
 
 
-def print_json(value: Any) -> None:
-    """One value on a line of standard output."""
-    print_json_line(msgspec.json.encode(value))
-
-
-def print_json_line(line: bytes) -> None:
-    sys.stdout.buffer.write(inert_json(line) + b"\n")
-
-
 # ── Lines ──
 
 
 def one_line(text: str, width: int | None = None) -> str:
-    """Inert, on one line, and cut to a width where one is given."""
+    """Return the text inert, on one line, and truncated to a width if one is given."""
     return cut(inert(" ".join(text.split())), width)
 
 
 def revealed_line(text: str, width: int | None = None) -> str:
-    """Revealed, on one line with its line breaks as ⏎, and cut to a width where one is given."""
+    """Return the text revealed, on one line with line breaks as ⏎, and truncated to a width if one is given."""
     return cut(revealed(text).replace("\n", "⏎").replace("\t", " "), width)
 
 
 def cut(line: str, width: int | None) -> str:
-    return line if width is None or len(line) <= width else f"{line[: max(0, width - 1)]}…"
+    """Truncate a line to a number of columns."""
+    if width is None or display_width(line) <= width:
+        return line
+    kept, used = "", 0
+    for character in line:
+        used += _columns(character)
+        if used > width - 1:
+            break
+        kept += character
+    return f"{kept}…" if width > 0 else ""
+
+
+def display_width(line: str) -> int:
+    """Return how many columns a line takes."""
+    return len(line) if line.isascii() else sum(map(_columns, line))
+
+
+def pad(line: str, width: int) -> str:
+    """Fill a line with spaces to a number of columns."""
+    return line + " " * (width - display_width(line))
 
 
 def pieces(line: str, width: int) -> Iterator[str]:
-    """The parts of a line that each fit into a width when they are revealed; at least one."""
+    """Yield the parts of a line that fit into a width when they are revealed; at least one."""
     begin = used = 0
     for index, character in enumerate(line):
         wide = _columns(character)
@@ -114,30 +120,23 @@ def pieces(line: str, width: int) -> Iterator[str]:
 
 @cache
 def _columns(character: str) -> int:
-    """At most so many columns does a character take."""
+    """Return the number of columns that a character takes when it is revealed."""
     if character == "\t":
         return TAB
     shown = _shown(character)
     return len(shown) if len(shown) > 1 else 2 if east_asian_width(character) in "WF" else 1
 
 
-def amount(value: float) -> str:
-    """Return an amount of money rounded for people: two decimals, and two digits of what is less than a cent."""
-    if value <= 0 or not isfinite(value):
-        return f"{value:.2f}"
-    return f"{value:,.{min(8, max(2, 1 - floor(log10(value))))}f}"
-
-
 # ── The terminal ──
 
 
 def columns() -> int:
-    """How many characters a line of this terminal holds."""
+    """Return the number of columns of the terminal."""
     return get_terminal_size().columns
 
 
 def size_of(stream: TextIO) -> os.terminal_size:
-    """The columns and lines of the terminal that a stream goes to."""
+    """Return the size of the terminal that a stream goes to."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
@@ -150,5 +149,5 @@ def likes_colour(stream: TextIO) -> bool:
 
 
 def is_terminal() -> bool:
-    """Whether notes go to a terminal, which wraps long lines."""
+    """Return whether notes go to a terminal, which wraps long lines."""
     return sys.stderr.isatty()

@@ -12,9 +12,8 @@ from treadle.operations.operation import InvalidParameter, Operation
 from treadle.operations.refusal import Refusal
 from treadle.operations.registry import all_operations
 from treadle.surfaces.http.dependencies import ApiRequest, context_of
+from treadle.surfaces.http.problems import TEXT_TOO_LONG, explain_length
 
-_TOO_LONG = re.compile("Expected `str` of length <= ([5-9][0-9]{3}|[0-9]{5,})")
-"""Matches the limit of a long text, such as a message. A name or a reason that is too long is simply invalid."""
 _PLACE = re.compile(r"^(?P<message>.*) - at `\$\.?(?P<place>.*)`$", re.DOTALL)
 
 
@@ -61,7 +60,6 @@ def make_invalid_body(error: msgspec.ValidationError) -> Refusal:
     """Return the refusal of an invalid body: 413 if a text is too long."""
     found = _PLACE.match(str(error))
     message, place = (str(error), "") if found is None else (found["message"], found["place"])
-    if (limit := _TOO_LONG.search(message)) is not None:
-        detail = f"{place} is too long: it may have at most {limit[1]} characters. Send it in parts."
-        return Refusal(413, SizeLimitExceeded.__name__, detail)
+    if (limit := TEXT_TOO_LONG.search(message)) is not None:
+        return Refusal(413, SizeLimitExceeded.__name__, explain_length(place, limit[1]))
     return Refusal(400, "BadRequest", f"{place or 'the body'}: {message}")

@@ -38,8 +38,8 @@ class ProblemResponse(Struct, frozen=True):
     headers: dict[str, str]
 
 
-_TOO_LONG = re.compile("Expected `str` of length <= ([0-9]{4,})")
-"""Matches the limit of a long text. A name that is too long is simply invalid."""
+TEXT_TOO_LONG = re.compile("Expected `str` of length <= ([0-9]+)")
+"""How msgspec reports a text that exceeds its limit."""
 STATUS_OF_ERROR: tuple[tuple[type[e.TreadleError], int], ...] = (
     (e.Unknown, 404),
     (e.InvalidState, 409),
@@ -128,9 +128,14 @@ def _describe_size_limit(error: HTTPException) -> str | None:
     if error.status_code == 413:
         return f"{error.detail.rstrip('.')}. Send less at once, or put the text into a file that a tool can read."
     for field in _invalid_fields(error):
-        if field.source == "body" and (found := _TOO_LONG.search(field.message)) is not None:
-            return f"{field.key} is too long: it may have at most {found[1]} characters. Send it in parts."
+        if field.source == "body" and (found := TEXT_TOO_LONG.search(field.message)) is not None:
+            return explain_length(field.key, found[1])
     return None
+
+
+def explain_length(field: str, limit: str) -> str:
+    """Return what to do about a text that is too long."""
+    return f"{field} is too long: the limit is {limit} characters. Shorten it, or send it in parts."
 
 
 def _invalid_fields(error: HTTPException) -> list[_InvalidField]:

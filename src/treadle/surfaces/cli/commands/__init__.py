@@ -1,0 +1,1 @@
+"""The commands of `treadle`: one module for each group, imported when one of its commands is used."""

@@ -1,0 +1,169 @@
+"""`treadle agents`: the agents of the home."""
+
+import os
+import shlex
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+import yaml
+
+from treadle.bootstrap.callers import open_persistent_readonly_caller, open_readonly_caller
+from treadle.config.home import Home
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.operations import agents
+from treadle.surfaces.cli.command_line import Argument, Group, Option
+from treadle.surfaces.cli.confirmation import is_confirmed
+from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.output import Column, note, print_error, print_json, print_list, print_result
+from treadle.surfaces.cli.process import USAGE
+from treadle.surfaces.cli.shared_options import AgentArgument, Json, Yes
+from treadle.surfaces.cli.terminal import inert
+
+group = Group("agents")
+
+
+@group.command("list")
+async def list_agents(json: Json = False) -> int:
+    """List the agents."""
+    home, code = current_home(), 0
+    views: list[agents.AgentView] = []
+    async with open_readonly_caller(home) as caller:
+        for name in home.agents():
+            try:
+                views.append(await caller.call(agents.SHOW, agents.OneAgent(name)))
+            except ConfigError as error:
+                print_error(error)
+                code = USAGE
+    head = ("AGENT", Column("MODEL", shrinks_to=16), Column("TOOLS", shrinks_to=12), "STATE")
+    if views or code == 0:
+        print_list(views, head, _row, json=json, empty=f"No agents yet in {home.path / 'agents'}.")
+    return code
+
+
+@group.command("show")
+async def show_agent(name: AgentArgument, json: Json = False) -> int:
+    """Show the settings of an agent."""
+    home = current_home()
+    agent = home.agent(name)
+    if json:
+        async with open_readonly_caller(home) as caller:
+            print_json(await caller.call(agents.SHOW, agents.OneAgent(name)))
+    else:
+        print(inert(yaml.safe_dump(_with_defaults(agent), sort_keys=False, allow_unicode=True)), end="")
+    return 0
+
+
+@group.command("create")
+async def create_agent(
+    name: Annotated[str, Argument(metavar="NAME", help="The name of the new agent.")],
+    model: Annotated[
+        str | None, Option("-m", "--model", metavar="MODEL", help="An alias or provider/model-id.")
+    ] = None,
+    source: Annotated[
+        Path | None, Option("--from", metavar="FILE", help="Copy the settings from this agent file.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Create an agent with a model or from a file. Change other settings with `treadle agents edit`."""
+    path = current_home().create_agent(name, model, source)
+    print_result({"name": name, "file": str(path)}, f"Created the agent `{name}`: {path}", json=json)
+    return 0
+
+
+@group.command("edit")
+async def edit_agent(name: AgentArgument) -> int:
+    """Edit the file of an agent in $VISUAL or $EDITOR. The file is validated before it is saved."""
+    note(_edit(current_home(), name))
+    return 0
+
+
+@group.command("delete")
+async def delete_agent(name: AgentArgument, yes: Yes = False, json: Json = False) -> int:
+    """Delete the file of an agent. Its sessions and memories are kept."""
+    home = current_home()
+    home.refuse_unknown(name)
+    if not yes and not await is_confirmed(f"Delete the agent `{name}`?", f"Deleting the agent `{name}`"):
+        note("Nothing was deleted.")
+        return 1
+    home.delete_agent(name)
+    said = f"Deleted the agent `{name}`. Its sessions and memories are kept."
+    print_result({"name": name, "deleted": True}, said, json=json)
+    return 0
+
+
+@group.command("state")
+async def agent_state(
+    name: AgentArgument,
+    state: Annotated[
+        Literal["running", "paused", "stopped"] | None,
+        Argument(metavar="[running|paused|stopped]", help="The new state. Default: print the state."),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Show or set whether an agent accepts messages. Runs in progress continue."""
+    home = current_home()
+    home.refuse_unknown(name)
+    if state is None:
+        async with open_persistent_readonly_caller(home) as caller:
+            view = await caller.call(agents.SHOW, agents.OneAgent(name))
+    else:
+        async with administering(home) as caller:
+            view = await caller.call(agents.SET_STATE, agents.SetState(name, state))
+    if json:
+        print_json(view)
+    else:
+        print(f"{name}  {view.state}")
+    return 0
+
+
+# ── Editing ──
+
+
+def _edit(home: Home, name: str) -> str:
+    """Let the user edit a copy, and replace the file with it if it is valid. An invalid copy is kept."""
+    before = home.agent_file(name).read_bytes()
+    handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".yaml")
+    copy = Path(path)
+    with os.fdopen(handle, "wb") as file:
+        file.write(before)
+    _open_editor(copy)
+    if copy.read_bytes() == before:
+        copy.unlink()
+        return "Nothing was changed."
+    try:
+        home.replace_agent(name, copy)
+    except ConfigError as error:
+        raise ConfigError(f"{error}. `{name}` was not changed; your text is in {copy}") from None
+    copy.unlink()
+    return f"Changed `{name}`, from its next run on."
+
+
+def _open_editor(file: Path) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        done = subprocess.run([*shlex.split(editor), file], check=False)
+    except (OSError, ValueError) as error:
+        file.unlink()
+        raise UsageError(
+            f"The editor `{editor}` cannot be started: {error}. Set EDITOR to another. Nothing was changed."
+        ) from None
+    if done.returncode:
+        raise UsageError(
+            f"The editor `{editor}` ended with {done.returncode}. Nothing was changed; your text is in {file}"
+        )
+
+
+def _row(view: agents.AgentView) -> tuple[str, ...]:
+    agent = view.agent
+    model = f"{agent.provider}/{agent.model}" if agent.provider else agent.model
+    return agent.name, model, ", ".join(agent.tools), view.state
+
+
+def _with_defaults(value: Any) -> Any:
+    """Return a struct as a dictionary of all its fields, those with default values too."""
+    if isinstance(value, msgspec.Struct):
+        return {name: _with_defaults(item) for name, item in msgspec.structs.asdict(value).items()}
+    return [_with_defaults(item) for item in cast("tuple[Any, ...]", value)] if isinstance(value, tuple) else value

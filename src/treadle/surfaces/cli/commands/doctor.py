@@ -1,0 +1,66 @@
+"""`treadle doctor`: what was probed, what is only configured, what is missing, and which guards are armed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from treadle.surfaces.cli.command_line import Group, Option
+from treadle.surfaces.cli.connection import current_home
+from treadle.surfaces.cli.output import Column, alert, note, print_json, print_table
+from treadle.surfaces.cli.process import FAILED
+from treadle.surfaces.cli.progress import ProgressLine
+from treadle.surfaces.cli.shared_options import Json
+
+if TYPE_CHECKING:
+    from treadle.doctor.findings import Finding
+    from treadle.surfaces.cli.guard_self_test import Check
+
+group = Group()
+
+
+@group.command("doctor")
+async def diagnose(
+    offline: Annotated[bool, Option("--offline", help="Open no connections; print settings instead.")] = False,
+    timeout: Annotated[float, Option(min=0.1, metavar="SECONDS", help="Time limit of each probe.")] = 2.0,
+    json: Json = False,
+) -> int:
+    """Check the configuration, the providers and every guard, and print what is missing.
+
+    Nothing is changed or charged: providers with a key are asked for the list of their models. Each line is
+    `probed` or a `setting`, which was not tried. The exit code is 1 if something is wrong."""
+    with ProgressLine(is_shown=not json) as line:
+        line.show("examining this machine …")
+        from treadle.doctor.examination import examine
+        from treadle.surfaces.cli.guard_self_test import fire_all
+
+        findings = await examine(
+            current_home(), offline=offline, progress=line.show_probes, timeout_seconds=timeout
+        )
+        line.show("making every guard fire once …")
+        checks = await fire_all()
+    if json:
+        for each in (*findings, *checks):
+            print_json(each)
+    else:
+        _print_findings(findings, checks)
+    wrong = [finding for finding in findings if finding.state == "wrong"]
+    unarmed = [check for check in checks if not check.armed]
+    return FAILED if wrong or unarmed else 0
+
+
+def _print_findings(findings: "Sequence[Finding]", checks: "Sequence[Check]") -> None:
+    print_table(
+        ("WHAT", "STATE", "BASIS", Column("FOUND", shrinks_to=30)),
+        [(finding.about, finding.state, finding.basis, finding.found) for finding in findings],
+    )
+    print()
+    print_table(
+        ("GUARD", "STATE", "BASIS"),
+        [(check.guard, "armed" if check.armed else "NOT ARMED", check.basis) for check in checks],
+    )
+    print()
+    for finding in findings:
+        if finding.advice:
+            (alert if finding.state == "wrong" else note)(f"{finding.about}: {finding.advice}")
+    for check in checks:
+        if not check.armed:
+            alert(f"{check.guard}: it did not fire when it had to ({check.detail}). Please report it.")

@@ -1,0 +1,84 @@
+"""`treadle hooks`: addresses that receive signed messages for agents."""
+
+from typing import Annotated
+
+from treadle.bootstrap.callers import open_persistent_readonly_caller
+from treadle.domain.webhooks import HookId
+from treadle.operations import inbound_webhooks
+from treadle.operations.inbound_webhooks import NewHook, NewHookView
+from treadle.operations.operation import NoParameters
+from treadle.surfaces.cli.command_line import Argument, Group, Option
+from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result
+from treadle.surfaces.cli.shared_options import AgentOption, Json
+
+HookArgument = Annotated[str, Argument(metavar="HOOK", help="The id of the inbound webhook, hok_…")]
+group = Group("hooks")
+
+
+@group.command("list")
+async def list_hooks(json: Json = False) -> int:
+    """List inbound webhooks."""
+    async with open_persistent_readonly_caller(current_home()) as caller:
+        views = (await caller.call(inbound_webhooks.LIST, NoParameters())).items
+    head = ("HOOK", "NAME", "AGENT", Column("SESSION", shrinks_to=8), Column("MESSAGE", shrinks_to=12))
+    empty = "No inbound webhooks yet. Create one: treadle hooks add NAME --agent NAME"
+    print_list(
+        views,
+        head,
+        lambda view: (view.hook_id, view.name, view.agent, view.session or "", view.message),
+        json=json,
+        empty=empty,
+    )
+    return 0
+
+
+@group.command("add")
+async def add_hook(
+    name: Annotated[str, Argument(metavar="NAME", help="A name for the sender.")],
+    agent: AgentOption = "default",
+    message: Annotated[
+        str,
+        Option(metavar="TEXT", help="The message, with placeholders such as {{payload.issue.title}}."),
+    ] = "{{payload}}",
+    session: Annotated[
+        str | None,
+        Option(
+            metavar="TEXT",
+            help="The session, for example issue-{{payload.issue.number}}. Default: a new session per run.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Create an inbound webhook. Its secret is printed once, on standard output.
+
+    Senders sign requests with it (Standard Webhooks) and need no access token."""
+    async with administering(current_home()) as caller:
+        created = await caller.call(inbound_webhooks.CREATE, NewHook(name, agent, message, session))
+    return _print_secret(created, json)
+
+
+@group.command("remove")
+async def remove_hook(hook_id: HookArgument, json: Json = False) -> int:
+    """Remove an inbound webhook."""
+    async with administering(current_home()) as caller:
+        await caller.call(inbound_webhooks.REMOVE, inbound_webhooks.OneHook(HookId(hook_id)))
+    print_result({"hook_id": hook_id, "removed": True}, f"Removed {hook_id}.", json=json)
+    return 0
+
+
+@group.command("rotate")
+async def rotate_hook(hook_id: HookArgument, json: Json = False) -> int:
+    """Replace the secret of an inbound webhook. The new secret is printed once; the old one is invalid."""
+    async with administering(current_home()) as caller:
+        created = await caller.call(inbound_webhooks.ROTATE, inbound_webhooks.OneHook(HookId(hook_id)))
+    return _print_secret(created, json)
+
+
+def _print_secret(created: NewHookView, json: bool) -> int:
+    if json:
+        print_json(created)
+        return 0
+    note(f"Send to {created.path} of `treadle serve`, signed with this secret. It is shown only once:")
+    print(created.secret)
+    return 0

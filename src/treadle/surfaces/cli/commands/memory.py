@@ -1,0 +1,271 @@
+"""`treadle memory`: what agents remember."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+
+from treadle.bootstrap.callers import open_owning_memory_caller, open_readonly_memory_caller
+from treadle.config.home import DEFAULT_AGENT, Home
+from treadle.domain.agents import MemorySettings
+from treadle.domain.errors import UsageError
+from treadle.domain.users import LOCAL_USER
+from treadle.operations import memories
+from treadle.operations.memories import MemoryLine, SavedMemory, line
+from treadle.operations.memory_service import ALL, refuse_unknown_agent
+from treadle.operations.operation import LocalCaller
+from treadle.ports.memory import FoundMemory
+from treadle.surfaces.cli.command_line import Argument, Group, Option
+from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.output import (
+    Column,
+    count_of,
+    note,
+    print_json,
+    print_list,
+    print_result,
+    print_table,
+    short_id,
+    when,
+)
+from treadle.surfaces.cli.references import find_memories
+from treadle.surfaces.cli.shared_options import AgentOption, Json
+
+AnyAgent = Annotated[
+    str | None, Option("-a", "--agent", metavar="NAME", help="Only this agent. Default: all agents.")
+]
+OneUser = Annotated[str, Option("--user", metavar="NAME", help="The user. Default: the local user.")]
+AnyUser = Annotated[str | None, Option("--user", metavar="NAME", help="Only this user. Default: all users.")]
+Ids = Annotated[list[str], Argument(metavar="MEMORY…", help="The ids of memories, mem_…, or their beginnings.")]
+Kind = Literal["long_term", "journal"]
+TEXT = Column("TEXT", shrinks_to=20)
+group = Group("memory")
+
+
+@group.command("list")
+async def list_memories(
+    agent: AnyAgent = None,
+    kind: Annotated[Kind | None, Option(help="Only this kind.")] = None,
+    limit: Annotated[int, Option(min=1, help="Maximum number of rows.")] = 50,
+    user: AnyUser = None,
+    json: Json = False,
+) -> int:
+    """List memories, newest first."""
+    home = current_home()
+    async with open_readonly_memory_caller(home) as caller:
+        await _refuse_unknown(home, caller, agent)
+        found = await caller.context.memory.list(agent, kind, limit, user)
+    head = (
+        *("MEMORY", Column("AGENT", shrinks_to=8), Column("USER", shrinks_to=5, is_optional=True)),
+        *(Column("KIND", is_optional=True), "DATE", Column("PINNED", is_optional=True), TEXT),
+    )
+    of_agent = "" if agent is None else f" of the agent `{agent}`"
+    of_user = "" if user is None else f" of the user `{user}`"
+    print_list(found, head, _row, json=json, empty=f"No memories{of_agent}{of_user} yet.")
+    return 0
+
+
+@group.command("search")
+async def search_memories(
+    text: Annotated[str, Argument(metavar="TEXT", help="The text to search for.")],
+    agent: AgentOption = "default",
+    limit: Annotated[int, Option(min=1, max=50, help="Maximum number of memories.")] = 5,
+    user: OneUser = "local",
+    json: Json = False,
+) -> int:
+    """Show which memories an agent recalls for a text in a run of a user, with their scores. An agent with
+    `memory: {shared: true}` recalls the memories of all users."""
+    home = current_home()
+    async with open_readonly_memory_caller(home) as caller:
+        await _refuse_unknown(home, caller, agent)
+        settings = _settings(home, agent)
+        owner = None if settings.shared else user
+        recall = await caller.context.memory.search(agent, text, limit, settings.embedder, owner)
+    if recall.degraded is not None:
+        note(f"Searched by words alone: {recall.degraded.reason}")
+    if json:
+        for hit in recall.found:
+            shown = msgspec.to_builtins(line(hit.memory, agent))
+            print_json({"score": round(hit.score, 4), "by": hit.by, **shown})
+    elif recall.found:
+        head = ("SCORE", "BY", "MEMORY", Column("USER", shrinks_to=5, is_optional=True), "DATE", TEXT)
+        print_table(head, [_found_row(hit, agent) for hit in recall.found])
+    else:
+        of_user = "" if user == LOCAL_USER else f" of the user `{user}`"
+        note(f"No memory of `{agent}`{of_user} matches.")
+    return 0
+
+
+@group.command("add")
+async def add_memory(
+    text: Annotated[str, Argument(metavar="TEXT", help="The text. `-` reads it from standard input.")],
+    agent: AgentOption = "default",
+    kind: Annotated[Kind, Option(help="A fact, or a journal note.")] = "long_term",
+    pinned: Annotated[bool, Option("--pinned", help="Pin the memory.")] = False,
+    user: OneUser = "local",
+    json: Json = False,
+) -> int:
+    """Add a memory."""
+    home = current_home()
+    text = _decode(sys.stdin.buffer.read()) if text == "-" else text
+    await _refuse_unknown_agent(home, agent)
+    async with administering(home, open_owning_memory_caller) as caller:
+        added = await caller.call(memories.SAVE, memories.SaveMemory(agent, text, kind, pinned, user))
+    saved = SavedMemory(added[0].memory_id if added else None)
+    said = f"Saved as {saved.memory_id}, for `{agent}`." if added else f"`{agent}` already remembers this."
+    print_result(saved, said, json=json)
+    return 0
+
+
+@group.command("pin")
+async def pin_memories(memory_ids: Ids, json: Json = False) -> int:
+    """Pin memories: their score does not decay."""
+    return await _pin(memory_ids, True, json)
+
+
+@group.command("unpin")
+async def unpin_memories(memory_ids: Ids, json: Json = False) -> int:
+    """Unpin memories."""
+    return await _pin(memory_ids, False, json)
+
+
+@group.command("forget")
+async def forget_memories(memory_ids: Ids, json: Json = False) -> int:
+    """Delete memories with their index entries. The journals of runs that saved or recalled them keep the text."""
+    home = current_home()
+    found = await find_memories(home, memory_ids)
+    async with administering(home, open_owning_memory_caller) as caller:
+        forgotten = await caller.call(memories.FORGET_SEVERAL, memories.ForgetMemories(found))
+    runs = sorted({memory.run_id for memory in forgotten if memory.run_id is not None})
+    if json:
+        ids = [memory.memory_id for memory in forgotten]
+        print_json({"forgotten": ids, "made_in_runs": runs, "journals_keep_the_text": True})
+        return 0
+    note(f"Deleted {_count(len(forgotten))} with the index entries.")
+    saved_by = f", such as {', '.join(runs)}" if runs else ""
+    note(f"The journals of runs that saved or recalled them still hold the text{saved_by}.")
+    return 0
+
+
+@group.command("assign")
+async def assign_memories(
+    user: Annotated[str, Argument(metavar="USER", help="The new owner. `local` is the local user.")],
+    memory_ids: Annotated[
+        list[str] | None, Argument(metavar="[MEMORY…]", help="The ids of memories, mem_…, or their beginnings.")
+    ] = None,
+    agent: AnyAgent = None,
+    from_user: Annotated[
+        str | None, Option("--from-user", metavar="NAME", help="Only this user. Default: all users.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Assign memories to a user: those that match all of the ids, --agent and --from-user. At least one of them is
+    required. A fact that the user already has is merged."""
+    home = current_home()
+    await _refuse_unknown_agent(home, agent)
+    found = tuple(await find_memories(home, memory_ids)) if memory_ids else None
+    wanted = memories.AssignMemories(user, found, agent, from_user)
+    async with administering(home, open_owning_memory_caller) as caller:
+        assigned = await caller.call(memories.ASSIGN, wanted)
+    merged = f"; {assigned.merged} merged with facts that `{user}` already has" if assigned.merged else ""
+    print_result(assigned, f"Assigned {_count(assigned.moved)} to `{user}`{merged}.", json=json)
+    return 0
+
+
+@group.command("export")
+async def export_memories(agent: AnyAgent = None, user: AnyUser = None) -> int:
+    """Print memories as JSON, one per line, oldest first."""
+    home = current_home()
+    async with open_readonly_memory_caller(home) as caller:
+        await _refuse_unknown(home, caller, agent)
+        found = await caller.context.memory.list(agent, limit=ALL, user=user)
+    for item in reversed(found):
+        print_json(item)
+    return 0
+
+
+@group.command("import")
+async def import_memories(
+    file: Annotated[Path, Argument(metavar="FILE", help="An exported file. `-` reads standard input.")],
+    agent: Annotated[
+        str | None, Option("-a", "--agent", metavar="NAME", help="Assign all memories to this agent.")
+    ] = None,
+    user: Annotated[str | None, Option("--user", metavar="NAME", help="Assign all memories to this user.")] = None,
+    json: Json = False,
+) -> int:
+    """Import memories from a file, one JSON object per line. If one is invalid, none is imported. Memories that an
+    agent already has are skipped."""
+    home = current_home()
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read: {error.strerror}. Nothing was imported.") from None
+    await _refuse_unknown_agent(home, agent)
+    wanted = memories.ImportMemories(data, agent, (DEFAULT_AGENT, *home.agents()), user)
+    async with administering(home, open_owning_memory_caller) as caller:
+        imported = await caller.call(memories.IMPORT, wanted)
+    skipped = f"; skipped {imported.known} that exist already" if imported.known else ""
+    print_result(imported, f"Imported {_count(imported.new)}{skipped}.", json=json)
+    return 0
+
+
+async def _pin(memory_ids: Sequence[str], pinned: bool, json: bool) -> int:
+    home = current_home()
+    found = await find_memories(home, memory_ids)
+    async with administering(home, open_owning_memory_caller) as caller:
+        for memory_id in found:  # an unknown one raises before any is changed
+            await caller.call(memories.FIND, memories.OneMemory(memory_id))
+        for memory_id in found:
+            await caller.call(memories.PIN, memories.PinMemory(memory_id, pinned))
+    said = f"{'Pinned' if pinned else 'Unpinned'} {_count(len(found))}."
+    print_result({"memories": found, "pinned": pinned}, said, json=json)
+    return 0
+
+
+# ── Agents ──
+
+
+async def _refuse_unknown_agent(home: Home, agent: str | None) -> None:
+    async with open_readonly_memory_caller(home) as caller:
+        await _refuse_unknown(home, caller, agent)
+
+
+async def _refuse_unknown(home: Home, caller: LocalCaller, agent: str | None) -> None:
+    if agent is not None:
+        refuse_unknown_agent(agent, {DEFAULT_AGENT, *home.agents(), *await caller.context.memory.agents()})
+
+
+def _settings(home: Home, agent: str) -> MemorySettings:
+    """Return the memory settings of an agent; the defaults for an agent without a file."""
+    return home.agent(agent).memory if agent in home.agents() else MemorySettings()
+
+
+# ── Rows ──
+
+
+def _row(item: MemoryLine) -> tuple[str, ...]:
+    pinned = "yes" if item.pinned else ""
+    return short_id(item.memory_id or ""), item.agent or "", item.owner, item.kind, _date(item), pinned, item.text
+
+
+def _found_row(hit: FoundMemory, agent: str) -> tuple[str, ...]:
+    memory = hit.memory
+    date = _date(line(memory, agent))
+    return f"{hit.score:.2f}", hit.by, short_id(memory.memory_id), memory.owner, date, memory.text
+
+
+def _date(item: MemoryLine) -> str:
+    return "" if item.created_at is None else when(item.created_at)
+
+
+def _count(number: int) -> str:
+    return count_of(number, "memory", "memories")
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise UsageError("The text is not UTF-8. Nothing was saved.") from None

@@ -1,0 +1,132 @@
+"""`treadle prune`: delete old sessions permanently."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from treadle.bootstrap.callers import open_persistent_readonly_caller
+from treadle.domain.access import OWNER
+from treadle.domain.durations import parse_duration
+from treadle.domain.errors import UsageError
+from treadle.operations.sessions import PRUNE, PruneSessions
+from treadle.ports.deletion import IdleSession
+from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Group, Option
+from treadle.surfaces.cli.commands.sessions import deleting
+from treadle.surfaces.cli.confirmation import is_confirmed
+from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.output import Column, count_of, note, print_json, print_table, short_id, when
+from treadle.surfaces.cli.shared_options import Json, Yes
+from treadle.surfaces.cli.terminal import is_terminal
+
+group = Group()
+
+
+@group.command("prune")
+async def prune(
+    older_than: Annotated[str, Option(metavar="TIME", help="Minimum age, for example 90d or 12h.")],
+    agent: Annotated[
+        str | None,
+        Option(
+            "-a",
+            "--agent",
+            metavar="NAME",
+            help="Only this agent. Default: all agents.",
+            suggest=completion.agent_names,
+        ),
+    ] = None,
+    archive: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Write the events to a new file first: X.jsonl or X.jsonl.gz."),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only print what would be deleted.")] = False,
+    yes: Yes = False,
+    json: Json = False,
+) -> int:
+    """Delete old sessions permanently. Sessions with a run in progress are kept."""
+    from treadle.backup.event_export import EventExportFile
+    from treadle.backup.home_backup import open_archiving_retention
+
+    age, home = _age(older_than), current_home()
+    export = None if archive is None else EventExportFile(archive)
+    if dry_run or not yes:
+        async with open_persistent_readonly_caller(home) as caller:
+            idle = await caller.context.house.idle(age, agent)
+        if dry_run:
+            return _print_preview(idle, json)
+        if idle and not await is_confirmed(_question(idle), f"Deleting {count_of(len(idle), 'session')}"):
+            note("Nothing was deleted.")
+            return 1
+    if export is None:
+        async with administering(home, deleting) as caller:
+            done = await caller.call(PRUNE, PruneSessions(age, agent))
+    else:
+        async with open_archiving_retention(home, export) as retention:
+            done = await retention.prune(age, agent, OWNER.name, _print_progress)
+    written = str(export.path) if export is not None and export.made else None
+    if json:
+        print_json(msgspec.structs.asdict(done) | {"archive": written})
+        return 0
+    if written is not None:
+        note(f"Wrote their events to {written} first.")
+    counts = f"{done.runs} runs, {done.events} events, {done.memories} memories"
+    note(
+        f"Deleted {count_of(done.sessions, 'session')} ({counts}) and {done.requests} stored responses of old "
+        "requests."
+    )
+    return 0
+
+
+def _age(older_than: str) -> float:
+    try:
+        age = parse_duration(older_than)
+    except ValueError as error:
+        raise UsageError(f"--older-than: {error}.") from None
+    if age <= 0:
+        raise UsageError("--older-than must be above 0, for example 90d.")
+    return age
+
+
+def _print_preview(idle: Sequence[IdleSession], json: bool) -> int:
+    if json:
+        for session in idle:
+            times = {"first_at": _moment(session.first_at), "latest_at": _moment(session.latest_at)}
+            print_json(msgspec.structs.asdict(session) | times)
+    elif idle:
+        print_table(
+            ("SESSION", "LATEST", "RUNS", "EVENTS", Column("AGENT", shrinks_to=8)),
+            [
+                (
+                    short_id(session.session_id),
+                    when(_moment(session.latest_at)),
+                    str(session.runs),
+                    str(session.events),
+                    session.agent,
+                )
+                for session in idle
+            ],
+        )
+        note(f"{count_of(len(idle), 'session')} would be deleted. Nothing was deleted.")
+    else:
+        note("No session is that old.")
+    return 0
+
+
+def _question(idle: Sequence[IdleSession]) -> str:
+    runs, latest = sum(session.runs for session in idle), _moment(max(session.latest_at for session in idle))
+    return (
+        f"Delete {count_of(len(idle), 'session')} with {count_of(runs, 'run')} permanently? The latest was used on "
+        f"{latest.astimezone():%Y-%m-%d %H:%M}."
+    )
+
+
+def _print_progress(done: int, total: int) -> None:
+    if is_terminal():
+        note(f"Deleting: {done} of {total} sessions")
+
+
+def _moment(instant: float) -> datetime:
+    return datetime.fromtimestamp(instant, UTC)

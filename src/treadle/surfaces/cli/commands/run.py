@@ -1,0 +1,93 @@
+"""`treadle run`: run an agent on a message, or hold a conversation with it."""
+
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
+from treadle.surfaces.cli.shared_options import BaseUrl, Decisions, EventsJson, decision_of
+
+group = Group()
+
+
+@group.command("run")
+def run(
+    message: Annotated[
+        str, Argument(metavar="MESSAGE", help="The message. `-` reads it from standard input. Optional with -i.")
+    ] = "",
+    agent: Annotated[
+        str,
+        Option(
+            "-a",
+            "--agent",
+            metavar="NAME",
+            help="The agent. Default: `default`.",
+            suggest=completion.agent_names,
+        ),
+    ] = "default",
+    model: Annotated[
+        str | None,
+        Option("-m", "--model", metavar="MODEL", help="Use this model: an alias or provider/model-id."),
+    ] = None,
+    base_url: BaseUrl = None,
+    session: Annotated[
+        str | None,
+        Option(
+            metavar="SESSION",
+            help="Continue this session: its id, a beginning of it, its title, or `last`. Another name starts a "
+            "new session with that id. Default: a new session.",
+            suggest=completion.session_ids,
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, Option("-c", "--continue", help="Continue the latest session of the current folder.")
+    ] = False,
+    system: Annotated[
+        str | None, Option("-s", "--system", metavar="TEXT", help="Use this system prompt instead of the persona.")
+    ] = None,
+    file: Annotated[
+        list[Path] | None,
+        Option("-f", "--file", metavar="FILE", help="Attach a text file or an image. Repeatable."),
+    ] = None,
+    tools: Annotated[
+        str | None, Option(metavar="NAMES", help="Use only these tools: names, globs or sets, separated by commas.")
+    ] = None,
+    functions: Annotated[
+        list[Path] | None,
+        Option(metavar="FILE.py", help="Add the functions of a Python file as tools. The file is executed."),
+    ] = None,
+    interactive: Annotated[
+        bool,
+        Option("-i", "--interactive", help="Stay in a conversation: ask for the next message after each answer."),
+    ] = False,
+    plain: Annotated[bool, Option("--plain", help="Print the answer without activity and colours.")] = False,
+    json: EventsJson = False,
+    yes: Decisions = None,
+) -> Coroutine[Any, Any, int]:
+    """Run an agent on one message and stream the answer.
+
+    Exit code: 0 completed, 1 failed, 2 usage, 3 a limit was reached, 4 an approval or an answer is needed, 130
+    interrupted (Ctrl-C; the run can be resumed)."""
+    from treadle.domain.errors import UsageError
+    from treadle.surfaces.cli.conversation import Conversation, RunRequest
+    from treadle.surfaces.cli.follow import FollowOptions
+    from treadle.surfaces.cli.line_input import read_message
+
+    if session is not None and resume:
+        raise UsageError("--session and --continue name two sessions. Use one of them.")
+    if json and plain:
+        raise UsageError("--json and --plain exclude each other. Use one of them.")
+    request = RunRequest(
+        "" if interactive and not message else read_message(message),
+        agent,
+        model,
+        session,
+        resume,
+        system,
+        tuple(file or ()),
+        None if tools is None else tuple(name.strip() for name in tools.split(",") if name.strip()),
+        tuple(functions or ()),
+        interactive,
+    )
+    return Conversation(request, FollowOptions(json, base_url, decision_of(yes), plain)).hold()

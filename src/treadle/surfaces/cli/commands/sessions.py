@@ -1,0 +1,134 @@
+"""`treadle sessions`: sessions with their runs and segments."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated
+
+from treadle.bootstrap.callers import open_owning_caller, open_readonly_caller
+from treadle.config.home import Home
+from treadle.operations import runs, sessions
+from treadle.operations.operation import LocalCaller, list_items
+from treadle.operations.runs import RunDetail
+from treadle.operations.sessions import SessionDetail, SessionView
+from treadle.surfaces.cli.command_line import Argument, Group
+from treadle.surfaces.cli.confirmation import is_confirmed
+from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.output import (
+    Column,
+    count_of,
+    note,
+    print_fields,
+    print_json,
+    print_list,
+    print_result,
+    print_table,
+    short_id,
+    when,
+)
+from treadle.surfaces.cli.references import find_session
+from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
+from treadle.surfaces.cli.terminal import one_line
+
+group = Group("sessions")
+
+
+@group.command("list")
+async def list_sessions(limit: Limit = 20, json: Json = False) -> int:
+    """List sessions, latest first."""
+    async with open_readonly_caller() as caller:
+        views = await list_items(caller, sessions.LIST, sessions.ListSessions(), limit)
+    head = ("SESSION", "LATEST", "RUNS", Column("AGENT", shrinks_to=8), Column("TITLE", shrinks_to=20))
+    print_list(views, head, _row, json=json, empty="No sessions yet.")
+    return 0
+
+
+@group.command("show")
+async def show_session(session: SessionArgument, json: Json = False) -> int:
+    """Show the runs and the segments of a session."""
+    async with open_readonly_caller() as caller:
+        session_id = await find_session(caller, session)
+        view = await caller.call(sessions.SHOW, sessions.ShowSession(session_id))
+        if json:
+            print_json(view)
+            return 0
+        found = await caller.call(sessions.RUNS, sessions.RunsOfSession(view.session_id))
+        shown = [await caller.call(runs.SHOW, runs.ShowRun(run.run_id)) for run in found.items]
+    _print_session(view, shown)
+    return 0
+
+
+@group.command("rename")
+async def rename_session(
+    session: SessionArgument,
+    title: Annotated[str, Argument(metavar="TITLE", help="The title, at most 80 characters.")],
+    json: Json = False,
+) -> int:
+    """Give a session a title. By default its title is the beginning of its first message."""
+    async with administering(current_home()) as caller:
+        session_id = await find_session(caller, session)
+        view = await caller.call(sessions.RENAME, sessions.RenameSession(session_id, title))
+    print_result(view, f"{view.session_id} is now titled: {one_line(view.title)}", json=json)
+    return 0
+
+
+@group.command("delete")
+async def delete_session(session: SessionArgument, yes: Yes = False, json: Json = False) -> int:
+    """Delete a session permanently, with its runs, events, results and memories."""
+    home = current_home()
+    async with open_readonly_caller(home) as caller:
+        session_id = await find_session(caller, session)
+        view = await caller.call(sessions.SHOW, sessions.ShowSession(session_id))
+    question = f"Delete {session_id} with {count_of(view.runs, 'run')} of `{view.agent}` permanently?"
+    if not yes and not await is_confirmed(question, f"Deleting {session_id}"):
+        note("Nothing was deleted.")
+        return 1
+    async with administering(home, deleting) as caller:
+        done = await caller.call(sessions.DELETE, sessions.DeleteSession(session_id))
+    if json:
+        print_json(done)
+        return 0
+    for each in done.tombstones:
+        counts = (count_of(each.runs, "run"), count_of(each.events, "event"))
+        note(f"Deleted {each.session_id}: {', '.join(counts)}, {count_of(each.memories, 'memory', 'memories')}.")
+    for other in done.recalled_in:
+        note(f"{other} has recalled memories of it; its journal still holds their text.")
+    return 0
+
+
+def deleting(home: Home) -> AbstractAsyncContextManager[LocalCaller]:
+    """Own a home to delete from it."""
+    return open_owning_caller(home, "Nothing was deleted.")
+
+
+def _row(view: SessionView) -> tuple[str, ...]:
+    return short_id(view.session_id), when(view.latest_at), str(view.runs), view.agent, view.title
+
+
+def _print_session(view: SessionDetail, shown: Sequence[RunDetail]) -> None:
+    fields = (("session", view.session_id), ("title", view.title), ("agent", view.agent), ("runs", view.runs))
+    print_fields(fields, width=10)
+    if view.lineage:
+        print("\nsegments: what the model was shown, each made from the one before")
+        print_table(
+            ("SEGMENT", "OPENED", "BY", "MESSAGES", "RUN"),
+            [
+                (
+                    short_id(segment.segment_id),
+                    when(segment.opened_at),
+                    segment.reason,
+                    str(segment.messages),
+                    short_id(segment.run_id),
+                )
+                for segment in view.lineage
+            ],
+        )
+    print("\nruns")
+    print_table(
+        ("RUN", "CREATED", "STATE", Column("MESSAGE", shrinks_to=20)),
+        [(short_id(run.run_id), when(run.created_at), state_of(run), run.message) for run in shown],
+    )
+
+
+def state_of(run: runs.RunView) -> str:
+    """Return the outcome of a run that has ended, what it waits for, or its status."""
+    return run.outcome or (f"waiting: {run.waiting_for}" if run.waiting_for else run.status)

@@ -1,0 +1,59 @@
+"""`treadle usage`: what was used, by agent, model, day or token."""
+
+from typing import Annotated, Literal
+
+from treadle.bootstrap.callers import open_readonly_caller
+from treadle.operations.usage import UsageLine, UsageQuery, total
+from treadle.surfaces.cli.command_line import Group, Option
+from treadle.surfaces.cli.output import Column, amount, note, print_list
+from treadle.surfaces.cli.shared_options import Json
+
+NO_KEY = "-"
+group = Group()
+
+
+@group.command("usage")
+async def show_usage(
+    agent: Annotated[
+        list[str] | None, Option("-a", "--agent", metavar="NAME", help="Only this agent. Repeatable.")
+    ] = None,
+    since: Annotated[
+        str | None, Option(metavar="DAY", help="From this day on, for example 2026-03-01 (UTC).")
+    ] = None,
+    by: Annotated[
+        Literal["agent", "model", "day", "token"], Option(help="Group by agent, model, day or token.")
+    ] = "agent",
+    json: Json = False,
+) -> int:
+    """Show runs, calls, tokens, cost and credits."""
+    agents = tuple(agent or ()) or None
+    async with open_readonly_caller() as caller:
+        lines = await caller.context.service.usage(UsageQuery(by, agents, since))
+    shown = [*lines, total(lines)] if len(lines) > 1 and not json else lines
+    empty = "No usage yet." if since is None and agents is None else "No usage matches."
+    head = (
+        Column(by.upper(), shrinks_to=12),
+        *("RUNS", "CALLS", "IN"),
+        Column("CACHED", is_optional=True),
+        *("OUT", "TOOLS", "COST"),
+        Column("CREDITS", is_optional=True),
+    )
+    print_list(shown, head, _row, json=json, empty=empty)
+    unpriced = sum(line.unpriced_calls for line in lines)
+    if unpriced and not json:
+        note(f"The cost of {unpriced} calls is unknown: add the prices of their models to config.yaml.")
+    return 0
+
+
+def _row(line: UsageLine) -> tuple[str, ...]:
+    return (
+        line.key or NO_KEY,
+        f"{line.runs:,}",
+        f"{line.model_calls:,}",
+        f"{line.input_tokens:,}",
+        f"{line.cache_read_tokens:,}",
+        f"{line.output_tokens:,}",
+        f"{line.tool_calls:,}",
+        f"${amount(line.cost)}",
+        amount(line.credits),
+    )

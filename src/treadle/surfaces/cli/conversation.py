@@ -1,0 +1,205 @@
+"""The conversation of `treadle run`: one message, or several in one session."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from types import FunctionType
+
+import msgspec
+from msgspec import Struct
+
+from treadle.api.agent import apply_options, collect_tools, make_attachment
+from treadle.api.engine import Engine
+from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
+from treadle.domain.commands import COMMAND_NAMES
+from treadle.domain.errors import UnknownSession, UsageError
+from treadle.domain.ids import RunId, SessionId
+from treadle.domain.messages import Message, user
+from treadle.domain.suggestions import find_closest
+from treadle.operations import runs, sessions
+from treadle.operations.local_admin import AGENT, SUBMIT, SubmitWhole
+from treadle.operations.operation import Caller, list_items
+from treadle.operations.submissions import Submission
+from treadle.ports.tool import Tool
+from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
+from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, make_engine, unfinished_runs
+from treadle.surfaces.cli.process import Stop
+from treadle.surfaces.cli.references import find_session
+
+MAX_SEARCHED_SESSIONS = 100
+"""Sessions, latest first, among which --continue looks for one of the current folder."""
+PROMPT = ">"
+LEAVE = ("/exit", "/quit")
+
+
+class RunRequest(Struct, frozen=True):
+    """The arguments of `treadle run` that say what to run."""
+
+    message: str
+    agent: str
+    model: str | None = None
+    session: str | None = None
+    continues: bool = False
+    system: str | None = None
+    files: tuple[Path, ...] = ()
+    tools: tuple[str, ...] | None = None
+    functions: tuple[Path, ...] = ()
+    interactive: bool = False
+
+
+class Conversation:
+    """Sends messages to an agent, all in one session, and follows their runs."""
+
+    def __init__(self, request: RunRequest, options: FollowOptions) -> None:
+        self._request = request
+        self._options = options
+        self._session: SessionId | None = None
+
+    async def hold(self) -> int:
+        """Send the message, and with --interactive each further one. Return the exit code of the last run."""
+        home, request = current_home(), self._request
+        if request.message:
+            refuse_unknown_command(request.message)
+        engine = make_engine(home)
+        agent = self._make_agent(home, engine)
+        with Stop() as stop:
+            async with open_home(engine, home, self._options.base_url) as access:
+                if request.functions and access.engine is None:
+                    raise UsageError(
+                        "--functions works only in a process that owns the home, and another process owns it. Stop "
+                        "that process, or add the tools to it as a plugin."
+                    )
+                follower = self._options.follow(access, stop)
+                await follower.announce()
+                if stop.asked.is_set():
+                    return stop.exit_code
+                self._session = await self._find_session(access, follower)
+                code = await self._send(access, follower, agent, request.message) if request.message else 0
+                if request.interactive:
+                    code = await self._ask_for_more(access, follower, agent, code)
+                return code
+
+    async def _ask_for_more(self, access: HomeAccess, follower: Follower, agent: AgentSpec, code: int) -> int:
+        prompt = self._options.prompt(follower.stop)
+        if prompt is None:
+            raise UsageError("--interactive needs a terminal. Send single messages with --session NAME instead.")
+        while True:
+            follower.stop.reset()
+            with follower.stop.asking():
+                typed = await prompt.ask(PROMPT)
+            if typed is None or typed.lower() in LEAVE:
+                return code
+            if typed:
+                try:
+                    refuse_unknown_command(typed)
+                    code = await self._send(access, follower, agent, typed)
+                except UsageError as error:
+                    follower.printer.note(str(error))
+
+    async def _send(self, access: HomeAccess, follower: Follower, agent: AgentSpec, text: str) -> int:
+        client, stop = access.client, follower.stop
+        known = {run.run_id: run.sequence for run in await unfinished_runs(client)}
+        submission = Submission(agent, self._message(text), self._session, asker=self._options.asker(stop))
+        ticket = await client.call(SUBMIT, SubmitWhole(submission))
+        self._session = ticket.session_id
+        # If a run of the session waits, it gets the message: only its new events are printed.
+        seen = known.get(ticket.run_id, 0)
+        code = await follower.follow(ticket.run_id, after=seen, since=seen)
+        if not self._request.interactive:
+            await follower.wait_for_others(ticket.run_id)
+        return code
+
+    def _message(self, text: str) -> Message:
+        """Return the message with the attachments, which go with the first one only."""
+        files = self._request.files if text == self._request.message else ()
+        return user(text, *map(make_attachment, files))
+
+    async def _find_session(self, access: HomeAccess, follower: Follower) -> SessionId | None:
+        """Return the session to continue; None for a new one."""
+        if self._request.continues:
+            return await find_session_here(access.client, Path.cwd())
+        if self._request.session is None:
+            return None
+        try:
+            return await find_session(access.client, self._request.session)
+        except UnknownSession:
+            follower.printer.note(f"Starting the new session {self._request.session}.")
+            return SessionId(self._request.session)
+
+    def _make_agent(self, home: Home, engine: Engine) -> AgentSpec:
+        """Return the agent with what the command line changes."""
+        request = self._request
+        agent = find_agent(home, request.agent, request.model)
+        functions = [tool for path in request.functions for tool in load_functions(path)]
+        engine.add_tools(*functions)
+        names = agent.tools if request.tools is None else request.tools
+        agent = apply_options(agent, {"tools": (*names, *(tool.spec.name for tool in functions))})
+        if request.system is not None:
+            agent = msgspec.structs.replace(agent, persona=request.system)
+        if self._options.base_url is not None:
+            agent = msgspec.structs.replace(agent, provider=add_endpoint(engine, self._options.base_url))
+        return in_current_folder(agent)
+
+
+def find_agent(home: Home, name: str, model: str | None) -> AgentSpec:
+    """Return an agent of the home, with another model if one is named."""
+    agent = home.agent(name, model)
+    if model is None:
+        return agent
+    if not model.strip():
+        raise UsageError("-m names no model. Write -m provider/model-id.")
+    return msgspec.structs.replace(agent, model=model, provider=None)
+
+
+def in_current_folder(agent: AgentSpec) -> AgentSpec:
+    """Return an agent that works in the current folder, unless it has a folder of its own."""
+    return agent if agent.workspace is not None else apply_options(agent, {"workspace": Path.cwd()})
+
+
+async def find_session_here(caller: Caller, folder: Path) -> SessionId:
+    """Return the latest session whose agent worked in this folder."""
+    for session in await list_items(caller, sessions.LIST, sessions.ListSessions(), MAX_SEARCHED_SESSIONS):
+        found = (await caller.call(runs.LIST, runs.ListRuns(session_id=session.session_id, limit=1))).items
+        if found and await _workspace_of(caller, found[0].run_id) == str(folder):
+            return session.session_id
+    raise UsageError(f"No session has used the folder {folder} yet. Leave out --continue to start one.")
+
+
+async def _workspace_of(caller: Caller, run_id: RunId) -> str | None:
+    return (await caller.call(AGENT, runs.OneRun(run_id))).workspace
+
+
+def load_functions(path: Path) -> list[Tool]:
+    """Execute a Python file and return its functions as tools: those it decorates, or else all public ones."""
+    name = f"treadle_functions_{re.sub(r'[^0-9a-zA-Z]', '_', path.stem)}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise UsageError(f"{path} is not a Python file. Name one with --functions FILE.py.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UsageError(f"{path} failed when it was loaded: {type(error).__name__}: {error}.") from error
+    decorated = [value for value in vars(module).values() if hasattr(value, "spec") and hasattr(value, "parse")]
+    plain = [
+        value
+        for key, value in vars(module).items()
+        if isinstance(value, FunctionType) and value.__module__ == name and not key.startswith("_")
+    ]
+    tools = list(collect_tools(decorated or plain))
+    if not tools:
+        raise UsageError(f"{path} defines no public functions. Add one, or decorate one with @treadle.tool.")
+    return tools
+
+
+def refuse_unknown_command(text: str) -> None:
+    """Raise UsageError for a message that begins with a slash and a word, such as `/rest`, that is not a command. A
+    path such as /etc/hosts is a message."""
+    word = text.split(maxsplit=1)[0].lower() if text.split() else ""
+    if re.fullmatch(r"/[a-z]+", word) and word not in COMMAND_NAMES:
+        near = find_closest(word, COMMAND_NAMES)
+        meant = f" Did you mean {near}?" if near else ""
+        raise UsageError(f"There is no command {word}.{meant} Commands: {', '.join(COMMAND_NAMES)}.")

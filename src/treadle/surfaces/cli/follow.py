@@ -1,0 +1,302 @@
+"""Following a run at the terminal until it ends, waits for the user, or is interrupted."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from treadle.api.engine import Engine, create_engine
+from treadle.bootstrap.callers import open_readonly_caller
+from treadle.bootstrap.stores import ONLY_OWN
+from treadle.config.home import Home
+from treadle.domain.envelope import Event
+from treadle.domain.errors import InvalidState, StoreError
+from treadle.domain.events import (
+    AgentWaiting,
+    Decision,
+    MessageSteered,
+    ResumeRequested,
+    RunEnd,
+    RunInterrupted,
+    RunWaiting,
+)
+from treadle.domain.ids import RunId
+from treadle.domain.permissions import Asker
+from treadle.domain.runs import outcome_exit_code
+from treadle.operations import runs
+from treadle.operations.operation import Caller, EventSource, list_items
+from treadle.operations.run_control import INTERRUPT, StopRun
+from treadle.operations.run_stream import follow_without_resets
+from treadle.operations.run_tree import family
+from treadle.operations.runs import RunView
+from treadle.surfaces.cli.approval_prompt import RunQuestions
+from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
+from treadle.surfaces.cli.event_output import JsonLines, PlainAnswer, Printer, Transcript
+from treadle.surfaces.cli.line_input import Prompt
+from treadle.surfaces.cli.model_wait import ModelWait
+from treadle.surfaces.cli.output import count_of, note
+from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
+from treadle.surfaces.cli.wait_hint import FOR_AN_ANSWER, PARKED, endpoint_option, list_questions
+
+POLL_INTERVAL_SECONDS = 0.05
+
+
+class FollowOptions(Struct, frozen=True):
+    """The options of a command that follows a run."""
+
+    json: bool = False
+    base_url: str | None = None
+    decision: Decision | None = None
+    """The decision on every approval, made in advance."""
+    plain: bool = False
+    """Print the answer without activity and colours."""
+
+    @asynccontextmanager
+    async def open(self) -> AsyncGenerator[HomeAccess, None]:
+        """Open the home, with the endpoint of the command line as a provider."""
+        home = current_home()
+        engine = make_engine(home)
+        if self.base_url is not None:
+            add_endpoint(engine, self.base_url)
+        async with open_home(engine, home, self.base_url) as access:
+            yield access
+
+    def follow(self, access: HomeAccess, stop: Stop, recorded: str = "") -> "Follower":
+        """Return the follower of a run, which asks its questions here."""
+        printer = self.make_printer()
+        questions = RunQuestions(access.client, access.home, printer, self.prompt(stop), self.decision)
+        return Follower(access, printer, stop, questions, endpoint_option(self.base_url), recorded)
+
+    def make_printer(self) -> Printer:
+        if self.json:
+            return JsonLines()
+        return PlainAnswer(sys.stdout) if self.plain else Transcript(sys.stdout)
+
+    def prompt(self, stop: Stop) -> Prompt | None:
+        """Return how to ask the user; None if a program or no terminal has started the command."""
+        return None if self.json or not Prompt.is_possible() else Prompt(stop)
+
+    def asker(self, stop: Stop) -> Asker | None:
+        """Return who can answer questions of the run: the user at a terminal, the command itself, or None."""
+        if self.prompt(stop) is not None:
+            return "terminal"
+        return "command" if self.decision is not None else None
+
+
+def make_engine(home: Home) -> Engine:
+    """Return an engine that executes only the runs of this command."""
+    engine = create_engine(home=home, share=ONLY_OWN)
+    engine.models.local.notice = note
+    return engine
+
+
+def add_endpoint(engine: Engine, base_url: str) -> str:
+    """Add the endpoint at a URL as a provider of this process, and return its name: the host and port."""
+    try:
+        name = urlsplit(base_url).netloc.rpartition("@")[2] or base_url
+    except ValueError:
+        name = base_url  # the check of the provider reports what is wrong with it
+    engine.add_provider(name, base_url=base_url, api_key_env="OPENAI_API_KEY")
+    return name
+
+
+class Follower(Struct, frozen=True):
+    """Follows runs, prints their events and asks their questions."""
+
+    access: HomeAccess
+    printer: Printer
+    stop: Stop
+    questions: RunQuestions
+    resume_options: str = ""
+    """The options that `treadle runs resume` needs for this run."""
+    recorded: str = ""
+    """What is in the journal already, even if the run cannot continue now."""
+
+    async def follow(self, run_id: RunId, after: int = 0, since: int = 0) -> int:
+        """Print the events after `after` and return the exit code. Waits count only if they began after `since`."""
+        interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
+        wait = ModelWait(self.printer.note)
+        watching = asyncio.create_task(wait.watch())
+        code, last = None, after
+        try:
+            if not await self._settle(run_id):  # questions from before
+                return await self._leave_waiting(run_id)
+            while True:
+                try:
+                    async with aclosing(follow_without_resets(self.access.client, run_id, last)) as events:
+                        async for event in events:
+                            last = event.sequence if event.durable else last
+                            wait.see(event)
+                            code = self._show(event) or code
+                            if (ended := self._ended(event, since)) is not None:
+                                return code or ended
+                            if _asks(event) and event.sequence > since and not await self._settle(run_id):
+                                return code or await self._leave_waiting(run_id)
+                except StoreError:
+                    if not self.access.is_leaving:
+                        raise
+                if self.access.is_shared or self.stop.is_requested or not await self.access.follow_home():
+                    break
+            if (ended := await self._print_rest(run_id, last, since)) is not None:
+                return code or ended
+            self.printer.note(_stopped(run_id, self.resume_options))
+            return code or FAILED
+        finally:
+            interrupting.cancel()
+            watching.cancel()
+
+    async def follow_root(self, root: RunView, run_id: RunId, since: int) -> int:
+        """Follow the root of a run that was just sent something."""
+        seen = since if root.run_id == run_id else root.sequence
+        return await self.follow(root.run_id, after=seen, since=seen)
+
+    async def _print_rest(self, run_id: RunId, last: int, since: int) -> int | None:
+        """Print what the ended process had still written. Return the exit code if the run has ended or waits."""
+        async with open_readonly_caller(self.access.home) as client:
+            async for event in client.stored(run_id, last):
+                self._show(event)
+                if (ended := self._ended(event, since)) is not None:
+                    return ended
+        return None
+
+    async def _settle(self, run_id: RunId) -> bool:
+        """Ask the questions of the run and return whether all are answered. Ctrl-C leaves them for later."""
+        with self.stop.asking():
+            settled = await self.questions.settle(run_id)
+        if settled and self.stop.unanswered.is_set():  # it came after the last answer
+            self.stop.asked.set()
+        return settled
+
+    def _show(self, event: Event) -> int | None:
+        """Print an event. If the reader of standard output is gone, interrupt the run."""
+        try:
+            self.printer.show(event)
+        except BrokenPipeError:
+            self.stop.asked.set()
+            return PIPE_CLOSED
+        return None
+
+    def _ended(self, event: Event, since: int) -> int | None:
+        """Return the exit code if this is the last event to print."""
+        resume = f"treadle runs resume {event.run_id}{self.resume_options}"
+        match event.data:
+            case RunEnd() as end:
+                if end.status != "completed":
+                    said = " ".join(f"{part.rstrip('.')}." for part in (end.reason, end.next) if part)
+                    self.printer.note(f"treadle: {end.outcome}: {said}")
+                if end.unverified_claim:
+                    self.printer.note(f"treadle: unverified: no tool call did this: {end.unverified_claim}")
+                return outcome_exit_code(end.outcome)
+            case RunWaiting("interrupted") if event.sequence > since:
+                new_message = f'treadle run --session {event.session_id}{self.resume_options} "…"'
+                self.printer.note(f"Interrupted. Resume it: {resume}, or: {new_message}")
+                return self.stop.exit_code
+            case RunWaiting("unavailable", detail) if event.sequence > since:
+                recorded = f"{self.recorded} is recorded, but " if self.recorded else ""
+                cause = detail.rstrip(".")
+                self.printer.note(f"treadle: {recorded}{event.run_id} cannot continue: {cause}. Then: {resume}")
+                return FAILED
+            case _:
+                return None
+
+    async def _leave_waiting(self, run_id: RunId) -> int:
+        """Print what the run waits for and how to answer it, and return the exit code."""
+        for member in await family(self.access.client, run_id, unfinished=True):
+            waiting = member.run.run_id
+            for line in await list_questions(self.access.client, waiting, self.resume_options):
+                self.printer.note(f"treadle: {waiting} waits for {line}")
+        return self.stop.exit_code if self.stop.is_terminated else NEEDS_AN_ANSWER
+
+    async def _interrupt_when_asked(self, run_id: RunId) -> None:
+        await self.stop.asked.wait()
+        self.printer.note("Interrupting … (Ctrl-C again leaves at once)")
+        with suppress(InvalidState):  # it has just ended
+            await self.access.client.call(INTERRUPT, StopRun(run_id, "Interrupted by the user."))
+
+    # ── The runs of earlier processes ──
+
+    async def announce(self, run_id: RunId | None = None) -> None:
+        """Print which other runs resume because this process owns the home now."""
+        if self.access.is_shared or self.access.engine is None:
+            return  # other processes execute them
+        resumed = [run for run in _resumed(await unfinished_runs(self.access.client)) if run != run_id]
+        if resumed:
+            self.printer.note(f"Resuming {count_of(len(resumed), 'unfinished run')}: {', '.join(resumed)}")
+
+    async def wait_for_others(self, run_id: RunId) -> None:
+        """Wait until this process executes no other run, unless the user stops it."""
+        unfinished = () if self.access.is_shared else await unfinished_runs(self.access.client)
+        others = [run for run in _resumed(unfinished) if run != run_id]
+        if others and self.access.busy and not self.stop.is_requested:
+            self.printer.note(f"Waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
+        await self._until_idle()
+
+    async def _until_idle(self) -> None:
+        """Wait for the runs that this process executes, and for commands that use it."""
+        while (self.access.busy or self.access.attended()) and not self.stop.is_requested:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.stop.asked.wait(), POLL_INTERVAL_SECONDS)
+
+
+async def unfinished_runs(caller: Caller) -> list[RunView]:
+    """Return the runs that have not ended, the oldest first."""
+    return list(reversed(await list_items(caller, runs.LIST, runs.ListRuns(unfinished=True))))
+
+
+def _stopped(run_id: RunId, options: str) -> str:
+    """Return what to do after the process that executed a run has ended."""
+    return (
+        f"treadle: the process that executed {run_id} has stopped. The run is recorded, and continues when "
+        f"`treadle serve` or another command opens the home. Follow it: treadle runs events {run_id} --follow. "
+        f"Continue it now: treadle runs resume {run_id}{options}"
+    )
+
+
+def _asks(event: Event) -> bool:
+    """Return whether the run or a child run of it needs an answer."""
+    waits = isinstance(event.data, RunWaiting) and event.data.reason in FOR_AN_ANSWER
+    return waits or (isinstance(event.data, AgentWaiting) and event.data.reason in FOR_AN_ANSWER)
+
+
+def _resumed(unfinished: Sequence[RunView]) -> list[RunId]:
+    """Return the runs that continue without the user: neither parked nor behind a parked run of their session."""
+    held: set[str] = set()
+    resumed: list[RunId] = []
+    for run in unfinished:
+        if run.waiting_for in PARKED:
+            held.add(run.session_id)
+        elif run.session_id not in held:
+            resumed.append(run.run_id)
+    return resumed
+
+
+async def must_be_resumed(source: EventSource, run: RunView) -> bool:
+    """Return whether the run continues only when it is asked to: it has ended (which the answer says), it is
+    parked, or its process ended before it could be parked."""
+    if run.outcome is not None or run.waiting_for in PARKED:
+        return True
+    interrupted = False
+    async for event in source.stored(run.run_id):
+        match event.data:
+            case RunInterrupted():
+                interrupted = True
+            case ResumeRequested() | MessageSteered():
+                interrupted = False
+            case _:
+                pass
+    return interrupted
+
+
+async def refuse_behind_parked(caller: Caller, run: RunView) -> None:
+    """Raise InvalidState for a run behind a parked run of its session: following it would not end."""
+    for other in await unfinished_runs(caller):
+        if other.run_id == run.run_id:
+            return
+        if other.session_id == run.session_id and other.waiting_for in PARKED:
+            raise InvalidState(
+                f"{run.run_id} is behind {other.run_id} of the same session, which waits "
+                f"({other.waiting_for}). Resume or cancel that one first."
+            )

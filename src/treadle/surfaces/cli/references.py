@@ -1,0 +1,102 @@
+"""Ids as people type them: whole, a unique beginning, `last`, or the title of a session."""
+
+from collections.abc import Sequence
+
+from treadle.bootstrap.callers import open_readonly_memory_caller
+from treadle.config.home import Home
+from treadle.domain.errors import UnknownApproval, UnknownRun, UnknownSession, UsageError
+from treadle.domain.ids import ApprovalId, RunId, SessionId
+from treadle.operations import approvals, runs, sessions
+from treadle.operations.operation import Caller, list_items
+
+LAST = "last"
+ID_DIGITS = 32
+MIN_DIGITS = 4
+"""Fewer digits are not taken for the beginning of an id."""
+MAX_SESSIONS = 1000
+"""Sessions, latest first, that a title or a beginning is compared with."""
+SHOWN_MATCHES = 5
+
+
+async def find_run(caller: Caller, reference: str) -> RunId:
+    """Return the id of the run that a reference names. Raises UnknownRun or UsageError."""
+    if reference == LAST:
+        newest = (await caller.call(runs.LIST, runs.ListRuns(limit=1))).items
+        if not newest:
+            raise UnknownRun("There are no runs yet.")
+        return newest[0].run_id
+    prefix = _prefix(reference, "run")
+    if prefix is None:
+        return RunId(reference)
+    page = await caller.call(runs.LIST, runs.ListRuns(id_prefix=prefix, limit=SHOWN_MATCHES))
+    found = [run.run_id for run in page.items]
+    if not found:
+        raise UnknownRun(f"No run has an id that begins with {prefix}. `treadle runs list` shows the runs.")
+    return RunId(_only(reference, found, "runs"))
+
+
+async def find_session(caller: Caller, reference: str) -> SessionId:
+    """Return the id of the session that a reference names. Raises UnknownSession or UsageError."""
+    if reference == LAST:
+        latest = (await caller.call(sessions.LIST, sessions.ListSessions(limit=1))).items
+        if not latest:
+            raise UnknownSession("There are no sessions yet.")
+        return latest[0].session_id
+    try:
+        return (await caller.call(sessions.SHOW, sessions.ShowSession(SessionId(reference)))).session_id
+    except UnknownSession:
+        prefix = _prefix(reference, "ses") or reference
+        known = await list_items(caller, sessions.LIST, sessions.ListSessions(), MAX_SESSIONS)
+        wanted = reference.casefold()
+        found = [each.session_id for each in known if each.session_id.startswith(prefix)]
+        found = found or [each.session_id for each in known if each.title.casefold() == wanted]
+        found = found or [each.session_id for each in known if each.title.casefold().startswith(wanted)]
+        if not found:
+            raise
+    return SessionId(_only(reference, found, "sessions"))
+
+
+async def find_approval(caller: Caller, reference: str) -> ApprovalId:
+    """Return the id of the approval that a reference names. Raises UnknownApproval or UsageError."""
+    prefix = _prefix(reference, "apr")
+    if prefix is None and reference != LAST:
+        return ApprovalId(reference)
+    pending = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
+    if reference == LAST:
+        if not pending:
+            raise UnknownApproval("No approvals are pending.")
+        return pending[-1].approval_id
+    found = [each.approval_id for each in pending if prefix and each.approval_id.startswith(prefix)]
+    if not found:
+        raise UnknownApproval(
+            f"No pending approval has an id that begins with {prefix}. `treadle approvals list` shows them."
+        )
+    return ApprovalId(_only(reference, found, "approvals"))
+
+
+async def find_memories(home: Home, references: Sequence[str]) -> list[str]:
+    """Return the ids of the memories that references name."""
+    if all(_prefix(each, "mem") is None for each in references):
+        return list(references)
+    async with open_readonly_memory_caller(home) as caller:
+        known = [each.memory_id or "" for each in await caller.context.memory.list(None)]
+    found: list[str] = []
+    for reference in references:
+        prefix = _prefix(reference, "mem")
+        matches = [each for each in known if prefix and each.startswith(prefix)]
+        found.append(_only(reference, matches, "memories") if matches else reference)
+    return found
+
+
+def _prefix(reference: str, kind: str) -> str | None:
+    """Return the beginning of an id that a reference is; None if it is whole, or not hexadecimal."""
+    digits = reference.removeprefix(f"{kind}_").lower()
+    is_part = MIN_DIGITS <= len(digits) < ID_DIGITS and not digits.strip("0123456789abcdef")
+    return f"{kind}_{digits}" if is_part else None
+
+
+def _only(reference: str, found: Sequence[str], things: str) -> str:
+    if len(found) > 1:
+        shown = ", ".join(found[:SHOWN_MATCHES])
+        raise UsageError(f"`{reference}` matches several {things}: {shown}. Type more of the id.")
+    return found[0]
