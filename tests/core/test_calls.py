@@ -133,7 +133,7 @@ def test_a_started_call_of_an_ending_run_is_reported_as_unknown() -> None:
     story.happens(e.CancelRequested("enough"))
     step = story.decision()
     assert isinstance(step, Finish)
-    assert step.events == (e.ToolCallError("a", "write", "interrupted", OUTCOME_UNKNOWN),)
+    assert step.events == (e.ToolCallError("a", "write", "interrupted", OUTCOME_UNKNOWN, cause="outcome_unknown"),)
 
 
 def test_a_failed_call_is_an_error_result() -> None:

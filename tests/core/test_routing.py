@@ -10,7 +10,7 @@ from tests.core.story import ORIGIN, READ, START, WRITE
 from tests.engine.running import agent, journal, opened
 from treadle.config.home import Home
 from treadle.core.fold import fold
-from treadle.core.routing import choose_route, score_complexity
+from treadle.core.routing import Route, choose_route, score_complexity
 from treadle.core.state import RunState, new_state
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Routing, Tier
@@ -44,7 +44,7 @@ def test_a_harder_message_goes_to_a_larger_model(text: str, tools: tuple[Any, ..
 
 
 def test_without_tiers_the_agents_own_model_answers() -> None:
-    assert choose_route(asked("anything", routing=None)) == ("own/model", "")
+    assert choose_route(asked("anything", routing=None)) == Route("own/model", "")
 
 
 def test_the_reasons_add_up() -> None:

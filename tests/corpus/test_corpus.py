@@ -18,8 +18,7 @@ from tests.corpus.stories import PRICES, TIMEOUT_SECONDS, open_engine
 from tests.stores.postgres.servers import shared
 from treadle.bootstrap.engine import open_service_readonly
 from treadle.config.home import Home
-from treadle.core.tools.plan import OUTCOME_UNKNOWN
-from treadle.domain.envelope import Event
+from treadle.domain.envelope import VERSION, Event
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, ToolCallError
 from treadle.domain.events.run import WaitReason
 from treadle.domain.ids import RunId
@@ -152,11 +151,14 @@ def test_unfinished_runs_resume_and_nothing_recorded_changes(corpus: tuple[str, 
             assert [(event.sequence, event.type, event.raw) for event in after[run]][: len(events)] == [
                 (event.sequence, event.type, event.raw) for event in events
             ]
+            assert {event.version for event in after[run][: len(events)]} == {1}, "an event keeps its version"
+            assert {event.version for event in after[run][len(events) :]} <= {VERSION}
+        assert any(len(after[run]) > len(before[run]) for run in unfinished)
         unknown = [
             event.data.call_id
             for run in unfinished
             for event in after[run][len(before[run]) :]
-            if isinstance(event.data, ToolCallError) and event.data.content == OUTCOME_UNKNOWN
+            if isinstance(event.data, ToolCallError) and event.data.cause == "outcome_unknown"
         ]
         assert unknown == ["c2"], "a call that is not repeatable is never made twice"
 

@@ -27,7 +27,7 @@ from treadle.operations.replays import recorded, with_earlier
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Observation, Subjects
-from treadle.replay.comparison import differences
+from treadle.replay.comparison import compare
 from treadle.replay.recording import Recorded
 from treadle.replay.replay import Replayed, replay
 from treadle.stores.sqlite.connection import connect, open_database
@@ -75,6 +75,7 @@ async def record_of(engine: treadle.Engine, run_id: str) -> Recorded:
 async def same(engine: treadle.Engine, run_id: str) -> Replayed:
     replayed = await engine.service.replay(RunId(run_id))
     assert replayed.is_same, replayed
+    assert replayed.wording == (), "the code that recorded it words it the same way"
     assert replayed.same == replayed.events > 3
     return replayed
 
@@ -343,9 +344,9 @@ def test_a_guard_that_judges_otherwise_is_found_where_it_does(monkeypatch: pytes
     assert found.today["call_id"] == found.recorded["call_id"]
 
 
-def test_a_note_that_is_put_otherwise_is_found_with_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reworded_note_is_reported_as_wording_and_not_as_a_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
     record, tools = circling()
-    warning = first_of(record, e.LoopWarning)
+    warning: Any = first_of(record, e.LoopWarning)
     monkeypatch.setattr(loop_guard, "WARN_SAME_RESULTS", 3)
     found = replay(record, tools)
     assert found.divergence is not None
@@ -358,11 +359,13 @@ def test_a_note_that_is_put_otherwise_is_found_with_its_words(monkeypatch: pytes
         return warn and type(warn)(tuple(msgspec.structs.replace(each, note="Stop it.") for each in warn.events))
 
     monkeypatch.setattr("treadle.core.guards.PACE", (reworded,))
-    found = replay(record, tools).divergence
-    assert found is not None
-    [difference] = found.differences
-    assert (found.sequence, difference.path, difference.today) == (warning.sequence, "note", "Stop it.")
-    assert difference.recorded.startswith("`look` brought the same result")
+    found = replay(record, tools)
+    assert found.is_same, "a note in other words is no other decision"
+    first, *_ = found.wording
+    [difference] = first.differences
+    assert (first.sequence, difference.path, difference.today) == (warning.sequence, "note", "Stop it.")
+    assert {each.type for each in found.wording} == {"loop_warning"}
+    assert difference.recorded == warning.data.note
 
 
 def test_a_request_says_whether_it_would_be_sent_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,10 +477,9 @@ def test_a_call_that_has_more_time_today_is_found(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_what_was_taken_out_may_be_anything(recorded: str, today: str, same: bool) -> None:
-    kept = make_draft("evt_1", 1.0, e.CommandObeyed(recorded))
+    kept = make_draft("evt_1", 1.0, e.MemorySaved("mem_1", recorded, "tool"))
     event = Event(kept.event_id, 1.0, ORIGIN, 1, kept.type, kept.data, kept.raw)
-    found = differences(event, 1.0, make_draft("evt_2", 1.0, e.CommandObeyed(today)))
-    assert (found == ()) is same
+    assert (compare(event, 1.0, e.MemorySaved("mem_1", today, "tool")).facts == ()) is same
 
 
 # ── What cannot be told ────────────────────────────────────────────────────────────────────────────

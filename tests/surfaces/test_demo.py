@@ -21,4 +21,4 @@ def test_the_run_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert "kill -9, in the middle of write_report" in done.stdout
     assert "the report has 1 line, not two" in done.stdout
-    assert "taken up again" in done.stderr
+    assert "recovered: " in done.stderr

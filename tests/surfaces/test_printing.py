@@ -101,8 +101,8 @@ def test_a_line_says_once_what_failed_and_which_secret_was_used(capsys: pytest.C
     used = e.SecretUsed("TOKEN", "web_fetch", "c")
     shown(
         io.StringIO(),
-        e.ToolCallError("c", "add", "failed", "`add` failed: ValueError: no."),
-        e.ToolCallError("c", "add", "invalid_arguments", "`add` was not run: `a` must be int."),
+        e.ToolCallError("c", "add", "failed", "It raised: no.", excerpt=(11, 14), exception="ValueError"),
+        e.ToolCallError("c", "add", "invalid_arguments", "Not run: `a` must be int.", excerpt=(9, 25)),
         used,
         used,
         e.SecretUsed("TOKEN", "web_fetch", "d"),

@@ -88,11 +88,13 @@ def _apply_availability(state: RunState, step: Step, environment: Environment) -
     if breaker.has_alternative:
         return UseAlternative()
     failing = f"{breaker.model} fails too often and is left alone for {breaker.seconds:.0f} s"
-    fallback = plan_fallback(state, failing)
+    fallback = plan_fallback(state, failing, "breaker", breaker.seconds)
     if fallback:
         return SwitchModel(fallback)
     wake_at = environment.now + breaker.seconds
-    return Wait("breaker", failing, wake_at if state.deadline is None else min(wake_at, state.deadline))
+    if state.deadline is not None:
+        wake_at = min(wake_at, state.deadline)
+    return Wait("breaker", failing, wake_at, breaker_seconds=breaker.seconds)
 
 
 def _decide(state: RunState, now: Instant) -> Step:
@@ -288,7 +290,7 @@ def _after_failure(state: RunState, failure: LlmError) -> TruncateResults | Comp
     """Return the step after a final failure of a model call: a shorter transcript, another model, or the end."""
     if failure.compact and (step := make_room(state, estimate_input(state))) is not None:
         return step
-    fallback = plan_fallback(state, failure.message) if failure.next_model else None
+    fallback = plan_fallback(state, failure.message, "failed") if failure.next_model else None
     if fallback is not None:
         return SwitchModel(fallback)
     attempts = f" ({state.attempts.failures} attempts)" if state.attempts.failures > 1 else ""

@@ -5,7 +5,7 @@ from typing import Final
 from treadle.core.state import RunState
 from treadle.domain.agents import Retry
 from treadle.domain.durations import format_duration
-from treadle.domain.events import LlmError, LlmFallback, LlmRetry
+from treadle.domain.events import FallbackCause, LlmError, LlmFallback, LlmRetry
 from treadle.domain.ids import Instant
 from treadle.domain.time_format import format_second
 
@@ -65,13 +65,15 @@ def describe_long_wait(state: RunState, error: LlmError) -> str:
     return f" It asks to wait {format_duration(requested)}, until {until}; {limit}."
 
 
-def plan_fallback(state: RunState, reason: str) -> LlmFallback | None:
+def plan_fallback(
+    state: RunState, reason: str, cause: FallbackCause, breaker_seconds: float | None = None
+) -> LlmFallback | None:
     """Return the switch to the agent's next fallback model, or None if none is left."""
     fallbacks = state.agent.fallbacks[state.attempts.fallbacks_used :]
     if not fallbacks:
         return None
     provider, model = (state.model.provider, state.model.model) if state.model else ("", state.attempts.route)
-    return LlmFallback(state.step.number, provider, model, fallbacks[0], reason)
+    return LlmFallback(state.step.number, provider, model, fallbacks[0], reason, cause, breaker_seconds)
 
 
 def _scheduled_delay_ms(policy: Retry, failures: int, random: float) -> int:

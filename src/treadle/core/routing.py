@@ -6,6 +6,7 @@ from typing import NamedTuple
 from treadle.core.context.tokens import CHARACTERS_PER_TOKEN
 from treadle.core.state import RunState
 from treadle.domain.agents import Tier
+from treadle.domain.events import ModelChoice
 
 _CODE = re.compile(
     r"```|^\s*(?:def|class|import|from|func|fn|#include|SELECT|public|const)\b|[{};]\s*$", re.MULTILINE
@@ -22,6 +23,8 @@ class Route(NamedTuple):
 
     model: str
     reason: str
+    choice: ModelChoice | None = None
+    complexity: int | None = None
 
 
 def choose_route(state: RunState) -> Route:
@@ -33,7 +36,8 @@ def choose_route(state: RunState) -> Route:
     tier = next(
         (tier for tier in routing.tiers if tier.upto is None or found.points <= tier.upto), routing.tiers[-1]
     )
-    return Route(tier.model, f"complexity {found.points} ({', '.join(found.reasons)}): {_describe(tier)}")
+    reason = f"complexity {found.points} ({', '.join(found.reasons)}): {_describe(tier)}"
+    return Route(tier.model, reason, "tier", found.points)
 
 
 def score_complexity(state: RunState) -> Score:

@@ -18,6 +18,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import Instant
 from treadle.domain.messages import ToolResult
+from treadle.domain.quotas import Shortage
 from treadle.domain.runs import Outcome
 
 
@@ -41,6 +42,10 @@ class Wait(Struct, frozen=True):
     reason: WaitReason
     detail: str
     wake_at: Instant | None = None
+    subjects: tuple[str, ...] = ()
+    """IDs of the approvals, questions and child runs that it waits for."""
+    shortage: Shortage | None = None
+    breaker_seconds: float | None = None
 
     @property
     def of_people(self) -> ReviewerWait | None:

@@ -1,7 +1,7 @@
-"""The envelope of an event, and its two ways over the wire.
+"""The envelope of an event, with its encoding and decoding.
 
-The bytes of an event's data are made once and kept: they are what is stored, what is streamed, and what keeps
-fields and types that only a later version knows."""
+The data of an event is encoded once. These bytes are stored and streamed as they are, so they keep fields and types
+that only a later version knows."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -14,8 +14,9 @@ from msgspec import Raw, Struct
 from treadle.domain.events import NAMES, VOCABULARY, EventData, UnknownEvent
 from treadle.domain.ids import AgentId, EventId, Instant, RunId, SessionId
 
-VERSION = 1
-"""The version of the event data that this code writes."""
+VERSION = 2
+"""The version of the event data that this code writes. Version 2 added the facts that version 1 gave only within
+sentences; every field of version 1 is still written. `version_1.py` upgrades older data when it is decoded."""
 
 _LIVE = frozenset(name for name, kind in VOCABULARY.items() if not kind.durable)
 _encode = msgspec.json.Encoder().encode
@@ -25,7 +26,7 @@ _decoders: dict[str, msgspec.json.Decoder[Any]] = {
 
 
 class Draft(Struct, frozen=True, gc=False):
-    """An event that has happened, or is meant to, and has no sequence yet."""
+    """An event that has no sequence number yet."""
 
     event_id: EventId
     timestamp: Instant
@@ -41,12 +42,12 @@ def make_draft(event_id: EventId, timestamp: Instant, data: EventData) -> Draft:
 def make_drafts(
     ids: Callable[[Literal["evt"]], str], timestamp: Instant, events: Iterable[EventData]
 ) -> list[Draft]:
-    """Several events that happen at the same time."""
+    """Return drafts of several events with the same time."""
     return [Draft(EventId(ids("evt")), timestamp, NAMES[type(data)], data, _encode(data)) for data in events]
 
 
 class Origin(Struct, frozen=True, gc=False):
-    """Whose event it is: the part of the envelope that all events of a run share."""
+    """The part of the envelope that all events of a run share."""
 
     run_id: RunId
     session_id: SessionId
@@ -55,8 +56,8 @@ class Origin(Struct, frozen=True, gc=False):
 
 
 class Event(Struct, frozen=True, gc=False):
-    """One event of a run. For a durable one `sequence` is its place in the journal, from 1 without a gap; a live
-    one has the sequence of the durable event it belongs to."""
+    """One event of a run. The `sequence` of a durable event is its position in the journal, from 1 with no gaps. A
+    live event has the sequence of the durable event that it belongs to."""
 
     event_id: EventId
     timestamp: Instant
@@ -77,7 +78,7 @@ class Event(Struct, frozen=True, gc=False):
 
     @property
     def durable(self) -> bool:
-        return self.type not in _LIVE  # what a later version stored is durable, or it would not be here
+        return self.type not in _LIVE  # a type of a later version is durable, or it would not have been stored
 
 
 class _Wire(Struct, frozen=True):
@@ -97,20 +98,29 @@ _wire_decoder = msgspec.json.Decoder(_Wire)
 
 
 def decode_data(type_: str, raw: bytes, version: int = VERSION) -> EventData:
-    """The typed data of an event. What a later version wrote and this one cannot read is `Unknown`."""
+    """Return the typed data of an event, upgraded to this version.
+
+    Return `UnknownEvent` for data of a later version that this version cannot decode."""
     decoder = _decoders.get(type_)
     if decoder is None:
         return UnknownEvent()
     try:
-        return decoder.decode(raw)
+        data = decoder.decode(raw)
     except msgspec.ValidationError:
         if version > VERSION:
             return UnknownEvent()
         raise
+    return data if version >= VERSION else _upgrade(type_, data)
+
+
+def _upgrade(type_: str, data: EventData) -> EventData:
+    from treadle.domain.events.version_1 import upgrade  # most processes decode no event of version 1
+
+    return upgrade(type_, data)
 
 
 def to_json(event: Event) -> bytes:
-    """The envelope as others see it: a `_Wire`, put together from bytes that are there already."""
+    """Return the envelope as clients receive it: a `_Wire`, assembled from bytes that are encoded already."""
     return b'{"event_id":%b,"timestamp":%b,%b,"sequence":%d,"type":%b,"data":%b,"version":%d}' % (
         _encode(event.event_id),
         _encode_time(event.timestamp),
@@ -124,7 +134,7 @@ def to_json(event: Event) -> bytes:
 
 @lru_cache(maxsize=64)
 def _encode_time(timestamp: Instant) -> bytes:
-    """Most events happen together with others."""
+    """Return the time as JSON. It is cached, because most events share their time with others."""
     return _encode(datetime.fromtimestamp(timestamp, UTC))
 
 
@@ -141,7 +151,7 @@ def _encode_origin(origin: Origin) -> bytes:
 
 
 def from_json(line: bytes) -> Event:
-    """The event that an envelope holds; the inverse of `to_json`."""
+    """Return the event in an envelope. The inverse of `to_json`."""
     wire = _wire_decoder.decode(line)
     raw = bytes(wire.data)
     return Event(

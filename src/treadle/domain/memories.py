@@ -4,6 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from treadle.domain.excerpts import Excerpt
 from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 
@@ -34,6 +35,16 @@ class Memory(Struct, frozen=True, omit_defaults=True):
     owner: UserId = LOCAL_USER
     """The user whose words it is made of. No other user of the agent recalls it, unless the agent shares
     memories."""
+
+
+class ShownMemory(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A memory in a text that lists memories."""
+
+    memory_id: MemoryId
+    created_at: Instant | None = None
+    """Null: it has no date."""
+    excerpt: Excerpt | None = None
+    """The part of the text that shows it."""
 
 
 class MemoryScope(Struct, frozen=True):

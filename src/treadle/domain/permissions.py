@@ -7,6 +7,8 @@ from msgspec import Struct
 from treadle.domain.durations import parse_duration
 
 Verdict = Literal["auto", "ask", "deny"]
+ConcernKind = Literal["private", "unconfined"]
+"""What a tool finds on this machine that needs a reviewer: a private place, or that no sandbox confines it."""
 SandboxMode = Literal["auto", "required", "off"]
 Asker = Literal["terminal", "channel", "command"]
 """Who sent a message and can be asked back."""

@@ -4,9 +4,28 @@ from typing import Literal
 
 from msgspec import Struct
 
+from treadle.domain.ids import Instant
+
 QuotaKind = Literal["tokens", "calls", "credits", "cost", "steps", "runs"]
 """Model tokens per hour; tool calls per minute; credits in total; dollars and steps of a run with its child runs;
 number of child runs."""
+
+
+class Shortage(Struct, frozen=True, omit_defaults=True, gc=False):
+    """An account that has less left than a run wants."""
+
+    account: str
+    """`agent/NAME`, `token/ID` or `tree/RUN`."""
+    kind: QuotaKind
+    ceiling: float
+    used: float
+    reserved: float = 0.0
+    """Amount reserved by calls in progress."""
+    wanted: float | None = None
+    """Null: no price is known for the model to be called."""
+    resets_at: Instant | None = None
+    """When the account has enough again; null: not through the passage of time."""
+
 
 WARN_SHARE = 0.8
 """The share of a quota at which a warning is due."""

@@ -4,6 +4,8 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
+from treadle.domain.quotas import Shortage
+
 Status = Literal["pending", "running", "waiting", "completed", "failed", "cancelled"]
 
 OutcomeKind = Literal[
@@ -65,6 +67,8 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     """Whether and how to continue, for people."""
     unverified_claim: str = ""
     """What the answer claims to have done without a supporting call."""
+    shortage: Shortage | None = None
+    """The account whose limit ended the run."""
 
     @property
     def status(self) -> Status:

@@ -23,6 +23,7 @@ from treadle.domain.commands import CompactSession
 from treadle.domain.errors import UsageError
 from treadle.domain.events import (
     CompactionFailed,
+    CompactionFailure,
     CompactionStarted,
     ContextCompacted,
     EventData,
@@ -115,6 +116,7 @@ class SummaryWriter:
         self._prompt = ""
         self.summary: Summary | None = None
         self.reason = "There is nothing to write about."
+        self.cause: CompactionFailure = "nothing"
 
     def make_intent(self) -> Intent:
         text = sum(estimate_text(piece) for piece in self._pieces)
@@ -169,9 +171,9 @@ class SummaryWriter:
                     found = read_summary(Message("assistant", parts).text, self._max_tokens)
                     if found is not None:
                         return found
-                    self.reason = "The model wrote nothing."
+                    self.reason, self.cause = "The model wrote nothing.", "empty"
                 case Failed(message=message, retryable=retryable):
-                    self.reason = message
+                    self.reason, self.cause = message, "failed"
                     if not retryable:
                         return None
         return None
@@ -180,7 +182,7 @@ class SummaryWriter:
         """Return the summary if there is one and it is shorter than what it replaces."""
         if self.summary is None or self._saved_tokens(self.summary) > 0:
             return self.summary
-        self.reason = "The summary is no shorter than what it would stand for."
+        self.reason, self.cause = "The summary is no shorter than what it would stand for.", "not_shorter"
         return None
 
     def _saved_tokens(self, summary: Summary) -> int:
@@ -214,7 +216,14 @@ class SummaryWriter:
     def make_failure(self, elapsed_ms: int) -> CompactionFailed:
         step = self._step
         return CompactionFailed(
-            step.stage, step.trigger, self.reason, self._usage, elapsed_ms, self._cost(), max(1, self._calls)
+            step.stage,
+            step.trigger,
+            self.reason,
+            self._usage,
+            elapsed_ms,
+            self._cost(),
+            max(1, self._calls),
+            self.cause,
         )
 
     def make_interrupted(self, elapsed_ms: int) -> CompactionFailed:
@@ -222,7 +231,7 @@ class SummaryWriter:
         estimated."""
         lost = Usage(estimate_text(self._preamble.system) + estimate_text(self._prompt), estimated=True)
         self._usage = _add_usage(self._usage, lost)
-        self.reason = "It was interrupted."
+        self.reason, self.cause = "It was interrupted.", "interrupted"
         return self.make_failure(elapsed_ms)
 
     def _cost(self) -> float | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.events import EventData
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation, NoIsolation
 from treadle.engine.null_ports import (
@@ -71,5 +72,7 @@ class EngineDeps:
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may read or change."""
     isolation: Isolation | NoIsolation = field(default_factory=Isolation)
+    adopt: Callable[[Sequence[EventData]], Sequence[EventData]] | None = None
+    """Replaces the events of a run before they are recorded. A replay continues with the recorded texts."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is about to exit. Its runs are released at the next safe point."""

@@ -112,7 +112,7 @@ async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None
 async def record_recovery(run: OwnedRun) -> None:
     """Record that the previous worker died, if it did."""
     if run.death is not None:
-        run.record(RunRecovered(run.epoch, WORKER_DIED, run.death.alone, run.death.lately))
+        run.record(RunRecovered(run.epoch, WORKER_DIED, run.death.alone, run.death.lately, "worker_died"))
         await run.flush()
 
 
@@ -186,9 +186,18 @@ def end_step(run: OwnedRun, deps: EngineDeps) -> None:
 
 def wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
     """Return the event that records a wait, or nothing if the run still waits for the same reason."""
-    event = RunWaiting(wait.reason, wait.detail, wait.wake_at)
-    known = state.waiting is not None and wait.reason == state.waiting.reason and wait.reason in POLLED_WAITS
-    return () if known or event == state.waiting else (event,)
+    event = RunWaiting(wait.reason, wait.detail, wait.wake_at, wait.subjects, wait.shortage, wait.breaker_seconds)
+    return () if state.waiting is not None and _is_same_wait(event, state.waiting) else (event,)
+
+
+def _is_same_wait(one: RunWaiting, other: RunWaiting) -> bool:
+    """Return whether a run that waits as `other` says need not record that it waits as `one` says."""
+    if one.reason != other.reason or one.reason in POLLED_WAITS:
+        return one.reason == other.reason
+    if one.wake_at != other.wake_at:
+        return False
+    # The detail of the other waits comes from outside: what is missing, or why a client interrupted the run.
+    return one.subjects == other.subjects if one.subjects or one.reason == "retry" else one.detail == other.detail
 
 
 def select_transcript(outcome: Outcome, state: RunState) -> tuple[Message, ...]:
@@ -214,11 +223,13 @@ def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
         outcome.unverified_claim,
         *summarise_verdicts(state),
         silent=outcome.kind == "silent",
+        shortage=outcome.shortage,
     )
 
 
 async def _record_fault(run: OwnedRun, fault: Exception, deps: EngineDeps) -> None:
     """Count a failure of the engine like the death of a worker, so that a run that always fails is quarantined."""
     logger.exception("run %s: the engine failed; the run is resumed shortly", run.origin.run_id)
-    run.record(RunRecovered(run.epoch, f"The engine failed: {type(fault).__name__}: {fault}"))
+    reason = f"The engine failed: {type(fault).__name__}: {fault}"
+    run.record(RunRecovered(run.epoch, reason, cause="engine_failed"))
     await run.release(Release(wake_at=deps.clock.now() + RETRY_AFTER_FAULT_SECONDS))

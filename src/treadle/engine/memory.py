@@ -27,10 +27,16 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
         state.memories, query, settings.recall + min(len(seen), MAX_EXTRA_RESULTS), settings.embedder, exclusion
     )
     events: list[EventData] = [] if recall.degraded is None else [recall.degraded]
-    text, found = make_section(recall, seen, settings.recall)
-    if text:
-        reminders = tuple([Reminder(each.memory.memory_id, round(each.score, 4)) for each in found])
-        events.append(MemoryRecalled(reminders, text, recall.by, settings.place))
+    section = make_section(recall, seen, settings.recall)
+    if section.text:
+        scores = [round(each.score, 4) for each in section.found]
+        reminders = tuple(
+            [
+                Reminder(shown.memory_id, score, shown.created_at, shown.excerpt)
+                for shown, score in zip(section.memories, scores, strict=True)
+            ]
+        )
+        events.append(MemoryRecalled(reminders, section.text, recall.by, settings.place, section.notes))
     return tuple(events)
 
 

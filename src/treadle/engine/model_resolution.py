@@ -52,7 +52,7 @@ async def switch_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDep
         try:
             model, events = await _find_model(run.state, deps)
         except UsageError as error:
-            fallback = plan_fallback(run.state, str(error))
+            fallback = plan_fallback(run.state, str(error), "unresolved")
             if fallback is None:
                 run.record(_no_fallback_left(run.state, error))
                 return MissingDependency(str(error))
@@ -74,7 +74,9 @@ def has_alternative(model: Resolved, state: RunState, deps: EngineDeps) -> bool:
 def _no_fallback_left(state: RunState, error: UsageError) -> LlmError:
     """Return the failure that caused the fallback, with the reason why no fallback was available."""
     message = f"{state.attempts.fallback_reason} No fallback could take over: {error}"
-    return LlmError(state.step.number, state.step.attempts, "not_found", message, retryable=False)
+    return LlmError(
+        state.step.number, state.step.attempts, "not_found", message, retryable=False, no_fallback=str(error)
+    )
 
 
 async def _find_model(state: RunState, deps: EngineDeps) -> tuple[Resolved, tuple[EventData, ...]]:
@@ -91,10 +93,19 @@ async def _find_model(state: RunState, deps: EngineDeps) -> tuple[Resolved, tupl
         return resolved, ()
     reason = "; ".join(filter(None, (route.reason, resolved.reason)))
     profile = msgspec.structs.replace(resolved.profile, prices=None)
-    window, route = profile.context_window, route.model
-    return resolved, (
-        ModelResolved(resolved.provider, resolved.model, resolved.api_mode, reason, route, window, profile),
+    event = ModelResolved(
+        resolved.provider,
+        resolved.model,
+        resolved.api_mode,
+        reason,
+        route.model,
+        profile.context_window,
+        profile,
+        route.choice,
+        route.complexity,
+        resolved.reason if route.reason else "",
     )
+    return resolved, (event,)
 
 
 async def _with_window(resolved: Resolved) -> tuple[Resolved, bool]:
@@ -116,7 +127,9 @@ def _current_route(state: RunState) -> Route:
     """Return the model that the run was routed to, or the current fallback."""
     if not state.attempts.route:
         return choose_route(state)
-    return Route(state.attempts.route, "a fallback" if state.attempts.fallbacks_used else "")
+    if not state.attempts.fallbacks_used:
+        return Route(state.attempts.route, "")
+    return Route(state.attempts.route, "a fallback", "fallback")
 
 
 def _make_start(state: RunState, deps: EngineDeps) -> tuple[RunStart, ...]:

@@ -78,7 +78,7 @@ class OwnedRun:
     def record(self, *events: EventData) -> None:
         """Fold events that have happened. They are committed together with the next commit."""
         now, state = self._deps.clock.now(), self.state
-        facts = self._redact(events)
+        facts = self._adopt(self._redact(events))
         self._facts += make_drafts(self._deps.ids, now, facts)
         for data in facts:
             fold(state, data, state.sequence + 1, now)
@@ -98,6 +98,9 @@ class OwnedRun:
                 redactor = self._deps.vault.redactor
                 return events if redactor.is_idle else [redact_event(each, redactor) for each in events]
         return events
+
+    def _adopt(self, events: Sequence[EventData]) -> Sequence[EventData]:
+        return events if self._deps.adopt is None else self._deps.adopt(events)
 
     async def intend(
         self,
@@ -214,7 +217,7 @@ class OwnedRun:
             if not (data or self._facts or release is not None):
                 return True  # another commit included it
             now = self._deps.clock.now()
-            intents = self._drafts(now, data) if data else ()
+            intents = self._drafts(now, self._adopt(data)) if data else ()
             facts, self._facts = tuple(self._facts), []
             runs = tuple([RunDraft(child.origin, self._drafts(now, child.events)) for child in begin])
             messages = tuple(

@@ -28,7 +28,19 @@ def redact_event(data: EventData, redactor: Redactor) -> EventData:
     """Return the event without secrets. This is the last check before it is stored."""
     if type(data) in NEVER_SECRET or redactor.is_idle or not redactor.redact(_encode(data).decode()).names:
         return data
-    return msgspec.convert(redact_value(msgspec.to_builtins(data), redactor), type(data))
+    return msgspec.convert(_without_excerpts(redact_value(msgspec.to_builtins(data), redactor)), type(data))
+
+
+def _without_excerpts(value: Any) -> Any:
+    """Return a plain value without the positions of excerpts, which no longer fit the redacted texts."""
+    match value:
+        case list():
+            return [_without_excerpts(item) for item in cast("list[Any]", value)]
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            return {key: _without_excerpts(item) for key, item in fields.items() if key != "excerpt"}
+        case _:
+            return value
 
 
 def redact_value(value: Any, redactor: Redactor) -> Any:

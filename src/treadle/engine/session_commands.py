@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from treadle.core.context.memory_prompt import remove_notes, render_memory
+from treadle.core.context.memory_prompt import list_memories, remove_notes
 from treadle.core.context.projection import estimate_input
 from treadle.core.fold import fold_all
 from treadle.core.steps import RunSessionCommand
@@ -15,6 +15,7 @@ from treadle.domain.events import (
     MessagePinned,
     SegmentOpened,
     SegmentReason,
+    SessionUsage,
 )
 from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Image, Message, Text, user
@@ -39,9 +40,10 @@ async def run_session_command(step: RunSessionCommand, run: OwnedRun, deps: Engi
         case UndoSession():
             run.record(*await _undo(run, deps))
         case AskMemory(text):
-            run.record(CommandObeyed(await _describe_memory(text, run, deps)))
+            run.record(await _list_memories(text, run, deps))
         case AskUsage():
-            run.record(CommandObeyed(await _describe_usage(run, deps)))
+            used = await _measure_usage(run, deps)
+            run.record(CommandObeyed(_describe_usage(used), usage=used))
 
 
 def _open_segment(reason: SegmentReason, messages: int, run: OwnedRun, deps: EngineDeps) -> SegmentOpened:
@@ -130,8 +132,8 @@ async def _load_before(
     return None
 
 
-async def _describe_memory(text: str, run: OwnedRun, deps: EngineDeps) -> str:
-    """Return the agent's memories, one per line."""
+async def _list_memories(text: str, run: OwnedRun, deps: EngineDeps) -> CommandObeyed:
+    """Return the answer with the agent's memories, one per line."""
     scope = run.state.memories
     if text:
         recall = await deps.memories.recall(scope, text, MAX_LISTED_MEMORIES, run.state.agent.memory.embedder)
@@ -139,26 +141,41 @@ async def _describe_memory(text: str, run: OwnedRun, deps: EngineDeps) -> str:
     else:
         memories = list(await deps.memories.latest(scope, MAX_LISTED_MEMORIES))
     if not memories:
-        return f"Nothing that fits `{text}` is remembered." if text else "Nothing is remembered yet."
-    return "\n".join(render_memory(memory) for memory in memories)
+        return CommandObeyed(f"Nothing that fits `{text}` is remembered." if text else "Nothing is remembered yet.")
+    listed, shown = list_memories(memories)
+    return CommandObeyed(listed.rstrip("\n"), memories=shown)
 
 
-async def _describe_usage(run: OwnedRun, deps: EngineDeps) -> str:
+async def _measure_usage(run: OwnedRun, deps: EngineDeps) -> SessionUsage:
     """Return what the session has used and how full its context window is."""
     session, state = run.origin.session_id, run.state
     used = [end.metrics for end in await deps.sessions.ends(session)]
-    inputs = sum(metrics.input_tokens for metrics in used)
-    cached = sum(metrics.cache_read_tokens for metrics in used)
-    steps, calls = sum(metrics.steps for metrics in used), sum(metrics.actions for metrics in used)
-    cost, unpriced = sum(metrics.cost for metrics in used), sum(metrics.unpriced_calls for metrics in used)
-    size = estimate_input(state)
-    price = f"${cost:.4f}" + (f" and {unpriced} model calls of unknown price" if unpriced else "")
+    return SessionUsage(
+        len(used),
+        sum(metrics.steps for metrics in used),
+        sum(metrics.actions for metrics in used),
+        sum(metrics.input_tokens for metrics in used),
+        sum(metrics.cache_read_tokens for metrics in used),
+        sum(metrics.output_tokens for metrics in used),
+        sum(metrics.cost for metrics in used),
+        sum(metrics.unpriced_calls for metrics in used),
+        estimate_input(state),
+        state.window,
+        len(state.transcript.messages),
+        len(await deps.sessions.segments(session)) + 1,
+    )
+
+
+def _describe_usage(used: SessionUsage) -> str:
+    size, window = used.context_tokens, used.context_window
+    price = f"${used.cost:.4f}"
+    if used.unpriced_calls:
+        price += f" and {used.unpriced_calls} model calls of unknown price"
     lines = (
-        f"runs      {len(used)}, with {steps} steps and {calls} tool calls",
-        f"tokens    {inputs} in ({cached} of them from a cache), {sum(each.output_tokens for each in used)} out",
+        f"runs      {used.runs}, with {used.steps} steps and {used.tool_calls} tool calls",
+        f"tokens    {used.input_tokens} in ({used.cached_tokens} of them from a cache), {used.output_tokens} out",
         f"cost      {price}",
-        f"context   about {size} of {state.window} tokens ({size / state.window:.0%}), "
-        f"{len(state.transcript.messages)} messages",
-        f"segments  {len(await deps.sessions.segments(session)) + 1}",
+        f"context   about {size} of {window} tokens ({size / window:.0%}), {used.messages} messages",
+        f"segments  {used.segments}",
     )
     return "\n".join(lines)

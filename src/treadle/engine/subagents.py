@@ -26,6 +26,7 @@ from treadle.domain.events import (
     AgentSpawn,
     AgentTold,
     AgentWaiting,
+    CallErrorKind,
     CancelRequested,
     EventData,
     ResumeRequested,
@@ -36,6 +37,7 @@ from treadle.domain.events import (
     ToolCallStart,
     UserMessage,
 )
+from treadle.domain.excerpts import place_excerpt
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.lineage import Lineage, Order, Role
 from treadle.domain.messages import Message, make_sendable, user
@@ -43,7 +45,7 @@ from treadle.domain.runs import Outcome
 from treadle.engine.deps import EngineDeps
 from treadle.engine.model_resolution import may_use_tool
 from treadle.engine.owned_run import ChildMessage, NewChild, OwnedRun
-from treadle.engine.tool_preparation import ReadyCall
+from treadle.engine.tool_preparation import CallFailure, ReadyCall
 from treadle.engine.tool_results import finish_call
 
 NOTHING_BEGUN = "Nothing was begun"
@@ -90,12 +92,41 @@ async def delegate_calls(ready: list[ReadyCall], run: OwnedRun, deps: EngineDeps
             try:
                 event, child_run = await _begin_child(item, run, deps)
             except UsageError as error:
-                reason = f"{NOTHING_BEGUN}: {error}"
-                events.append(ToolCallError(item.call.call_id, item.call.name, "failed", reason))
+                events.append(_make_not_started(item.call, error))
             else:
                 events.append(event)
                 runs.append(child_run)
     return ToolWork(here, (*starts, *events), tuple(runs))
+
+
+class _UnknownName(UsageError):
+    """An order names an agent or a tool that does not exist."""
+
+    def __init__(self, reason: str, name: str) -> None:
+        super().__init__(reason)
+        self.name = name
+
+
+def _make_not_started(call: Call, error: UsageError) -> ToolCallError:
+    before, reason = f"{NOTHING_BEGUN}: ", str(error)
+    subject = error.name if isinstance(error, _UnknownName) else ""
+    excerpt = place_excerpt(before, reason)
+    return ToolCallError(
+        call.call_id, call.name, "failed", before + reason, excerpt=excerpt, cause="not_started", subject=subject
+    )
+
+
+def _select_tools(names: Sequence[str], deps: EngineDeps) -> list[str]:
+    """Return the names of the tools that an allowlist selects. Raise UsageError if one does not exist."""
+    try:
+        return [tool.spec.name for tool in deps.tools.select(names)]
+    except UsageError as error:
+        for name in names:
+            try:
+                deps.tools.select((name,))
+            except UsageError:
+                raise _UnknownName(str(error), name) from None
+        raise
 
 
 async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tuple[AgentSpawn, NewChild]:
@@ -108,7 +139,7 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
         raise UsageError(f"`{order.agent}` waits for you itself: it could never answer. Answer it instead.")
     agent = apply_order(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
-    wanted_tools = [tool.spec.name for tool in deps.tools.select(agent.tools)]
+    wanted_tools = _select_tools(agent.tools, deps)
     lineage = make_lineage(state, item.call.call_id, role)
     session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(deps.ids("ses"))
     seconds_left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
@@ -122,12 +153,15 @@ async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDep
     """Return the agent that an order names, before it is narrowed."""
     if role == "spawn" and order.agent in (None, state.agent.name):
         return copy_agent(state.agent, order)
-    found = await deps.agents.named(order.agent or "", state.agent)
+    try:
+        found = await deps.agents.named(order.agent or "", state.agent)
+    except UsageError as error:
+        raise _UnknownName(str(error), order.agent or "") from None
     if order.instructions is not None:
         raise UsageError(f"`{found.name}` has instructions of its own. Say what you want of it in the message.")
-    own = {tool.spec.name for tool in deps.tools.select(found.tools)}
-    ordered_tools = () if order.tools is None else deps.tools.select(order.tools)
-    if missing := [tool.spec.name for tool in ordered_tools if tool.spec.name not in own]:
+    own = _select_tools(found.tools, deps)
+    ordered_tools = [] if order.tools is None else _select_tools(order.tools, deps)
+    if missing := [name for name in ordered_tools if name not in own]:
         raise UsageError(
             f"`{found.name}` has no tool {', '.join(missing)}: it may have fewer than its own, not more."
         )
@@ -246,13 +280,16 @@ async def _collect_results(calls: Sequence[Call], run: OwnedRun, deps: EngineDep
     for call in calls:
         child, tool = run.state.family.children[call.call_id], deps.tools.find(call.name)
         result, timed_out = read_outcome(child)
+        kind: CallErrorKind = "timeout" if timed_out else "failed"
         elapsed = max(0, round((deps.clock.now() - child.began_at) * 1000))
         if tool is None:  # the tool no longer exists, so no hook applies
-            results.append(ToolCallError(call.call_id, call.name, "failed", result.content, elapsed))
+            error = ToolCallError(call.call_id, call.name, "failed", result.content, elapsed, cause="child")
+            results.append(error)
             continue
         start = ToolCallStart(call.call_id, call.name, child.spawn.arguments, f"{run.origin.run_id}/{call.call_id}")
         item = ReadyCall(call, tool, None, start)
-        results += await finish_call(item, result, elapsed, run, deps, "timeout" if timed_out else "failed")
+        made_up = (0, 0) if child.end is not None and not child.end.text and not result.is_error else None
+        results += await finish_call(item, result, elapsed, run, deps, CallFailure(kind, "child", made_up))
     return tuple(results)
 
 

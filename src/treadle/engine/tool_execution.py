@@ -11,21 +11,15 @@ import msgspec
 
 from treadle.core.state import RunState
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
-from treadle.domain.events import (
-    CallErrorKind,
-    EventData,
-    SecretDenied,
-    SecretUsed,
-    ToolCallError,
-    ToolCallProgress,
-)
+from treadle.domain.events import EventData, SecretDenied, SecretUsed, ToolCallError, ToolCallProgress
+from treadle.domain.excerpts import place_excerpt
 from treadle.domain.messages import make_sendable
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
-from treadle.engine.tool_preparation import ReadyCall, must_stop_calls
-from treadle.engine.tool_results import finish_call
+from treadle.engine.tool_preparation import CallFailure, ReadyCall, describe_exception, must_stop_calls
+from treadle.engine.tool_results import PLAIN_FAILURE, finish_call
 from treadle.ports.memory import Recall
 from treadle.ports.tool import Observation, ToolContext, ToolError
 from treadle.ports.vault import SecretRefused, TextStream, VaultError
@@ -93,14 +87,17 @@ class RunningCall:
     async def run_to_end(self) -> tuple[EventData, ...]:
         """Run the tool within its timeout and return the events that end the call. The last one is its result."""
         limit = Interruption(self._deps.timers, None if self._timeout is None else self._time_left)
-        name = self.item.call.name
-        kind: CallErrorKind = "failed"
+        name, failure = self.item.call.name, PLAIN_FAILURE
         try:
             result = _check_result(await self.item.tool.run(self._arguments(), self._context()))
         except (ToolError, SecretRefused) as error:
-            result = Observation(f"`{name}` failed: {error}", is_error=True)
+            before, reason = f"`{name}` failed: ", str(error)
+            cause = "tool_error" if isinstance(error, ToolError) else "secret_refused"
+            failure = CallFailure(cause=cause, excerpt=place_excerpt(before, reason))
+            result = Observation(before + reason, is_error=True)
         except VaultError as error:
             logger.warning("tool %s was not run: %s", name, error)
+            failure = CallFailure(cause="vault_unavailable")
             result = Observation(
                 f"`{name}` was not run: the vault cannot be used now. Tell the user.", is_error=True
             )
@@ -110,17 +107,18 @@ class RunningCall:
             asyncio.CancelledError,
         ) as raised:  # a tool that exits must not end the process
             if limit.undo():
-                kind = "timeout"
+                failure = CallFailure("timeout", limit=self._timeout)
                 result = Observation(
                     f"`{name}` did not end within {self._timeout:g} s and was stopped.", is_error=True
                 )
             elif isinstance(raised, asyncio.CancelledError) and not limit.is_internal():
                 raise
             else:
-                result = Observation(f"`{name}` failed: {type(raised).__name__}: {raised}.", is_error=True)
+                failure, text = describe_exception(name, raised)
+                result = Observation(text, is_error=True)
         finally:
             limit.close()
-        return await finish_call(self.item, result, self._elapsed_ms(), self._run, self._deps, kind)
+        return await finish_call(self.item, result, self._elapsed_ms(), self._run, self._deps, failure)
 
     def _context(self) -> ToolContext:
         origin, start, agent = self._run.origin, self.item.start, self._run.state.agent

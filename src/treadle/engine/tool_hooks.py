@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.domain.events import HookCause
 from treadle.domain.messages import make_sendable
 from treadle.domain.tools import ToolSpec
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
@@ -19,10 +20,11 @@ HOOK_TIMEOUT_SECONDS = 30.0
 class BlockedByHook(Exception):
     """A hook blocked the call, failed or timed out."""
 
-    def __init__(self, hook: Hook, reason: str) -> None:
+    def __init__(self, hook: str, reason: str, cause: HookCause = "blocked") -> None:
         super().__init__(reason)
-        self.hook = hook.name
+        self.hook = hook
         self.reason = reason
+        self.cause: HookCause = cause
 
 
 def select_hooks(hooks: Sequence[Hook], tool: ToolSpec) -> list[Hook]:
@@ -39,15 +41,14 @@ async def run_before_hooks(hooks: Sequence[Hook], call: HookedCall) -> HookedCal
         )
         match answer:
             case Block(reason):
-                raise BlockedByHook(hook, make_sendable(str(reason)))
+                raise BlockedByHook(hook.name, make_sendable(str(reason)))
             case Rewrite(arguments):
                 call = msgspec.structs.replace(call, arguments=_check_arguments(hook, arguments))
             case None:
                 pass
             case other:
-                raise BlockedByHook(
-                    hook, f"the hook {hook.name} answered {type(other).__name__}, not Block or Rewrite"
-                )
+                reason = f"the hook {hook.name} answered {type(other).__name__}, not Block or Rewrite"
+                raise BlockedByHook(hook.name, reason, "invalid")
     return call
 
 
@@ -58,7 +59,8 @@ async def run_after_hooks(hooks: Sequence[Hook], call: HookedCall, result: Obser
         if answer is None:
             continue
         if not isinstance(answer, Observation):
-            raise BlockedByHook(hook, f"the hook {hook.name} answered {type(answer).__name__}, not an Observation")
+            reason = f"the hook {hook.name} answered {type(answer).__name__}, not an Observation"
+            raise BlockedByHook(hook.name, reason, "invalid")
         result = answer
     return result
 
@@ -68,21 +70,22 @@ def _check_arguments(hook: Hook, arguments: Any) -> dict[str, Any]:
     try:
         return msgspec.json.decode(msgspec.json.encode(arguments), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
-        raise BlockedByHook(
-            hook, f"the hook {hook.name} rewrote the arguments to what is no JSON object: {error}"
-        ) from None
+        reason = f"the hook {hook.name} rewrote the arguments to what is no JSON object: {error}"
+        raise BlockedByHook(hook.name, reason, "invalid") from None
 
 
 async def _call_hook(hook: Hook, method: Callable[..., Any], *arguments: object) -> Any:
     try:
         async with asyncio.timeout(HOOK_TIMEOUT_SECONDS):
             return await method(*arguments)
+    except BlockedByHook:
+        raise
     except TimeoutError:
-        raise BlockedByHook(
-            hook, f"the hook {hook.name} did not answer within {HOOK_TIMEOUT_SECONDS:g} s"
-        ) from None
+        reason = f"the hook {hook.name} did not answer within {HOOK_TIMEOUT_SECONDS:g} s"
+        raise BlockedByHook(hook.name, reason, "timeout") from None
     except (Exception, SystemExit, asyncio.CancelledError) as error:  # a hook that exits must not end the process
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             raise  # the caller was cancelled
-        raise BlockedByHook(hook, f"the hook {hook.name} failed: {type(error).__name__}: {error}") from error
+        reason = f"the hook {hook.name} failed: {type(error).__name__}: {error}"
+        raise BlockedByHook(hook.name, reason, "failed") from error

@@ -16,13 +16,16 @@ from treadle.core.tools.plan import make_denied
 from treadle.domain.errors import UsageError
 from treadle.domain.events import (
     ApprovalRequested,
+    CallErrorCause,
     CallErrorKind,
     ClarifyRequested,
     EventData,
     HookBlocked,
+    HookStage,
     ToolCallError,
     ToolCallStart,
 )
+from treadle.domain.excerpts import Excerpt, place_excerpt
 from treadle.domain.ids import ApprovalId, Instant
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.engine.deps import EngineDeps
@@ -105,7 +108,8 @@ def _select_concurrent(ready: list[ReadyCall], run: OwnedRun) -> list[ReadyCall]
 async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
     tool = deps.tools.find(call.name)
     if tool is None:
-        raise _make_error(call, "failed", f"The tool `{call.name}` is not to be had any more. Go on without it.")
+        text = f"The tool `{call.name}` is not to be had any more. Go on without it."
+        raise CallRefused(ToolCallError(call.call_id, call.name, "failed", text, cause="tool_missing"))
     if call.arguments is not None:  # it was started before, and runs again with the same arguments
         return await _make_approved(call, tool, call.arguments, _parse(call, tool, call.arguments), run, deps)
     if call.secrets:
@@ -126,7 +130,7 @@ async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
     text, arguments = await _apply_hooks(call, tool, edited, run, deps)
     ruling = rule_on_call(run.state, tool.spec, _subjects(call, tool, arguments))
     if ruling.verdict == "deny":
-        raise CallRefused(make_denied(call, f"It is not allowed as it was edited: {ruling.reason}."))
+        raise CallRefused(make_denied(call, f"It is not allowed as it was edited: {ruling.reason}.", "rule"))
     return await _make_approved(call, tool, text, arguments, run, deps)
 
 
@@ -143,7 +147,7 @@ async def _make_approved(
         return ready
     decision = run.state.review.decisions.get(approval.approval_id)
     was_edited = decision is not None and decision.arguments is not None
-    if decision is None or not (was_edited or concern.reason == approval.reason):
+    if decision is None or not (was_edited or concern.places == approval.places):
         return ready
     return msgspec.structs.replace(ready, approved=concern.places)
 
@@ -184,18 +188,26 @@ async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: E
     try:
         changed = await run_before_hooks(hooks, hooked_call)
     except BlockedByHook as blocked:
-        reason = f"`{call.name}` was not run: {blocked.reason}"
-        raise CallRefused(HookBlocked(call.call_id, call.name, blocked.hook, reason)) from blocked
+        raise CallRefused(make_blocked(call, blocked, "before")) from blocked
     if changed is hooked_call:
         return text, arguments
     text = msgspec.json.encode(changed.arguments).decode()
     if deps.vault.redactor.redact(text).names:
         reason = (
-            f"`{call.name}` was not run: a hook has put the value of a secret into its arguments. "
-            "Go on without this call, and tell the user."
+            "a hook has put the value of a secret into its arguments. Go on without this call, and tell the user."
         )
-        raise CallRefused(HookBlocked(call.call_id, call.name, "the last that rewrote it", reason))
+        raise CallRefused(make_blocked(call, BlockedByHook("the last that rewrote it", reason, "secret"), "before"))
     return text, _parse(call, tool, text)
+
+
+def make_blocked(call: Call, blocked: BlockedByHook, stage: HookStage) -> HookBlocked:
+    """Return the event for a call that a hook blocked, or whose result it withheld."""
+    did = "was not run" if stage == "before" else "has run, but its result is withheld"
+    before = f"`{call.name}` {did}: "
+    excerpt = place_excerpt(before, blocked.reason)
+    return HookBlocked(
+        call.call_id, call.name, blocked.hook, before + blocked.reason, stage, blocked.cause, excerpt
+    )
 
 
 def _make_ready(call: Call, tool: Tool, text: str, arguments: Any, run: OwnedRun) -> ReadyCall:
@@ -207,22 +219,53 @@ def _parse(call: Call, tool: Tool, text: str) -> Any:
     try:
         return tool.parse(text)
     except InvalidArguments as error:
-        raise _make_error(call, "invalid_arguments", f"`{call.name}` was not run: {error}") from None
+        before, reason = f"`{call.name}` was not run: ", str(error)
+        excerpt = place_excerpt(before, reason)
+        raise CallRefused(
+            ToolCallError(call.call_id, call.name, "invalid_arguments", before + reason, excerpt=excerpt)
+        ) from None
     except Exception as raised:  # tools may be third-party code
         raise _make_failure(call, raised) from raised
 
 
 def _make_failure(call: Call, raised: Exception) -> CallRefused:
-    return _make_error(call, "failed", f"`{call.name}` failed: {type(raised).__name__}: {raised}.")
+    failure, text = describe_exception(call.name, raised)
+    return CallRefused(
+        ToolCallError(
+            call.call_id,
+            call.name,
+            "failed",
+            text,
+            excerpt=failure.excerpt,
+            cause=failure.cause,
+            exception=failure.exception,
+        )
+    )
 
 
-def _make_error(call: Call, kind: CallErrorKind, text: str) -> CallRefused:
-    return CallRefused(ToolCallError(call.call_id, call.name, kind, text))
+class CallFailure(Struct, frozen=True, gc=False):
+    """The facts about a failed call, besides the text that the model is told."""
+
+    kind: CallErrorKind = "failed"
+    cause: CallErrorCause | None = None
+    excerpt: Excerpt | None = None
+    exception: str = ""
+    limit: float | None = None
+
+
+def describe_exception(tool: str, raised: BaseException) -> tuple[CallFailure, str]:
+    """Return the facts about an exception that a tool raised, and the text for the model."""
+    kind, message = type(raised).__name__, str(raised)
+    before = f"`{tool}` failed: {kind}: "
+    failure = CallFailure(cause="raised", excerpt=place_excerpt(before, message), exception=kind)
+    return failure, f"{before}{message}."
 
 
 def _refuse_raw_secret(call: Call) -> CallRefused:
     references = ", ".join(map(make_secret_ref, call.secrets))
-    return CallRefused(make_denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=references)))
+    return CallRefused(
+        make_denied(call, NO_RAW_SECRETS.format(names=", ".join(call.secrets), handles=references), "raw_secret")
+    )
 
 
 def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> HookedCall:
@@ -234,7 +277,7 @@ def make_hooked_call(call: Call, tool: Tool, text: str, run: OwnedRun) -> Hooked
 
 def _make_question(call: Call, arguments: Any, run: OwnedRun, deps: EngineDeps) -> CallRefused:
     if not has_reviewer(run.state):
-        return _make_error(call, "denied", NO_ONE_TO_ASK)
+        return CallRefused(ToolCallError(call.call_id, call.name, "denied", NO_ONE_TO_ASK, cause="no_user"))
     options = tuple(getattr(arguments, "options", ()) or ())
     return CallRefused(ClarifyRequested(call.call_id, str(arguments.question), options, _expires_at(run, deps)))
 
@@ -250,16 +293,32 @@ async def _check_permission(
         case "auto":
             return
         case "deny":
-            raise CallRefused(make_denied(call, f"It is not allowed: {ruling.reason}."))
+            raise CallRefused(make_denied(call, f"It is not allowed: {ruling.reason}.", "rule"))
         case "ask":
             if not has_reviewer(run.state):
-                raise CallRefused(make_denied(call, f"{NO_REVIEWER} ({ruling.reason})"))
+                raise CallRefused(_deny_unreviewed(call, ruling.reason, subjects.concern))
             approval_id, expires_at = ApprovalId(deps.ids("apr")), _expires_at(run, deps)
             raise CallRefused(
                 ApprovalRequested(
-                    approval_id, call.call_id, call.name, text, ruling.reason, subjects.pattern, expires_at
+                    approval_id,
+                    call.call_id,
+                    call.name,
+                    text,
+                    ruling.reason,
+                    subjects.pattern,
+                    expires_at,
+                    None if subjects.concern is None else subjects.concern.kind,
+                    () if subjects.concern is None else subjects.concern.places,
                 )
             )
+
+
+def _deny_unreviewed(call: Call, reason: str, concern: Concern | None) -> ToolCallError:
+    """Return the denial of a call that needs an approval when there is no reviewer. Its excerpt is the reason."""
+    denied = make_denied(call, f"{NO_REVIEWER} ({reason})", "no_reviewer")
+    assert denied.excerpt is not None, "a denial says where its reason is"
+    end, kind = denied.excerpt[1] - len(")"), None if concern is None else concern.kind
+    return msgspec.structs.replace(denied, excerpt=(end - len(reason), end), concern=kind)
 
 
 def _subjects(call: Call, tool: Tool, arguments: Any) -> Subjects:

@@ -4,23 +4,17 @@ truncated.
 The full text of a truncated result is stored and can be recalled."""
 
 from treadle.core.context.projection import MIN_RESULT_CHARACTERS, max_result_characters
-from treadle.core.context.truncation import truncate_text
-from treadle.domain.events import (
-    CallErrorKind,
-    EventData,
-    HookBlocked,
-    Redacted,
-    ResultTruncated,
-    ToolCallEnd,
-    ToolCallError,
-)
+from treadle.core.context.truncation import shown_lengths, truncate_text
+from treadle.domain.events import EventData, Redacted, ResultTruncated, ToolCallEnd, ToolCallError, Truncation
+from treadle.domain.excerpts import Excerpt
 from treadle.domain.messages import make_sendable
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.tool_hooks import BlockedByHook, run_after_hooks, select_hooks
-from treadle.engine.tool_preparation import ReadyCall, make_hooked_call
+from treadle.engine.tool_preparation import CallFailure, ReadyCall, make_blocked, make_hooked_call
 from treadle.ports.tool import Observation
 
+PLAIN_FAILURE = CallFailure()
 AFTER_AN_ERROR = "Do not make up a result: say that it failed, or try another way."
 
 
@@ -30,41 +24,93 @@ async def finish_call(
     elapsed_ms: int,
     run: OwnedRun,
     deps: EngineDeps,
-    kind: CallErrorKind = "failed",
+    failure: CallFailure = PLAIN_FAILURE,
 ) -> tuple[EventData, ...]:
-    """Return the events that end a call, from its result."""
-    call = item.call
+    """Return the events that end a call, from its result. `failure` holds the facts if the result is an error."""
+    call, returned = item.call, result
     if deps.hooks:
         try:
             result = await _apply_hooks(item, result, run, deps)
         except BlockedByHook as blocked:
-            text = f"`{call.name}` has run, but its result is withheld: {blocked.reason}"
-            return (HookBlocked(call.call_id, call.name, blocked.hook, text),)
+            return (make_blocked(call, blocked, "after"),)
     events: list[EventData] = []
-    content = make_sendable(result.content)
+    is_unchanged = result is returned
+    content, note = make_sendable(result.content), ""
     if run.state.review.approvals:
-        content = f"{_note_edit(item, run)}{content}"
+        note = _note_edit(item, run)
+        content = f"{note}{content}"
     redactor = deps.vault.redactor
     if not redactor.is_idle:
         redaction = redactor.redact(content)
         content = redaction.text
         if redaction.names:
+            is_unchanged = False
             events.append(Redacted(redaction.names, "tool_result", call.call_id))
     max_characters = (
         MIN_RESULT_CHARACTERS if len(content) <= MIN_RESULT_CHARACTERS else max_result_characters(run.state)
     )
-    truncated = len(content) > max_characters
-    if truncated:
+    truncation = None
+    if len(content) > max_characters:
+        is_unchanged = False
         await deps.results.keep(run.origin, call.call_id, content)
         truncated_text = truncate_text(content, max_characters, call.call_id)
+        truncation = Truncation(len(content), *shown_lengths(max_characters))
         events.append(ResultTruncated(call.call_id, len(content), len(truncated_text)))
         content = truncated_text
     if result.is_error:
-        text = f"{content} {AFTER_AN_ERROR}"
-        ended = ToolCallError(call.call_id, call.name, kind, text, elapsed_ms, result.exit_code, truncated)
+        facts = failure if is_unchanged else _forget_text(failure)
+        ended = _make_error(item, result, content, len(note), elapsed_ms, truncation, facts)
     else:
-        ended = ToolCallEnd(call.call_id, call.name, content, elapsed_ms, result.exit_code, truncated)
+        excerpt = (len(note), len(content)) if note else None
+        if failure.excerpt is not None and is_unchanged:  # the engine made up the text of an empty result
+            excerpt = failure.excerpt
+        ended = ToolCallEnd(
+            call.call_id,
+            call.name,
+            content,
+            elapsed_ms,
+            result.exit_code,
+            truncation is not None,
+            truncation,
+            excerpt,
+        )
     return (*events, ended)
+
+
+def _forget_text(failure: CallFailure) -> CallFailure:
+    """Return the facts about a failure whose text a hook, the redactor or the truncation changed."""
+    cause = failure.cause if failure.cause == "child" else None
+    return CallFailure(failure.kind, cause, limit=failure.limit)
+
+
+def _make_error(
+    item: ReadyCall,
+    result: Observation,
+    content: str,
+    shift: int,
+    elapsed_ms: int,
+    truncation: Truncation | None,
+    failure: CallFailure,
+) -> ToolCallError:
+    excerpt: Excerpt | None = (shift, len(content))
+    if failure.excerpt is not None:
+        excerpt = (shift + failure.excerpt[0], shift + failure.excerpt[1])
+    elif failure.cause is not None or failure.limit is not None:  # the engine made the text
+        excerpt = None
+    return ToolCallError(
+        item.call.call_id,
+        item.call.name,
+        failure.kind,
+        f"{content} {AFTER_AN_ERROR}",
+        elapsed_ms,
+        result.exit_code,
+        truncation is not None,
+        truncation,
+        excerpt,
+        failure.cause,
+        failure.exception,
+        failure.limit,
+    )
 
 
 def _note_edit(item: ReadyCall, run: OwnedRun) -> str:

@@ -1,4 +1,4 @@
-"""The input of a replay: the journal of a run, and the earlier state of its session."""
+"""The replay operation: it collects the record of a run and its session, and replays the run."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,17 +20,16 @@ from treadle.ports.sessions import Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Redactor
 from treadle.replay.recording import PastRun, Recorded
-from treadle.replay.replay import Divergence, Replayed, replay
+from treadle.replay.replay import Replayed, replay
 
 LOOKED_BACK = 20
-"""The most earlier runs that are read, for state that their process may have cached in memory."""
+"""Maximum number of earlier runs whose token counts may have been cached."""
 
 
 async def replayed(
     run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals, tools: Toolbox
 ) -> Replayed:
-    """Replay a run. If it diverges, replay it again with the runs before it, whose process may have cached
-    state."""
+    """Return the replay of a run. Earlier runs of the session are read only if they may explain a divergence."""
     record = await recorded(run_id, journal, sessions, approvals)
     found = await asyncio.to_thread(replay, record, tools)
     if found.divergence is None:
@@ -40,14 +39,14 @@ async def replayed(
 
 
 async def with_earlier(record: Recorded, journal: Journal, sessions: Sessions) -> Recorded:
-    """Return the record with the runs just before it in its session."""
+    """Return the record with the runs directly before it in its session."""
     before = _before(record.origin.run_id, await sessions.runs(record.origin.session_id))
     earlier = tuple([await _played(run, journal) for run in before[-LOOKED_BACK:]])
     return msgspec.structs.replace(record, earlier=earlier)
 
 
 async def recorded(run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals) -> Recorded:
-    """Return the journal of a run, and the earlier state of its session."""
+    """Return the journal of a run, and the state of its session before it."""
     events = await _events(run_id, journal)
     origin = events[0].origin
     before = _before(run_id, await sessions.runs(origin.session_id))
@@ -71,11 +70,10 @@ async def recorded(run_id: RunId, journal: Journal, sessions: Sessions, approval
 
 
 def redact_replay(replayed: Replayed, redactor: Redactor) -> Replayed:
-    """What would be written today has not been looked at by anybody yet."""
-    if redactor.is_idle or replayed.divergence is None:
+    """Return the result without secrets. The events of the current code have not been redacted yet."""
+    if redactor.is_idle or (replayed.divergence is None and not replayed.wording):
         return replayed
-    parted = redact_value(msgspec.to_builtins(replayed.divergence), redactor)
-    return msgspec.structs.replace(replayed, divergence=msgspec.convert(parted, Divergence))
+    return msgspec.convert(redact_value(msgspec.to_builtins(replayed), redactor), Replayed)
 
 
 def _before(run_id: RunId, runs: Sequence[RunRecord]) -> list[RunId]:
@@ -86,7 +84,7 @@ def _before(run_id: RunId, runs: Sequence[RunRecord]) -> list[RunId]:
 async def _ends(
     events: Sequence[Event], session_id: SessionId, sessions: Sessions, journal: Journal
 ) -> tuple[RunEnd, ...]:
-    """Return how the runs of the session had ended when its usage was requested."""
+    """Return the ends of the runs before a usage command."""
     obeyed = next((event for event in events if isinstance(event.data, CommandObeyed)), None)
     queued = events[0].data
     if obeyed is None or not isinstance(queued, RunQueued) or not isinstance(queued.command, AskUsage):
@@ -124,6 +122,7 @@ async def replay_run(context: Context, request: OneRun) -> Replayed:
     """Replay a run with the current code.
 
     The journal is replayed with the recorded replies of models and results of tools. The response has the first
-    event that would differ, if there is one. Nothing is changed."""
+    event whose facts would differ, if there is one. Texts that the current code words differently are listed
+    separately. Nothing is changed."""
     record = await context.visible_run(request.run_id)
     return await context.service.replay(record.origin.run_id)

@@ -43,7 +43,7 @@ class Subjects(Struct, frozen=True):
 
 
 PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "
-"""How the reason of a concern begins. Journals contain it, and a replay derives the concern from it."""
+"""How the reason of a concern begins, for the reviewer. `Concern.kind` is the fact."""
 
 
 class CallEnvironment(Struct, frozen=True):

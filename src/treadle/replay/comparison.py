@@ -1,5 +1,8 @@
-"""Whether an event of today is the one that was recorded, but for what cannot be the same: times that were measured
-and the number of a takeover."""
+"""Comparison of a recorded event with the event that the current code makes.
+
+Facts and wording are compared separately. Wording is text that the engine renders for people and models: it may
+change from version to version, and no decision depends on it. Values that cannot be the same again are ignored:
+measured times and the number of a takeover."""
 
 import re
 from collections.abc import Iterator
@@ -8,14 +11,61 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.envelope import Draft, Event
-from treadle.domain.events import RunEnd
+from treadle.core.context.tokens import estimate_text
+from treadle.domain.envelope import VERSION, Event
+from treadle.domain.events import (
+    NAMES,
+    EventData,
+    LlmError,
+    QualityScored,
+    RunEnd,
+    ToolCallEnd,
+    ToolCallError,
+)
+from treadle.domain.events.version_1 import ADDED
+from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import Instant
+from treadle.domain.time_format import format_minute
 
-MEASURED = frozenset(("duration_ms", "first_token_ms", "model_ms", "tool_ms", "epoch"))
+MEASURED = frozenset(("duration_ms", "first_token_ms", "model_ms", "tool_ms", "epoch", "breaker_seconds"))
 INSTANTS = frozenset(("wake_at", "expires_at", "resets_at"))
-"""Each was put together with a time somewhere between two events."""
-CLOSE = 0.005
+"""Fields that were computed from a time between two events."""
+INSTANT_SLACK_SECONDS = 0.005
+WORDING = {
+    "agent_spawn": ("end.reason", "end.next"),
+    "agent_told": ("reason",),
+    "approval_decided": ("note",),
+    "approval_requested": ("reason",),
+    "budget_hint": ("note",),
+    "call_written": ("note",),
+    "command_obeyed": ("said",),
+    "compaction_failed": ("reason",),
+    "continuation": ("note",),
+    "empty_turn": ("note",),
+    "error_analyzed": ("reason",),
+    "hook_blocked": ("content",),
+    "llm_fallback": ("reason",),
+    "llm_request": ("preface", "aside"),
+    "loop_warning": ("note",),
+    "memory_recalled": ("section",),
+    "model_resolved": ("reason",),
+    "output_rejected": ("error", "note"),
+    "phantom_action": ("note",),
+    "quality_scored": ("note",),
+    "recovery_action": ("note",),
+    "run_end": ("reason", "next", "stopped"),
+    "run_recovered": ("reason",),
+    "run_start": ("sections",),
+    "run_waiting": ("detail",),
+    "tool_call_blocked": ("content",),
+    "tool_call_error": ("content",),
+}
+"""Event type -> fields that the engine renders. Whether such a field is empty is a fact."""
+RENDERED_KINDS = ("denied", "invalid_arguments")
+RENDERED_CAUSES = ("not_started", "secret_refused")
+"""Failed calls whose reason is rendered by Treadle. The excerpt of the others comes from the tool."""
+ESTIMATES = {"budget_reserved": "tokens", "llm_request": "input_estimate"}
+"""Event type -> the field that counts the tokens of the texts that are recorded with it."""
 LATER = {
     "llm_request": {"input_estimate": ("input_estimate", "cost_estimate", "aside")},
     "llm_error": {"asked_wait": ("asked_wait",)},
@@ -23,51 +73,182 @@ LATER = {
     "budget_hint": {"kept": ("kept",)},
     "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
 }
-"""Type -> a field that is always there since it is on record -> what an older journal without it does not tell."""
+"""Event type -> a field that is always present since it exists -> fields that older journals lack without it."""
 FORMER = {"llm_request": {"aside": ("aside", "preface", "messages", "input_estimate", "cost_estimate")}}
-"""Type -> a field of older journals alone -> what is told in another way since."""
-LONGEST = 400
-"""Characters of a text that a difference shows."""
+"""Event type -> a field that only older journals have -> fields that record the same in another way since."""
+MAX_SHOWN_CHARACTERS = 400
 _MISSING = object()
 _REDACTED = re.compile(r"\[redacted:\w+\]")
-"""What stands for a secret, which a replay does not know."""
-_AT = re.compile(r", at [\d-]+ [\d:]+ UTC|the deadline, which comes before ")
-"""What older journals do not tell of a wait."""
-_MINUTE = re.compile(r"\w+, \d{4}-\d\d-\d\d \d\d:\d\d UTC")
+"""The mark in place of a secret, which a replay does not know."""
 
 
 class Difference(Struct, frozen=True):
-    """Where two values differ, and how; null: it is not there."""
+    """A value that differs. Null: it is missing."""
 
     path: str
     recorded: Any = None
     today: Any = None
 
 
-def differences(event: Event, since: Instant, made: Draft) -> tuple[Difference, ...]:
-    """How what would be written today differs from what was recorded. The clock was read for it after `since`."""
-    if made.type == event.type and made.raw == event.raw:
-        return ()
-    if made.type != event.type:
-        return (Difference("type", event.type, made.type),)
-    recorded, today = _plain(event.raw), _plain(made.raw)
-    if isinstance(event.data, RunEnd):  # earlier versions left out the metrics that were 0
-        recorded["metrics"] = msgspec.to_builtins(event.data.metrics)
+class WordingDifference(Struct, frozen=True):
+    """Texts of one event that the current code words differently. No decision depends on them."""
+
+    sequence: int
+    type: str
+    differences: tuple[Difference, ...]
+
+
+class Comparison(Struct, frozen=True):
+    """The differences between a recorded event and the one that the current code makes."""
+
+    facts: tuple[Difference, ...] = ()
+    wording: tuple[Difference, ...] = ()
+
+
+SAME = Comparison()
+
+
+def compare(
+    event: Event, since: Instant, made: EventData, is_command: bool = False, more_tokens: int = 0
+) -> Comparison:
+    """Return how an event of the current code differs from the recorded one.
+
+    Its times were computed from a clock that was read between `since` and the time of the event. A run of a session
+    command ends with a text that the engine renders. `more_tokens` is the size that reworded texts add to the
+    estimates that are recorded with them."""
+    type_ = NAMES[type(made)]
+    if type_ != event.type:
+        return Comparison((Difference("type", event.type, type_),))
+    if made == event.data:
+        return SAME
+    recorded, today = _plain(event.data), _plain(made)
+    _drop_excerpts(event.data, recorded, today)
+    _drop_incomparable(event, recorded, today)
+    if type_ in ESTIMATES and more_tokens:
+        today[ESTIMATES[type_]] = today.get(ESTIMATES[type_], 0) - more_tokens
+    wording = _take_wording(event, recorded, today, is_command)
+    slack = INSTANT_SLACK_SECONDS + abs(event.timestamp - since)
+    times = {format_minute(event.timestamp), format_minute(since)} if slack > 1 else set[str]()
+    return Comparison(
+        tuple(_differences("", recorded, today, slack)),
+        tuple([each for path, one, other in wording for each in _compare_texts(path, one, other, times)]),
+    )
+
+
+def count_added_tokens(event: Event, made: EventData) -> int:
+    """Return how many tokens more the text of a reworded event has, by the engine's estimate."""
+    recorded, added = event.data, 0
+    for name in ("section", "preface"):
+        one, other = getattr(recorded, name, ""), getattr(made, name, "")
+        if one and other and one != other:
+            added += estimate_text(other) - estimate_text(one)
+    return added
+
+
+def _plain(data: EventData) -> dict[str, Any]:
+    """Return the data as plain values, with the texts of excerpts in place of their positions."""
+    plain: dict[str, Any] = _unfold(data)
+    text = plain.get("content", plain.get("section", plain.get("said", "")))
+    owners = [plain, *(each for name in ("reminders", "notes", "memories") for each in _structs(plain.get(name)))]
+    for owner in owners:
+        if owner.get("excerpt") is not None:
+            owner["excerpt"] = take_excerpt(text, owner["excerpt"])
+    return plain
+
+
+def _unfold(value: Any) -> Any:
+    """Return a value as plain dictionaries and lists, with every field, also one that has its default."""
+    match value:
+        case Struct():
+            tag = value.__struct_config__.tag
+            fields = {name: _unfold(getattr(value, name)) for name in value.__struct_fields__}
+            return fields if tag is None else {"kind": tag, **fields}
+        case list() | tuple():
+            return [_unfold(item) for item in cast("list[Any]", value)]
+        case dict():
+            return {key: _unfold(item) for key, item in cast("dict[str, Any]", value).items()}
+        case _:
+            return value
+
+
+def _structs(value: Any) -> list[dict[str, Any]]:
+    values = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", each) for each in values if isinstance(each, dict)]
+
+
+def _drop_incomparable(event: Event, recorded: dict[str, Any], today: dict[str, Any]) -> None:
+    """Remove what an older journal does not record, or records in another way."""
+    stored: dict[str, Any] = msgspec.json.decode(event.raw)
     for told_since, fields in LATER.get(event.type, {}).items():
-        if told_since not in recorded:
-            for name in fields:
-                today.pop(name, None)
-    for told_then, fields in FORMER.get(event.type, {}).items():
-        if told_then in recorded:
+        if told_since not in stored:
             for name in fields:
                 today.pop(name, None)
                 recorded.pop(name, None)
-    slack = CLOSE + abs(event.timestamp - since)
-    return tuple(_differences("", recorded, today, slack))
+    for told_then, fields in FORMER.get(event.type, {}).items():
+        if told_then in stored:
+            for name in fields:
+                today.pop(name, None)
+                recorded.pop(name, None)
+    if event.version < VERSION:
+        for path in ADDED.get(event.type, ()):
+            for side in (recorded, today):
+                _remove(path, side)
 
 
-def _plain(raw: bytes) -> dict[str, Any]:
-    return msgspec.json.decode(raw)
+def _drop_excerpts(data: EventData, recorded: dict[str, Any], today: dict[str, Any]) -> None:
+    """Remove excerpts that are the engine's words, and those that only one side has: the redactor removes them from
+    an event with a secret."""
+    if isinstance(data, ToolCallError) and (data.kind in RENDERED_KINDS or data.cause in RENDERED_CAUSES):
+        recorded.pop("excerpt", None)
+    pairs = [(recorded, today)]
+    for name in ("reminders", "notes", "memories"):
+        pairs += zip(_structs(recorded.get(name)), _structs(today.get(name)), strict=False)
+    for one, other in pairs:
+        if one.get("excerpt") is None or other.get("excerpt") is None:
+            one.pop("excerpt", None)
+            other.pop("excerpt", None)
+
+
+def _remove(path: str, values: dict[str, Any]) -> None:
+    name, dot, rest = path.partition(".")
+    if not dot:
+        values.pop(name, None)
+        return
+    inner = values.get(name)
+    for each in [cast("dict[str, Any]", inner)] if isinstance(inner, dict) else _structs(inner):
+        _remove(rest, each)
+
+
+def _take_wording(
+    event: Event, recorded: dict[str, Any], today: dict[str, Any], is_command: bool
+) -> list[tuple[str, Any, Any]]:
+    """Remove the fields that the engine renders, and return their values."""
+    names = WORDING.get(event.type, ())
+    match event.data:
+        case ToolCallEnd() if "excerpt" in recorded:
+            names = ("content",)
+        case LlmError(no_fallback=reason) if reason:
+            names = ("message",)
+        case RunEnd() if is_command:
+            names = (*names, "text")
+        case QualityScored(score=None):
+            names = (*names, "reasons")
+        case _:
+            pass
+    found: list[tuple[str, Any, Any]] = []
+    for path in names:
+        outer, _, name = path.rpartition(".")
+        one, other = (values.get(outer) or {} if outer else values for values in (recorded, today))
+        if one.get(name) and other.get(name):
+            found.append((path, one.pop(name), other.pop(name)))
+    return found
+
+
+def _compare_texts(path: str, recorded: Any, today: Any, times: set[str]) -> Iterator[Difference]:
+    if isinstance(recorded, str) and isinstance(today, str):
+        for time in times:  # the clock may have been read in the minute before
+            recorded, today = recorded.replace(time, ""), today.replace(time, "")
+    yield from _differences(path, recorded, today, 0.0)
 
 
 def _differences(path: str, recorded: Any, today: Any, slack: float) -> Iterator[Difference]:
@@ -85,24 +266,20 @@ def _differences(path: str, recorded: Any, today: Any, slack: float) -> Iterator
             here = former[index] if index < len(former) else _MISSING
             there = latter[index] if index < len(latter) else _MISSING
             yield from _differences(f"{path}[{index}]", here, there, slack)
-    elif not _same(name, recorded, today, slack):
-        yield Difference(path, _shown(recorded, today), _shown(today, recorded))
+    elif not _is_same(name, recorded, today, slack):
+        yield Difference(path, _show(recorded, today), _show(today, recorded))
 
 
-def _same(name: str, recorded: Any, today: Any, slack: float) -> bool:
+def _is_same(name: str, recorded: Any, today: Any, slack: float) -> bool:
     if name in INSTANTS and isinstance(recorded, int | float) and isinstance(today, int | float):
         return abs(recorded - today) <= slack
     if isinstance(recorded, str) and isinstance(today, str) and "[redacted:" in recorded:
         return _fits(_REDACTED.split(recorded), today)
-    if name == "detail" and isinstance(recorded, str) and isinstance(today, str):
-        return _AT.sub("", recorded) == _AT.sub("", today)
-    if name in ("aside", "preface") and isinstance(recorded, str) and isinstance(today, str) and slack > 1:
-        return _MINUTE.sub("", recorded) == _MINUTE.sub("", today)
     return False
 
 
 def _fits(pieces: list[str], text: str) -> bool:
-    """Whether a text is these pieces, in order, with anything between them."""
+    """Return whether a text consists of these pieces, in order, with anything between them."""
     first, *middle, last = pieces
     if not text.startswith(first) or not text.endswith(last) or len(text) < len(first) + len(last):
         return False
@@ -115,17 +292,17 @@ def _fits(pieces: list[str], text: str) -> bool:
     return True
 
 
-def _shown(value: Any, other: Any) -> Any:
-    """The value; of a long text, what is around the first character that differs."""
+def _show(value: Any, other: Any) -> Any:
+    """Return the value; of a long text, the part around the first character that differs."""
     if value is _MISSING:
         return None
-    if not isinstance(value, str) or len(value) <= LONGEST:
+    if not isinstance(value, str) or len(value) <= MAX_SHOWN_CHARACTERS:
         return value
     at = 0
     if isinstance(other, str):
         at = next(
             (i for i, (a, b) in enumerate(zip(value, other, strict=False)) if a != b), min(len(value), len(other))
         )
-    begin = max(0, at - LONGEST // 4)
-    end = begin + LONGEST
+    begin = max(0, at - MAX_SHOWN_CHARACTERS // 4)
+    end = begin + MAX_SHOWN_CHARACTERS
     return f"{'…' if begin else ''}{value[begin:end]}{'…' if end < len(value) else ''}"

@@ -1,39 +1,39 @@
-"""Where a run is played again: an event loop without I/O and without time. Whenever nobody can go on by themselves,
-the prompter is asked what happens next."""
+"""The event loop of a replay, without I/O and without time. When no task can continue, it calls a function that
+lets the next thing happen."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-Prompter = Callable[[], None]
+OnIdle = Callable[[], None]
 
 
-class Stage(asyncio.BaseEventLoop):
-    """Runs what is ready, in order. `on_idle` must make something ready, or it is called for ever."""
+class ReplayEventLoop(asyncio.BaseEventLoop):
+    """Runs ready tasks in order. `on_idle` must make a task ready or stop the loop."""
 
-    def __init__(self, on_idle: Prompter) -> None:
+    def __init__(self, on_idle: OnIdle) -> None:
         super().__init__()
-        self._selector = _Prompt(on_idle)
+        self._selector = _IdleSelector(on_idle)
         self._clock_resolution = 1e-9
-        self._lead: asyncio.Task[None] | None = None
+        self._main: asyncio.Task[None] | None = None
 
     def time(self) -> float:
         return 0.0
 
-    def play(self, work: Coroutine[Any, Any, None]) -> None:
-        """See the work to its end, and whatever it has begun."""
-        self._lead = self.create_task(work)
+    def run_main(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine to its end, with all tasks that it starts."""
+        self._main = self.create_task(work)
         try:
-            self.run_until_complete(self._lead)
+            self.run_until_complete(self._main)
         finally:
-            self._end_all()
+            self._cancel_all()
 
-    def leave(self) -> None:
-        """Break the work off."""
-        if self._lead is not None:
-            self._lead.cancel()
+    def cancel_main(self) -> None:
+        """Cancel the coroutine that `run_main` runs."""
+        if self._main is not None:
+            self._main.cancel()
 
-    def _end_all(self) -> None:
+    def _cancel_all(self) -> None:
         left = asyncio.all_tasks(self)
         for task in left:
             task.cancel()
@@ -51,13 +51,13 @@ class Stage(asyncio.BaseEventLoop):
         pass
 
 
-class _Prompt:
-    """Stands where a loop waits for I/O."""
+class _IdleSelector:
+    """Takes the place of the selector, in which a loop would wait for I/O."""
 
-    def __init__(self, on_idle: Prompter) -> None:
+    def __init__(self, on_idle: OnIdle) -> None:
         self._on_idle = on_idle
 
     def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None or timeout > 0:  # nobody is ready
+        if timeout is None or timeout > 0:  # no task is ready
             self._on_idle()
         return []

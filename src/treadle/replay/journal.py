@@ -1,6 +1,7 @@
-"""The journal that a run is written into again: it takes what was recorded, and stops at the first that was not."""
+"""The journal of a replay. It accepts the events that were recorded, and rejects the first one that differs."""
 
 from collections.abc import Sequence
+from math import inf
 
 from msgspec import Struct
 
@@ -8,31 +9,45 @@ from treadle.domain import events as e
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import Fenced, NotClaimable
 from treadle.domain.events import SegmentOpened
-from treadle.domain.ids import Instant, RunId
+from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
-from treadle.engine.loop import WORKER_DIED
+from treadle.domain.quotas import Shortage
 from treadle.ports.accounts import AccountShortage, Reserve
 from treadle.ports.journal import Advance, Advanced, Claim, Death, SessionFacts
-from treadle.replay.comparison import Difference, differences
-from treadle.replay.recorded_children import refused_by_the_tree
+from treadle.replay.comparison import Difference, compare
+from treadle.replay.recorded_children import find_tree_shortage
 from treadle.replay.script import Script
-from treadle.replay.sentence_facts import short_of
 
-BEFORE = RunId("run_before")
-"""Stands for the run before in the session."""
+PREVIOUS_RUN = RunId("run_before")
+"""Stands for the previous run of the session."""
 
 
-def _is_failure_of_the_engine(data: e.EventData) -> bool:
-    return isinstance(data, e.RunRecovered) and data.reason != WORKER_DIED
+def _is_engine_failure(data: e.EventData) -> bool:
+    return isinstance(data, e.RunRecovered) and data.cause == "engine_failed"
 
 
 class Mismatch(Struct, frozen=True):
-    """What would be written where something else was."""
+    """An event that the current code makes in the place of a recorded one."""
 
     position: int
-    """How many events stand before it."""
+    """Number of events before it."""
     made: Draft
     differences: tuple[Difference, ...]
+
+
+def _make_refusal(short: Shortage) -> AccountShortage:
+    wanted = inf if short.wanted is None else short.wanted
+    return AccountShortage(
+        short.account, short.kind, short.ceiling, short.used, short.reserved, wanted, short.resets_at
+    )
+
+
+def _guess_refusal(reason: str, reserve: Reserve) -> AccountShortage:
+    """Return a refusal that makes the run wait. The journal does not say which account refused."""
+    account = reserve.accounts[0]
+    if reason == "quota":
+        return AccountShortage(account.account, "calls", account.calls or 0, 0.0, 0.0, reserve.calls)
+    return AccountShortage(account.account, "tokens", account.tokens or 0, 0.0)
 
 
 class RecordedJournal:
@@ -42,24 +57,24 @@ class RecordedJournal:
         self._script = script
         self._epoch = 0
         self.dead = False
-        """Whoever owns the run has died, as the script has it."""
+        """Whether the worker has died, according to the script."""
         self.known: int | None = None
-        """How many deliveries whoever claims the run knows of; None: all that stand there."""
+        """Number of deliveries that the worker has read when it claims the run; None: all."""
         self.mismatch: Mismatch | None = None
         self.is_over = False
-        """More would be written than was recorded."""
+        """Whether the current code writes more events than were recorded."""
 
-    # ── What an owner does ──
+    # ── Calls of the worker ──
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
         script = self._script
-        script.deliveries(self.known)
-        while (found := script.next()) and _is_failure_of_the_engine(found.data):
-            script.commit()  # the engine failed, which a later one need not
-            script.deliveries(self.known)
+        script.commit_deliveries(self.known)
+        while (found := script.next()) and _is_engine_failure(found.data):
+            script.commit()  # the current engine need not fail
+            script.commit_deliveries(self.known)
             script.settle()
         if script.is_over:
-            raise NotClaimable("There is nothing more on record.")
+            raise NotClaimable("No more events are recorded.")
         self._epoch += 1
         self.dead, self.mismatch = False, None
         script.settle()
@@ -76,80 +91,76 @@ class RecordedJournal:
             last = recorded.segments[-1]
             segment = SegmentOpened(last.segment_id, last.parent, last.reason, last.messages)
             at = last.opened_at
-        return SessionFacts(segment, at, None, BEFORE)
+        return SessionFacts(segment, at, None, PREVIOUS_RUN)
 
     async def advance(self, advance: Advance) -> Advanced:
         self._must_live(advance.epoch)
         script = self._script
         delivered: list[Event] = []
         for made in advance.facts:
-            delivered += script.deliveries()
+            delivered += script.commit_deliveries()
             self._write(made)
         if advance.intents or advance.release is not None:
-            delivered += script.deliveries()
+            delivered += script.commit_deliveries()
         refused: AccountShortage | None = None
         accepted = not delivered
         if accepted and advance.reserve is not None and advance.intents:
-            refused = self._refused(advance.reserve)
+            refused = self._find_shortage(advance.reserve)
             accepted = refused is None
         if accepted:
             for made in advance.intents:
                 self._write(made)
         script.settle()
-        near = self._near() if accepted and advance.reserve is not None else ()
+        near = self._find_warnings() if accepted and advance.reserve is not None else ()
         return Advanced(accepted, tuple(delivered), script.committed, refused, near)
 
     def _must_live(self, epoch: int) -> None:
         if self.dead or epoch != self._epoch:
-            raise Fenced("The script goes on without this owner.")
+            raise Fenced("According to the script, this worker has died.")
 
     def _write(self, made: Draft) -> None:
-        """Let an event be written that was recorded; else stop here."""
+        """Commit an event that was recorded. Raise Fenced for any other."""
         script = self._script
         if script.is_over:
             self.dead = self.is_over = True
-            raise Fenced("There is nothing more on record.")
+            raise Fenced("No more events are recorded.")
         event = script.events[script.committed]
-        found = differences(event, self._since(event), made)
+        found = compare(event, script.find_time_before(event), made.data).facts
         if found:
             self.dead = True
             self.mismatch = Mismatch(script.committed, made, found)
-            raise Fenced("Something else was recorded.")
+            raise Fenced("Another event was recorded.")
         script.commit()
 
-    def _since(self, event: Event) -> Instant:
-        """When something last happened before an event: no earlier was the clock read for it."""
-        at = event.sequence - 2
-        while at > 0 and self._script.events[at].timestamp == event.timestamp:
-            at -= 1
-        return self._script.events[max(0, at)].timestamp
-
-    def _refused(self, reserve: Reserve) -> AccountShortage | None:
-        """The account that was in the way, where the script has it that one was."""
+    def _find_shortage(self, reserve: Reserve) -> AccountShortage | None:
+        """Return the account that refused the reservation, according to the script, or None."""
         script = self._script
         if script.is_over:
             return None
-        if (short := refused_by_the_tree(script, reserve)) is not None:
-            return short
+        if (tree := find_tree_shortage(script, reserve)) is not None:
+            return tree
         event = script.events[script.committed]
         match event.data:
-            case e.RunWaiting("quota" | "budget") as wait:
-                return short_of(wait, reserve)
-            case e.BudgetExhausted(account, ceiling, used, wanted):
-                return AccountShortage(account, "cost", ceiling, used, 0.0, self._unpriced() or wanted)
-            case e.QuotaExceeded(account, kind, ceiling, used, wanted, resets_at):
-                return AccountShortage(account, kind, ceiling, used, 0.0, self._unpriced() or wanted, resets_at)
+            case e.RunWaiting("quota" | "budget", shortage=Shortage() as short):
+                return _make_refusal(short)
+            case e.RunWaiting("quota" | "budget" as reason):
+                return _guess_refusal(reason, reserve)
+            case e.BudgetExhausted() | e.QuotaExceeded():
+                return _make_refusal(self._find_final_shortage(event.data))
             case _:
                 return None
 
-    def _unpriced(self) -> float:
-        """Infinity, where the end says that no price was known."""
-        for data in self._script.upcoming():
-            if isinstance(data, e.RunEnd):
-                return float("inf") if "no price is known" in data.reason else 0.0
-        return 0.0
+    def _find_final_shortage(self, data: e.BudgetExhausted | e.QuotaExceeded) -> Shortage:
+        """Return the shortage that ends the run, with what the end of the run records about it."""
+        kind = data.kind if isinstance(data, e.QuotaExceeded) else "cost"
+        resets_at = data.resets_at if isinstance(data, e.QuotaExceeded) else None
+        wanted, reserved = None if data.unpriced else data.wanted, 0.0
+        for following in self._script.unwritten():
+            if isinstance(following, e.RunEnd) and following.shortage is not None:
+                reserved = following.shortage.reserved
+        return Shortage(data.account, kind, data.ceiling, data.used, reserved, wanted, resets_at)
 
-    def _near(self) -> tuple[AccountShortage, ...]:
+    def _find_warnings(self) -> tuple[AccountShortage, ...]:
         found: list[AccountShortage] = []
         for data in self._script.upcoming():
             if not isinstance(data, e.QuotaWarning):
@@ -159,7 +170,7 @@ class RecordedJournal:
             )
         return tuple(found)
 
-    # ── What others read ──
+    # ── Calls of readers ──
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
         recorded = self._script.recorded
@@ -172,7 +183,7 @@ class RecordedJournal:
         return self._script.events[after : self._script.committed]
 
     async def submit(self, origin: Origin, events: Sequence[Draft], key: str | None = None) -> RunId:
-        raise AssertionError("a replay begins no runs")
+        raise AssertionError("a replay submits no runs")
 
     async def deliver(self, run_id: RunId, event: Draft, key: str) -> int | None:
-        raise AssertionError("to a replay nothing is delivered but what was")
+        raise AssertionError("only recorded events are delivered in a replay")

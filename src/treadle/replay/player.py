@@ -1,72 +1,77 @@
-"""An old run through the real loop, offline: the journal says what the world did, and the loop of today writes what
-it would write. The first event that differs is where they part."""
+"""Replays one run with the current loop, offline. The journal says what models, tools, clients and clocks did. The
+replay stops at the first event whose facts differ from the recorded ones."""
 
+from collections.abc import Sequence
+
+import msgspec
 from msgspec import Struct
 
 from treadle.core.context.projection import estimate_input, max_result_characters
 from treadle.core.context.tokens import TokenCount
 from treadle.core.context.transcript import make_transcript
-from treadle.core.context.truncation import MARK_CHARACTERS
 from treadle.core.fold import fold_all
 from treadle.core.state import RunState, new_state
 from treadle.core.tools.permissions import permits_everything
 from treadle.domain import events as e
+from treadle.domain.envelope import Event
 from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import NoIsolation
 from treadle.engine.loop import advance
 from treadle.engine.transcript_cache import CachedTranscript, TranscriptCache
 from treadle.ports.tool import Toolbox
-from treadle.replay.event_loop import Stage
-from treadle.replay.journal import BEFORE, Mismatch, RecordedJournal
-from treadle.replay.recorded_children import RecordedAgents, seconds_for_children, why_unsure
+from treadle.replay.comparison import WordingDifference, compare, count_added_tokens
+from treadle.replay.event_loop import ReplayEventLoop
+from treadle.replay.journal import PREVIOUS_RUN, Mismatch, RecordedJournal
+from treadle.replay.recorded_children import RecordedAgents, child_timeout_seconds, why_unsure
 from treadle.replay.recorded_environment import (
+    RecordedAgentContext,
     RecordedApprovals,
     RecordedHook,
     RecordedMemories,
     RecordedSessions,
-    RecordedSurroundings,
     RecordedTime,
     RecordedTimers,
     RecordedVault,
     has_hooks,
 )
 from treadle.replay.recorded_models import RecordedModels
-from treadle.replay.recorded_summaries import INTERRUPTED
-from treadle.replay.recorded_tools import REPORTED, RecordedTools, brought, was_stopped
+from treadle.replay.recorded_tools import REPORTED, RecordedTools, set_result, was_stopped
 from treadle.replay.recording import Recorded
 from treadle.replay.script import Script
-from treadle.replay.sentence_facts import seconds_given
 
-IN_VAIN = 20
-"""So often something is let happen that nobody minds, before a worker is taken to be gone."""
+MAX_IDLE_PROMPTS = 20
+"""Number of prompts without progress after which the worker is assumed to have died."""
 
 
 class ReplayProgress(Struct, frozen=True):
-    """How far a run came."""
+    """How far a replay came."""
 
     events: int
-    """That were written again as they were recorded."""
+    """Number of events that were reproduced."""
     mismatch: Mismatch | None = None
     stopped: bool = False
-    """Today's code writes nothing more, where something was recorded."""
+    """Whether the current code writes nothing more, although more was recorded."""
     cannot: str = ""
-    """Why it could not be told how it goes on; empty: it could."""
+    """Why the replay could not continue; "" if it could."""
+    wording: tuple[WordingDifference, ...] = ()
+    """The reproduced events that the current code words differently."""
 
 
 class Player:
-    """Plays one run. `carried`: how many runs of its session have gone on with what the one before had counted."""
+    """Replays one run. `carried` is the number of earlier runs whose token counts were still cached."""
 
     def __init__(self, recorded: Recorded, known: Toolbox, carried: int = 0) -> None:
         self._script = script = Script(recorded)
         self._journal = RecordedJournal(script)
         self._tools = RecordedTools(script, known)
         self._timers = RecordedTimers()
-        self._urged = (-1, 0)
+        self._stops = (-1, 0)
         self._prompted = ((-1, -1), 0)
-        self._stage = Stage(self._prompt)
-        script.tell = self._tell
-        self._tools.on_begun = self._end_at_once
+        self._loop = ReplayEventLoop(self._prompt)
+        self._wording: dict[int, WordingDifference] = {}
+        script.deliver = self._deliver
+        self._tools.on_started = self._end_at_once
         time, queued = RecordedTime(script), _queued(recorded)
         models = RecordedModels(script, queued.agent, queued.credits_per_dollar)
         self._hub = EventHub(time, lambda prefix: f"{prefix}_live", lambda run_id, at: None)
@@ -77,60 +82,90 @@ class Player:
             self._tools,
             time,
             time,
-            models.client.chance,
+            models.client.draw_random,
             "replay",
-            _timeouts(recorded),
-            _conversations(recorded, carried),
+            _make_timeouts(recorded),
+            _make_transcripts(recorded, carried),
             self._timers,
             (RecordedHook(script),) if has_hooks(script) else (),
             RecordedVault(script),
             RecordedApprovals(script),
             memories=RecordedMemories(script),
-            agent_context=RecordedSurroundings(script),
+            agent_context=RecordedAgentContext(script),
             sessions=RecordedSessions(script),
             agents=RecordedAgents(script),
             isolation=NoIsolation(),
+            adopt=self._adopt,
         )
+        self._is_command = queued.command is not None
 
-    # ── From claim to claim ──
+    # ── Claims ──
 
     def play(self) -> ReplayProgress:
-        """See it through, as far as it goes."""
+        """Replay the run as far as possible."""
+        progress = self._play()
+        wording = [each for at, each in sorted(self._wording.items()) if at <= progress.events]
+        return msgspec.structs.replace(progress, wording=tuple(wording))
+
+    def _play(self) -> ReplayProgress:
         try:
             while not self._script.is_over:
-                parted = self._carry()
+                parted = self._execute()
                 if self._script.cannot:
                     return ReplayProgress(self._script.committed, cannot=self._script.cannot)
                 if parted is not None:
-                    unsure = self._unsure_of(parted)
+                    unsure = self._why_unsure(parted)
                     return ReplayProgress(parted.events, cannot=unsure) if unsure else parted
         finally:
-            self._stage.close()
+            self._loop.close()
         return ReplayProgress(self._script.committed)
 
-    def _carry(self) -> ReplayProgress | None:
-        """One worker's hold on the run, and how it parted from the record; None: it goes on. What differs is held
-        against a worker who takes the run up just there, who has not heard of all that was delivered, or whose
-        clock was read a moment earlier: none of that is on record."""
+    def _execute(self) -> ReplayProgress | None:
+        """Let a worker claim the run and execute it. Return where it differs from the record, or None.
+
+        The journal does not record when a worker claims the run, how many deliveries it has read, or the exact time
+        that it read from the clock. A difference counts only if none of these explains it."""
         script = self._script
-        parted = self._hold()
+        parted = self._claim_once()
         if parted is None or script.cannot:
             return None
-        beginning = script.delivered_before(parted.events)
+        beginning = script.find_deliveries_before(parted.events)
         for early in (False, True):
             for known in range(parted.events - beginning, -1, -1):
                 script.committed = beginning
-                self._hold(early, known)
+                self._claim_once(early, known)
                 if script.cannot or script.committed > parted.events:
                     return None
         script.committed = parted.events
         return parted
 
-    def _hold(self, early: bool = False, known: int | None = None) -> ReplayProgress | None:
+    def _adopt(self, events: Sequence[e.EventData]) -> Sequence[e.EventData]:
+        """Return the recorded events in the place of those that differ only in their wording.
+
+        So the sizes of texts, and what follows from them, stay as they were."""
+        recorded = [self._script.find_own(offset) for offset in range(len(events))]
+        pairs = list(zip(events, recorded, strict=True))
+        more_tokens = sum(
+            count_added_tokens(event, made) for made, event in pairs if event and type(made) is type(event.data)
+        )
+        return [made if event is None else self._adopt_one(made, event, more_tokens) for made, event in pairs]
+
+    def _adopt_one(self, made: e.EventData, event: Event, more_tokens: int) -> e.EventData:
+        since = self._script.find_time_before(event)
+        found = compare(event, since, made, self._is_command, more_tokens)
+        if found.facts:
+            return made
+        if found.wording:
+            self._wording[event.sequence] = WordingDifference(event.sequence, event.type, found.wording)
+        else:
+            self._wording.pop(event.sequence, None)
+        return event.data
+
+    def _claim_once(self, early: bool = False, known: int | None = None) -> ReplayProgress | None:
         script, journal = self._script, self._journal
         script.early, before, journal.known = early, script.committed, known
         try:
-            self._stage.play(advance(script.recorded.origin.run_id, self._deps))
+            self._loop.run_main(advance(script.recorded.origin.run_id, self._deps))
         finally:
             script.early = False
         if journal.is_over:
@@ -141,111 +176,106 @@ class Player:
             return ReplayProgress(script.committed, journal.mismatch)
         return ReplayProgress(script.committed, stopped=True) if script.committed == before else None
 
-    def _unsure_of(self, parted: ReplayProgress) -> str:
-        """Why a difference may be none: it comes from what is not on record."""
+    def _why_unsure(self, parted: ReplayProgress) -> str:
+        """Return why a difference may come from something that the journal does not record, or ""."""
         recorded = self._script.events[parted.events].data
         today = "" if parted.mismatch is None else parted.mismatch.made.type
         name, agent = getattr(recorded, "name", ""), _queued(self._script.recorded).agent
         goes_ahead = today in ("tool_call_start", "approval_requested")
         if isinstance(recorded, e.ToolCallError) and recorded.kind == "invalid_arguments" and goes_ahead:
             return (
-                f"the arguments of {recorded.call_id} were not taken then, and would be today: `{name}` is another "
-                "one now, or a hook had changed them, which is not on record."
+                f"the arguments of {recorded.call_id} were invalid then and are valid today. The tool `{name}` has "
+                "changed, or a hook had changed the arguments, which the journal does not record."
             )
         if name in self._tools.guessed and _is_ruled_on(recorded, self._script.state()):
             return (
-                f"the tool `{name}` is not known here, and the rules for approvals look into its arguments. Replay "
-                "it in a program that has this tool."
+                f"the tool `{name}` is not known here, and approval rules depend on its arguments. Replay the run "
+                "in a program that has this tool."
             )
         if unsure := why_unsure(recorded):
             return unsure
         writer = agent.compaction.model
         if writer is not None and isinstance(recorded, e.CompactionStarted) and today == "compaction_started":
-            return f"what was known of {writer}, which writes the summaries, is not on record."
+            return f"the journal does not record the profile of {writer}, which writes the summaries."
         return ""
 
-    # ── When nobody can go on by themselves ──
+    # ── When no task can continue ──
 
     def _prompt(self) -> None:
-        """Let happen what the script has next; where it has nothing for those who wait, their worker was gone."""
+        """Let happen what the script has next. If it has nothing for the tasks that wait, their worker died."""
         data = None if (event := self._script.next()) is None else event.data
-        if self._journal.dead or data is None or self._script.cannot or self._is_in_vain():
-            self._leave()
-        elif isinstance(data, REPORTED) and self._tools.under_way:
-            for call in tuple(self._tools.under_way.values()):  # one that may report anything does
+        if self._journal.dead or data is None or self._script.cannot or self._is_stalled():
+            self._die()
+        elif isinstance(data, REPORTED) and self._tools.in_progress:
+            for call in tuple(self._tools.in_progress.values()):  # the call that may report the event does
                 if self._script.next() is event:
                     call.context.report(data)
-        elif (call_id := getattr(data, "call_id", None)) in self._tools.under_way and self._end_call(str(call_id)):
+        elif (call_id := getattr(data, "call_id", None)) in self._tools.in_progress and self._end_call(
+            str(call_id)
+        ):
             pass
-        elif _is_cut_short(data):
-            self._urge()
+        elif _is_interruption(data):
+            self._stop_work()
         else:
-            self._leave()
+            self._die()
 
-    def _is_in_vain(self) -> bool:
-        """Whether nothing has come of all that was let happen."""
+    def _is_stalled(self) -> bool:
+        """Return whether the last prompts made no progress."""
         at = (self._script.committed, self._script.drafted)
         self._prompted = (at, self._prompted[1] + 1 if self._prompted[0] == at else 0)
-        return self._prompted[1] > IN_VAIN
+        return self._prompted[1] > MAX_IDLE_PROMPTS
 
     def _end_at_once(self, call_id: str) -> None:
-        """A call that was over before anything else happened: one beside it had not even begun."""
+        """End a call whose end is the next event, before other calls start."""
         event = self._script.next()
-        if event is None or isinstance(event.data, REPORTED) or self._script.waiting():
+        if event is None or isinstance(event.data, REPORTED) or self._script.pending_deliveries():
             return
         if getattr(event.data, "call_id", None) == call_id:
             self._end_call(call_id)
 
     def _end_call(self, call_id: str) -> bool:
-        """Let a call end as it did. False: it did not by itself."""
-        call, outcome = self._tools.under_way[call_id], self._script.outcome_of(call_id)
+        """End a call as recorded. Return False if it did not end on its own."""
+        call, outcome = self._tools.in_progress[call_id], self._script.outcome_of(call_id)
         if outcome is None or was_stopped(outcome) or call.result.done():
             return False
-        if self._told_before_a_cut(call_id):
+        if self._deliver_before_truncation(call_id):
             return True
         if not isinstance(outcome, e.HookBlocked):
             self._script.monotonic = call.began + outcome.duration_ms / 1000
         if isinstance(outcome, e.ToolCallError) and outcome.kind == "timeout":
             self._timers.fire(call.task)
         else:
-            call.result.set_result(brought(outcome, self._started_with(call_id)))
+            set_result(call, outcome)
         return True
 
-    def _told_before_a_cut(self, call_id: str) -> bool:
-        """How much of a long result is shown depends on what had been said by then: let that be heard first."""
-        data = self._script.next()
-        if data is None or not isinstance(cut := data.data, e.ResultTruncated) or not self._script.waiting():
+    def _deliver_before_truncation(self, call_id: str) -> bool:
+        """Deliver the messages that had been read before a result was truncated: its size depends on them."""
+        event = self._script.next()
+        if event is None or not isinstance(event.data, e.ResultTruncated) or not self._script.pending_deliveries():
             return False
         outcome = self._script.outcome_of(call_id)
-        shown = cut.length if outcome is None else len(outcome.content)
-        count = self._script.heard(
-            lambda state: abs(max_result_characters(state) + MARK_CHARACTERS - shown) <= MARK_CHARACTERS
-        )
+        if not isinstance(outcome, e.ToolCallEnd | e.ToolCallError) or (cut := outcome.truncation) is None:
+            return False
+        count = self._script.count_read(lambda state: max_result_characters(state) == cut.head + cut.tail)
         if count:
-            self._tell(count)
+            self._deliver(count)
         return bool(count)
 
-    def _started_with(self, call_id: str) -> str:
-        for event in reversed(self._script.events[: self._script.committed]):
-            if isinstance(event.data, e.ToolCallStart) and event.data.call_id == call_id:
-                return event.data.arguments
-        return ""
-
-    def _urge(self) -> None:
-        """Somebody wanted it to stop, or its time had come; else whoever did it had died."""
-        at, times = self._urged
+    def _stop_work(self) -> None:
+        """Stop the work in progress: by a delivery, else by a timer, else because the worker died."""
+        at, times = self._stops
         times = times + 1 if at == self._script.drafted else 0
-        self._urged = (self._script.drafted, times)
+        self._stops = (self._script.drafted, times)
         if times == 0:
-            self._tell(self._heard())
+            self._deliver(self._count_read())
         elif times == 1:
             self._timers.fire()
         else:
-            self._leave()
+            self._die()
 
-    def _heard(self) -> int:
-        """How many deliveries were known to whoever broke off what is under way."""
-        event, waiting = self._script.next(), self._script.waiting()
+    def _count_read(self) -> int:
+        """Return how many deliveries the worker had read when it stopped the work in progress."""
+        event, waiting = self._script.next(), self._script.pending_deliveries()
         assert event is not None, "something comes next"
         usage = event.data.usage if isinstance(event.data, e.LlmResponse) else None
         of_a_reply = event.data.stop == "interrupted" if isinstance(event.data, e.LlmResponse) else False
@@ -256,21 +286,21 @@ class Player:
                 return stops
             return (stops or state.steered == "interrupt") and estimate_input(state) == usage.input_tokens
 
-        found = self._script.heard(fits) if waiting else 0
+        found = self._script.count_read(fits) if waiting else 0
         return sum(each.timestamp <= event.timestamp for each in waiting) if found is None else found
 
-    def _tell(self, count: int) -> None:
-        self._script.deliveries(count)
+    def _deliver(self, count: int) -> None:
+        self._script.commit_deliveries(count)
         self._hub.delivered(self._script.recorded.origin.run_id)
 
-    def _leave(self) -> None:
-        """The worker is gone, with all that it had not written."""
+    def _die(self) -> None:
+        """Let the worker die, with everything that it has not committed."""
         self._journal.dead = True
-        self._stage.leave()
+        self._loop.cancel_main()
 
 
 def _is_ruled_on(data: e.EventData, state: RunState) -> bool:
-    """Whether a rule for approvals has decided that, or a tool that was cautious."""
+    """Return whether an approval rule, or the tool itself, decided it."""
     match data:
         case e.ApprovalRequested():
             return True
@@ -280,12 +310,12 @@ def _is_ruled_on(data: e.EventData, state: RunState) -> bool:
             return False
 
 
-def _is_cut_short(data: e.EventData) -> bool:
+def _is_interruption(data: e.EventData) -> bool:
     match data:
         case e.LlmResponse(stop="interrupted") | e.ToolCallError(kind="interrupted" | "cancelled"):
             return True
-        case e.CompactionFailed(reason=reason):
-            return reason == INTERRUPTED
+        case e.CompactionFailed(cause="interrupted"):
+            return True
         case _:
             return False
 
@@ -296,23 +326,22 @@ def _queued(recorded: Recorded) -> e.RunQueued:
     return queued
 
 
-def _timeouts(recorded: Recorded) -> ToolTimeouts:
-    """The time that calls had by default then, as far as one of them did not end within it."""
+def _make_timeouts(recorded: Recorded) -> ToolTimeouts:
+    """Return the recorded timeouts of tools, as far as a call reached one of them."""
     specs: dict[str, float | None] = {}
     for event in recorded.events:
         match event.data:
             case e.RunStart(tools):
                 specs = {spec.name: spec.timeout for spec in tools}
-            case e.ToolCallError(name=name, kind="timeout", content=content) if specs.get(name) is None:
-                if (given := seconds_given(content)) is not None:
-                    return ToolTimeouts(given, seconds_for_children(recorded))
+            case e.ToolCallError(name=name, kind="timeout", limit=float() as limit) if specs.get(name) is None:
+                return ToolTimeouts(limit, child_timeout_seconds(recorded))
             case _:
                 pass
-    return ToolTimeouts(agents=seconds_for_children(recorded))
+    return ToolTimeouts(agents=child_timeout_seconds(recorded))
 
 
-def _conversations(recorded: Recorded, carried: int) -> TranscriptCache:
-    """What the process had kept of the session, where it had gone on with it in that many runs before."""
+def _make_transcripts(recorded: Recorded, carried: int) -> TranscriptCache:
+    """Return the cache with the transcript of the session, with the token counts of this many earlier runs."""
     kept = TranscriptCache()
     if carried:
         tokens, counted_by = TokenCount(), None
@@ -322,5 +351,5 @@ def _conversations(recorded: Recorded, carried: int) -> TranscriptCache:
             fold_all(state, run.events)
             tokens, counted_by = state.context.tokens, state.context.counted_by
         said = CachedTranscript(make_transcript(recorded.history), tokens, counted_by)
-        kept.put(recorded.origin.session_id, BEFORE, said)
+        kept.put(recorded.origin.session_id, PREVIOUS_RUN, said)
     return kept

@@ -1,4 +1,6 @@
-"""Runs under a run, as they were on record: whom it began, and why it could not begin another."""
+"""Replays child runs: which ones the run began, and why it could not begin another."""
+
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -6,61 +8,67 @@ from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import AgentId
+from treadle.domain.quotas import Shortage
 from treadle.domain.runs import Outcome
-from treadle.engine.subagents import NOTHING_BEGUN
-from treadle.ports.accounts import AccountShortage, Reserve
+from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
 from treadle.replay.recording import Recorded
 from treadle.replay.script import Script
 
-_TREE, _STEPS = "The tree of runs that this one belongs to may have ", " steps together, and all are used."
+DEFAULT_CHILD_SECONDS = 600.0
 
 
 class RecordedAgents:
-    """Implements `ports.agents.Agents`: there is whoever is asked for, unless it was said that there is not."""
+    """Implements `ports.agents.Agents`. Every agent exists, unless the journal says that it did not."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
 
     async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
-        if (why := self._script.why_nothing_was_begun(name)) is not None:
-            raise UsageError(why)
+        if (reason := self._script.why_not_started(name)) is not None:
+            raise UsageError(reason)
         return AgentSpec(name, requested_by.model, requested_by.provider)
 
     async def identity(self, name: str) -> AgentId:
         return AgentId("agt_replayed")
 
 
-def refused_by_the_tree(script: Script, reserve: Reserve) -> AccountShortage | None:
-    """The account of a tree that had no room, where the script has it that one was in the way."""
-    if reserve.runs and (turn := _turn(script)).told and reserve.runs > turn.begun:
-        ceiling = int(turn.told.partition(_TREE)[2].partition(" ")[0])
-        left = turn.begun + turn.failed
-        return AccountShortage(reserve.accounts[-1].account, "runs", ceiling, ceiling - left, 0.0, reserve.runs)
-    if reserve.steps and (end := _end_without_asking(script)) is not None:
+def find_tree_shortage(script: Script, reserve: Reserve) -> AccountShortage | None:
+    """Return the account of a tree of runs that refused this reservation, or None."""
+    if reserve.runs and (turn := _read_turn(script)).limit is not None and reserve.runs > turn.begun:
+        used = turn.limit - turn.begun - turn.failed
+        return AccountShortage(reserve.accounts[-1].account, "runs", turn.limit, used, 0.0, reserve.runs)
+    if reserve.steps and (end := _find_end(script)) is not None:
         bounded = [each for each in reserve.accounts if each.steps is not None]
-        told = [each for each in bounded if f" {each.steps}{_STEPS}" in _reason_of(end)]
-        account = (told or bounded)[0]
-        return AccountShortage(account.account, "steps", account.steps or 0, account.steps or 0, 0.0, 1)
+        return _make_step_shortage(end.shortage, bounded) if bounded else None
     return None
 
 
-class _Turn(Struct, frozen=True):
-    """What becomes next of the calls that want runs."""
+def _make_step_shortage(short: Shortage | None, accounts: Sequence[Ceilings]) -> AccountShortage:
+    """Return the account without steps left. The end does not name it if the run ended with an earlier answer."""
+    if short is not None and short.kind == "steps":
+        named = [each for each in accounts if each.account == short.account]
+        accounts = named or [each for each in accounts if each.steps == short.ceiling] or accounts
+    steps = accounts[0].steps or 0
+    return AccountShortage(accounts[0].account, "steps", steps, steps, 0.0, 1)
 
-    told: str
-    """What those were told that the tree had no room for; empty: there were none."""
+
+class _Turn(Struct, frozen=True):
+    """What the journal records next about the calls that start child runs."""
+
+    limit: float | None
+    """The number of runs that the tree may have, if a call was refused for it."""
     begun: int
     failed: int
-    """Calls that the tree had room for, and that began nothing."""
+    """Calls for which the tree had room, and which started no run."""
 
 
-def _turn(script: Script) -> _Turn:
-    told, begun, failed = "", 0, 0
+def _read_turn(script: Script) -> _Turn:
+    limit, begun, failed = None, 0, 0
     for data in script.unwritten():
         match data:
-            case e.ToolCallError(content=content) if _TREE in content:
-                told = content
-            case e.ToolCallError(content=content) if content.startswith(f"{NOTHING_BEGUN}: "):
+            case e.ToolCallError(cause="tree_full", limit=found):
+                limit = found
+            case e.ToolCallError(cause="not_started"):
                 failed += 1
             case e.AgentSpawn(end=None):
                 begun += 1
@@ -68,15 +76,15 @@ def _turn(script: Script) -> _Turn:
                 pass
             case _:
                 break
-    return _Turn(told, begun, failed)
+    return _Turn(limit, begun, failed)
 
 
-def _end_without_asking(script: Script) -> e.RunEnd | e.AgentSpawn | None:
-    """How the run ends, or is about to be judged, where that comes before it asks a model again."""
+def _find_end(script: Script) -> e.RunEnd | Outcome | None:
+    """Return how the run ends, or is about to end before its evaluation, if it calls no model before that."""
     for data in script.unwritten():
         match data:
             case e.RunEnd() | e.AgentSpawn(end=Outcome()):
-                return data
+                return data.end if isinstance(data, e.AgentSpawn) else data
             case e.StepStart() | e.BudgetReserved() | e.LlmRequest() | e.BudgetExhausted() | e.QuotaExceeded():
                 return None
             case e.RunWaiting(reason=reason) if reason != "child":
@@ -86,14 +94,8 @@ def _end_without_asking(script: Script) -> e.RunEnd | e.AgentSpawn | None:
     return None
 
 
-def _reason_of(end: e.RunEnd | e.AgentSpawn) -> str:
-    if isinstance(end, e.RunEnd):
-        return end.reason
-    return "" if end.end is None else end.end.reason
-
-
-def seconds_for_children(recorded: Recorded) -> float:
-    """The time that children were given; 0: as much as they wanted."""
+def child_timeout_seconds(recorded: Recorded) -> float:
+    """Return the time limit of child runs; 0 for none."""
     for event in recorded.events:
         match event.data:
             case e.AgentSpawn(role="spawn" | "send" | "invoke", expires_at=None):
@@ -102,13 +104,13 @@ def seconds_for_children(recorded: Recorded) -> float:
                 return expires_at - event.timestamp
             case _:
                 pass
-    return 600.0
+    return DEFAULT_CHILD_SECONDS
 
 
 def why_unsure(data: e.EventData) -> str:
-    """Why it cannot be told whether a run would be begun today, where none was; empty: it can."""
-    if isinstance(data, e.ToolCallError) and data.content.startswith(f"{NOTHING_BEGUN}: "):
-        return f"what stood in the way of {data.call_id} is not on record: which agents and models there were."
+    """Return why a replay cannot tell whether a child run would start today, or ""."""
+    if isinstance(data, e.ToolCallError) and data.cause == "not_started":
+        return f"the journal does not record which agents and models there were when {data.call_id} failed."
     if isinstance(data, e.QualityScored | e.ErrorAnalyzed) and data.run_id is None:
-        return "who should have judged the run could not be asked then; which agents there were is not on record."
+        return "the evaluator could not be started, and the journal does not record which agents there were."
     return ""

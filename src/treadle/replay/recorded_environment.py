@@ -1,22 +1,24 @@
-"""All else that the loop asks for, as it was on record: time, hooks, secrets, memories, the surroundings of the
-prompt, what a session had gone through."""
+"""Replays the environment of the loop: time, hooks, secrets, memories, the context of the prompt, approvals and the
+earlier runs of the session."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
+from math import inf
 from typing import Any
 
 import msgspec
 
-from treadle.core.context.memory_prompt import recalled_lines
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunEnd
+from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import AgentId, Instant, Prefix, SessionId
-from treadle.domain.memories import Memory, MemoryId, MemoryScope
+from treadle.domain.memories import Memory, MemoryId, MemoryScope, ShownMemory
 from treadle.domain.secret_refs import make_secret_ref
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import UserId
 from treadle.engine.null_ports import NoApprovals, NoSessions
+from treadle.engine.tool_hooks import BlockedByHook
 from treadle.ports.approvals import Grant
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
 from treadle.ports.memory import NO_EXCLUSION, FoundMemory, Recall, RecallExclusion
@@ -25,10 +27,7 @@ from treadle.ports.skills import Skill
 from treadle.ports.tool import Observation
 from treadle.ports.vault import Redaction, SecretRefused, TextStream
 from treadle.replay.script import Script
-from treadle.replay.sentence_facts import memories_in
 from treadle.system.timers import Timer, Timers
-
-_FAILED, _WITHHELD = " failed: ", "` has run, but its result is withheld: "
 
 
 class RecordedTime:
@@ -48,7 +47,7 @@ class RecordedTime:
 
 
 class RecordedTimers(Timers):
-    """They ring when the script says that a time had come."""
+    """Timers that go off when the script says so."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,17 +60,17 @@ class RecordedTimers(Timers):
         self._set.pop(timer, None)
 
     def fire(self, task: "asyncio.Task[Any] | None" = None) -> None:
-        """All of them, or those of one task: each looks for itself whether its time has come."""
+        """Let the timers of a task go off, or all timers. Each checks whether it is due."""
         for timer, owner in tuple(self._set.items()):
             if task is None or owner is task:
                 timer.fire()
 
 
-# ── Hooks ──────────────────────────────────────────────────────────────────────────────────────────
+# ── Hooks ──
 
 
 def has_hooks(script: Script) -> bool:
-    """Whether anything on record was done by a hook."""
+    """Return whether a hook acted on any call."""
     asked: dict[str, str] = {}
     for event in script.events:
         match event.data:
@@ -92,21 +91,21 @@ def _uses(part: Any) -> tuple[Any, ...]:
 
 
 class RecordedHook(Hook):
-    """Does what all hooks together have done."""
+    """Does what all hooks together did."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
 
     @property
     def name(self) -> str:
-        """Of the one that blocks next."""
+        """Return the name of the hook that blocks next."""
         return next((data.hook for data in self._script.upcoming() if isinstance(data, e.HookBlocked)), "")
 
     async def before(self, call: HookedCall) -> Block | Rewrite | None:
-        for data in self._script.clearing():
+        for data in self._script.decisions():
             match data:
-                case e.HookBlocked(call_id, name, _, content) if call_id == call.call_id:
-                    return Block(content.removeprefix(f"`{name}` was not run: "))
+                case e.HookBlocked(stage="before") if data.call_id == call.call_id:
+                    raise _blocked_again(data)
                 case e.ToolCallStart() | e.ApprovalRequested() if data.call_id == call.call_id:
                     arguments = msgspec.json.decode(data.arguments or "{}", type=dict[str, Any])
                     return None if arguments == call.arguments else Rewrite(arguments)
@@ -116,19 +115,16 @@ class RecordedHook(Hook):
 
     async def after(self, call: HookedCall, result: Observation) -> Observation | None:
         data = self._script.outcome_of(call.call_id)
-        if not isinstance(data, e.HookBlocked):
-            return None
-        reason = data.content.partition(_WITHHELD)[2].removeprefix(f"the hook {data.hook}")
-        if "did not answer within" in reason:
-            raise TimeoutError
-        if reason.startswith(_FAILED):
-            kind, _, told = reason.removeprefix(_FAILED).partition(": ")
-            raise type(kind, (Exception,), {})(told)
-        answered: Any = type(reason.removeprefix(" answered ").partition(",")[0], (), {})
-        return answered()
+        if isinstance(data, e.HookBlocked):
+            raise _blocked_again(data)
+        return None
 
 
-# ── Secrets ────────────────────────────────────────────────────────────────────────────────────────
+def _blocked_again(data: e.HookBlocked) -> BlockedByHook:
+    return BlockedByHook(data.hook, take_excerpt(data.content, data.excerpt), data.cause)
+
+
+# ── Secrets ──
 
 
 class _Whole:
@@ -142,7 +138,7 @@ class _Whole:
 
 
 class RecordedRedactor:
-    """Takes nothing out, which was taken out already, and names what was. Implements `ports.vault.Redactor`."""
+    """Implements `ports.vault.Redactor`. Recorded texts are redacted already; it only names the secrets."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
@@ -175,7 +171,7 @@ def _is_of_secrets(data: e.EventData) -> bool:
 
 
 def _spellings(arguments: str) -> tuple[str, ...]:
-    """Arguments as they were written, and as they are once they have been read."""
+    """Return the arguments as the model wrote them, and as they are encoded after decoding."""
     try:
         return arguments, msgspec.json.encode(msgspec.json.decode(arguments)).decode()
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -205,11 +201,11 @@ class RecordedVault:
         if denied is None or not isinstance(denied.data, e.SecretDenied):
             return make_secret_ref(name)
         outcome = self._script.outcome_of(denied.data.call_id)
-        told = "" if outcome is None else outcome.content.partition("` failed: ")[2]
-        raise SecretRefused(told.partition(" Do not make up a result")[0], denied.data.reason)
+        message = "" if outcome is None else take_excerpt(outcome.content, outcome.excerpt)
+        raise SecretRefused(message, denied.data.reason)
 
 
-# ── Memories, the system prompt, the session ───────────────────────────────────────────────────────
+# ── Memories, the system prompt and the session ──
 
 
 class RecordedMemories:
@@ -229,8 +225,8 @@ class RecordedMemories:
                     degraded = data
                 case e.MemoryRecalled():
                     return _recalled(data, agent_id, degraded)
-                case e.CommandObeyed(said):
-                    found = memories_in(said, agent_id)
+                case e.CommandObeyed():
+                    found = [_make_memory(shown, data.said, agent_id) for shown in data.memories]
                     return Recall(tuple([FoundMemory(memory, 1.0, "text") for memory in found]))
                 case e.LlmRequest():
                     break
@@ -243,30 +239,36 @@ class RecordedMemories:
 
     async def latest(self, scope: MemoryScope, limit: int) -> Sequence[Memory]:
         obeyed = next((data for data in self._script.upcoming() if isinstance(data, e.CommandObeyed)), None)
-        return () if obeyed is None else memories_in(obeyed.said, scope.agent_id)
+        if obeyed is None:
+            return ()
+        return [_make_memory(shown, obeyed.said, scope.agent_id) for shown in obeyed.memories]
 
 
 def _recalled(data: e.MemoryRecalled, agent_id: AgentId, degraded: e.MemoryDegraded | None) -> Recall:
-    lines = "\n".join(recalled_lines(data.section))
-    ids = tuple([reminder.memory_id for reminder in data.reminders])
-    shown = memories_in(lines, agent_id, ids)
     found = [
-        FoundMemory(memory, reminder.score, data.by)
-        for memory, reminder in zip(shown, data.reminders, strict=False)
+        FoundMemory(_make_memory(reminder, data.section, agent_id), reminder.score, data.by)
+        for reminder in data.reminders
     ]
-    return Recall(tuple(found), tuple(shown[len(data.reminders) :]), data.by, degraded)
+    notes = [_make_memory(note, data.section, agent_id) for note in data.notes]
+    return Recall(tuple(found), tuple(notes), data.by, degraded)
 
 
-class RecordedSurroundings:
+def _make_memory(shown: ShownMemory | e.Reminder, text: str, agent_id: AgentId) -> Memory:
+    """Return a memory from the text that shows it."""
+    created_at = inf if shown.created_at is None else shown.created_at
+    return Memory(shown.memory_id, agent_id, "long_term", take_excerpt(text, shown.excerpt), created_at)
+
+
+class RecordedAgentContext:
     """Implements `ports.agent_context.AgentContext`."""
 
     def __init__(self, script: Script) -> None:
         start = next((event.data for event in script.events if isinstance(event.data, e.RunStart)), None)
         self._start = start or e.RunStart(())
         queued = script.events[0].data
-        told = isinstance(queued, e.RunQueued) and bool(queued.instructions)
+        has_instructions = isinstance(queued, e.RunQueued) and bool(queued.instructions)
         sections = self._start.sections
-        self._sections = sections[:-1] if told and sections else sections
+        self._sections = sections[:-1] if has_instructions and sections else sections
 
     def rules(self) -> str:
         return self._sections[0] if self._sections else ""
@@ -287,7 +289,7 @@ class RecordedSurroundings:
         return self._start.guidance
 
     def load(self, agent: AgentSpec, name: str, file: str | None = None) -> str:
-        raise LookupError("A replay loads no skills.")
+        raise LookupError("A replay cannot load skills.")
 
 
 class RecordedApprovals(NoApprovals):
@@ -297,7 +299,7 @@ class RecordedApprovals(NoApprovals):
         self._script = script
 
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:
-        """What was granted for the session, by others or by this run until now."""
+        """Return the approvals for the session, from earlier runs and from this run so far."""
         asked: dict[str, e.ApprovalRequested] = {}
         later: set[Grant] = set()
         for event in self._script.events:

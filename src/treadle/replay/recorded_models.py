@@ -1,8 +1,7 @@
-"""Models that say again what was said: which one a name stood for, what it answered, what it cost, and whether it
-was left alone."""
+"""Replays the models: which model each name was resolved to, its replies and failures, their cost, and the state of
+its circuit breaker."""
 
 import asyncio
-import re
 from typing import Any
 
 import msgspec
@@ -14,6 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.messages import Message
 from treadle.domain.models import Prices, Profile
+from treadle.domain.quotas import Shortage
 from treadle.domain.runs import Usage
 from treadle.ports.model import (
     BreakerChange,
@@ -27,17 +27,12 @@ from treadle.ports.model import (
 )
 from treadle.replay.recorded_summaries import RecordedSummaries
 from treadle.replay.script import Script
-from treadle.replay.sentence_facts import dollars_wanted, seconds_left_alone
 
-NO_FALLBACK = "No fallback could take over: "
-NOT_ON_RECORD = "not-on-record"
-_ROUTED = re.compile(r"^(?:a fallback|complexity .*?: the (?:last tier|tier up to \S+))(?:; |$)")
-"""Why the loop itself looked for that name: it will say so again."""
+UNRECORDED_PROVIDER = "not-on-record"
 
 
-def priced(script: Script, per_dollar: float) -> type[Profile]:
-    """A profile whose prices nobody knows any more: what each call cost is on record instead, or what it would have
-    cost that was not paid for."""
+def make_profile_type(script: Script, credits_per_dollar: float) -> type[Profile]:
+    """Return a profile that takes the cost of each call from the journal, since prices are not recorded."""
 
     class RecordedProfile(Profile, frozen=True, omit_defaults=True):
         def cost(self, usage: Usage) -> float | None:
@@ -52,9 +47,9 @@ def priced(script: Script, per_dollar: float) -> type[Profile]:
                     case e.BudgetExhausted(wanted=wanted):
                         return wanted or None
                     case e.QuotaExceeded(kind=kind, wanted=wanted):
-                        return (wanted / per_dollar or None) if kind == "credits" else 0.0
-                    case e.RunWaiting("budget", detail):
-                        return dollars_wanted(detail, per_dollar)
+                        return (wanted / credits_per_dollar or None) if kind == "credits" else 0.0
+                    case e.RunWaiting("budget", shortage=Shortage() as short):
+                        return _wanted_dollars(short, credits_per_dollar)
                     case _:
                         pass
             return None
@@ -62,31 +57,38 @@ def priced(script: Script, per_dollar: float) -> type[Profile]:
     return RecordedProfile
 
 
+def _wanted_dollars(short: Shortage, credits_per_dollar: float) -> float | None:
+    """Return the cost of the call that a run waited to make; None if no price was known."""
+    if short.wanted is None:
+        return None
+    return {"cost": short.wanted, "credits": short.wanted / credits_per_dollar}.get(short.kind, 0.0)
+
+
 class RecordedModels:
     """Implements `ports.model.Models`."""
 
-    def __init__(self, script: Script, agent: AgentSpec, per_dollar: float) -> None:
+    def __init__(self, script: Script, agent: AgentSpec, credits_per_dollar: float) -> None:
         self._script = script
         self._agent = agent
-        self._profile = priced(script, per_dollar)
+        self._profile = make_profile_type(script, credits_per_dollar)
         self.client = RecordedModel(script, agent)
         self._breaker = RecordedBreaker(script)
 
     def resolve(self, model: str, provider: str | None) -> Resolved:
-        if (writer := self._writer(model)) is not None:
-            return self._resolved(e.ModelResolved(writer.provider, writer.model, "", ""))
-        found = self._found_next(model) or self._in_force(model)
-        return self._resolved(found or e.ModelResolved(NOT_ON_RECORD, model, "", ""))
+        if (writer := self._find_writer(model)) is not None:
+            return self._make_resolved(e.ModelResolved(writer.provider, writer.model, "", ""))
+        found = self._find_next(model) or self._find_current(model)
+        return self._make_resolved(found or e.ModelResolved(UNRECORDED_PROVIDER, model, "", ""))
 
-    def _resolved(self, found: e.ModelResolved) -> Resolved:
+    def _make_resolved(self, found: e.ModelResolved) -> Resolved:
         facts: dict[str, Any] = msgspec.structs.asdict(found.profile)
         facts["prices"] = Prices(0.0, 0.0)
         profile = self._profile(**facts)
-        reason = _ROUTED.sub("", found.reason)
+        reason = found.reason if found.choice is None else found.resolution
         return Resolved(found.provider, found.model, found.api_mode, reason, self.client, self._breaker, profile)
 
-    def _writer(self, name: str) -> e.CompactionStarted | None:
-        """Who writes the summary that comes next, where the agent names somebody for that."""
+    def _find_writer(self, name: str) -> e.CompactionStarted | None:
+        """Return the model that writes the next summary, if the agent names one for it."""
         if name == self._agent.compaction.model:
             for data in self._script.upcoming():
                 if isinstance(data, e.CompactionStarted):
@@ -95,18 +97,18 @@ class RecordedModels:
                     return None
         return None
 
-    def _found_next(self, name: str) -> e.ModelResolved | None:
-        """What the name was found to stand for, where that was news. Raises UsageError where nothing was found."""
+    def _find_next(self, name: str) -> e.ModelResolved | None:
+        """Return the resolution that is recorded next, or None. Raise UsageError if the name was not resolved."""
         for data in self._script.upcoming():
             match data:
                 case e.ModelResolved(route=route) if route in (name, ""):
                     return data
                 case e.RunWaiting("unavailable", detail):
                     raise UsageError(detail)
-                case e.LlmFallback(reason=reason) if self._is_taken_over:
+                case e.LlmFallback(reason=reason) if self._is_falling_back:
                     raise UsageError(reason)
-                case e.LlmError(message=message) if self._is_taken_over and NO_FALLBACK in message:
-                    raise UsageError(message.partition(NO_FALLBACK)[2])
+                case e.LlmError(no_fallback=reason) if reason:
+                    raise UsageError(reason)
                 case e.RunStart() | e.RunRecovered() | e.StepEnd():
                     pass
                 case _:
@@ -114,12 +116,12 @@ class RecordedModels:
         return None
 
     @property
-    def _is_taken_over(self) -> bool:
-        """Whether a model has just been given up, so that another is looked for."""
+    def _is_falling_back(self) -> bool:
+        """Whether the engine is looking for a fallback."""
         return isinstance(self._script.written_last(), e.LlmFallback)
 
-    def _in_force(self, name: str) -> e.ModelResolved | None:
-        """What the name stood for when it was last looked for."""
+    def _find_current(self, name: str) -> e.ModelResolved | None:
+        """Return the latest resolution of the name."""
         found = None
         for event in self._script.events[: self._script.committed]:
             if isinstance(event.data, e.ModelResolved) and event.data.route in (name, ""):
@@ -136,20 +138,20 @@ class RecordedBreaker:
     def wait(self, now: float, who: str = "") -> float | None:
         for data in self._script.upcoming():
             match data:
-                case e.RunWaiting("breaker", detail, wake_at):
-                    return self._left(detail, wake_at)
-                case e.LlmFallback(reason=reason) if (told := seconds_left_alone(reason)) is not None:
-                    return float(told)
+                case e.RunWaiting("breaker", wake_at=wake_at, breaker_seconds=seconds):
+                    return self._remaining(seconds or 0.0, wake_at)
+                case e.LlmFallback(breaker_seconds=float() as seconds):
+                    return seconds
                 case e.ModelResolved():
                     return 1.0
                 case _:
                     return None
         return None
 
-    def _left(self, detail: str, wake_at: float | None) -> float:
-        told = seconds_left_alone(detail) or 0
-        left = 0.0 if wake_at is None else wake_at - self._script.now()
-        return left if f"{left:.0f}" == f"{told}" else float(told)
+    def _remaining(self, seconds: float, wake_at: float | None) -> float:
+        """Return how long the breaker stays open. Older journals round the number, but not the end of the wait."""
+        remaining = 0.0 if wake_at is None else wake_at - self._script.now()
+        return remaining if seconds == round(remaining) else seconds
 
     def record(self, failed: bool, now: float, who: str = "") -> BreakerChange | None:
         for data in self._script.upcoming():
@@ -165,11 +167,11 @@ class RecordedBreaker:
         return None
 
     def abandon(self, who: str = "") -> None:
-        """Nobody need know."""
+        """Do nothing: the journal does not record it."""
 
 
 class RecordedModel:
-    """Answers what was answered. Where nothing was, it never does. Implements `ports.model.Model`."""
+    """Implements `ports.model.Model`. Gives the recorded reply. If none is recorded, it never replies."""
 
     def __init__(self, script: Script, agent: AgentSpec) -> None:
         self._script = script
@@ -183,7 +185,7 @@ class RecordedModel:
         for data in script.upcoming():
             match data:
                 case e.LlmResponse(stop="interrupted"):
-                    self._begin_to_say(data, show)
+                    self._begin_reply(data, show)
                     break
                 case e.LlmResponse(parts=parts, first_token_ms=first, duration_ms=duration):
                     if first is not None:
@@ -199,10 +201,10 @@ class RecordedModel:
                 case _:
                     break
         await asyncio.get_running_loop().create_future()
-        raise AssertionError("what never ends is ended by others")
+        raise AssertionError("the future is never done; the task is cancelled")
 
-    def _begin_to_say(self, data: e.LlmResponse, show: Show) -> None:
-        """What was heard before somebody did not want to hear more; its length says how much of it was thoughts."""
+    def _begin_reply(self, data: e.LlmResponse, show: Show) -> None:
+        """Stream the received part of an interrupted reply. Its size tells how much of it was reasoning."""
         began = self._script.monotonic
         said = Message("assistant", data.parts).text
         if data.first_token_ms is not None:
@@ -219,7 +221,7 @@ class RecordedModel:
             data.message,
             data.retryable,
             data.status,
-            self._asked_wait(data),
+            self._find_asked_wait(data),
             data.usage,
             data.compact and not data.guessed,
             data.repair,
@@ -231,27 +233,27 @@ class RecordedModel:
             data.guessed,
         )
 
-    def _asked_wait(self, error: e.LlmError) -> float | None:
-        """The wait that the provider must have asked for, as nothing else explains what was done then."""
+    def _find_asked_wait(self, error: e.LlmError) -> float | None:
+        """Return the wait that the provider asked for. For older journals, infer it from the retry."""
         if error.asked_wait is not None:
             return error.asked_wait
         if error.next_key or error.repair or not error.retryable or error.longest_reply is not None:
             return None
-        failures, policy = self.failures(), self._agent.retry
-        retry = self.retry()
+        failures, policy = self.count_failures(), self._agent.retry
+        retry = self._find_retry()
         if retry is None:
             return policy.longest_wait_seconds + 1 if failures < policy.attempts and not error.once else None
         if policy.schedule == "linear":
             return None if retry.delay_ms == LINEAR_STEP_MS * failures else retry.delay_ms / 1000
-        longest = self.longest(failures)
+        longest = self._max_delay_ms(failures)
         return None if int(longest * MIN_DELAY_SHARE) <= retry.delay_ms <= longest else retry.delay_ms / 1000
 
-    def longest(self, failures: int) -> float:
-        """Milliseconds that a retry is put off at most, where nobody asks for a wait."""
+    def _max_delay_ms(self, failures: int) -> float:
+        """Return the maximum delay of a retry for which the provider asked no wait."""
         return min(MAX_DELAY_MS, self._agent.retry.base_ms * 2**failures)
 
-    def retry(self) -> e.LlmRetry | None:
-        """The retry that follows the failure that comes next."""
+    def _find_retry(self) -> e.LlmRetry | None:
+        """Return the retry after the next failure, or None."""
         for data in self._script.upcoming():
             match data:
                 case e.LlmRetry():
@@ -262,8 +264,8 @@ class RecordedModel:
                     return None
         return None
 
-    def failures(self) -> int:
-        """How many attempts have failed in a row."""
+    def count_failures(self) -> int:
+        """Return the number of consecutive failed attempts."""
         found = 0
         for event in reversed(self._script.events[: self._script.committed]):
             match event.data:
@@ -275,9 +277,9 @@ class RecordedModel:
                     pass
         return found
 
-    def chance(self) -> float:
-        """The number that was drawn for the retry that comes next."""
-        retry, longest = self.retry(), self.longest(self.failures())
+    def draw_random(self) -> float:
+        """Return the random number that gives the recorded delay of the next retry."""
+        retry, longest = self._find_retry(), self._max_delay_ms(self.count_failures())
         if retry is None or not longest:
             return 0.0
         return max(0.0, min(1.0, (retry.delay_ms / longest - MIN_DELAY_SHARE) / (1 - MIN_DELAY_SHARE)))

@@ -1,5 +1,4 @@
-"""Whoever writes summaries, again: of what they answered only the last word is on record, and how often they were
-asked."""
+"""Replays the model that wrote the summaries. The journal records the final summary and the number of calls."""
 
 import asyncio
 
@@ -12,83 +11,85 @@ from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, Failed, ModelRequest
 from treadle.replay.script import Script
 
-TURNS = 5
-"""Of the event loop, in which the owner of a run has heard what it was told."""
-INTERRUPTED = "It was interrupted."
-NO_SHORTER = "The summary is no shorter than what it would stand for."
-_BESIDE = (e.MemorySaved, e.MemoryFlushed, e.Redacted)
+DELIVERY_TURNS = 5
+"""Turns of the event loop in which a worker folds a delivery."""
+_WITH_SUMMARY = (e.MemorySaved, e.MemoryFlushed, e.Redacted)
 Ended = e.ContextCompacted | e.CompactionFailed
 
 
 class RecordedSummaries:
+    """Answers requests for a summary, so that the engine makes as many calls as it did."""
+
     def __init__(self, script: Script) -> None:
         self._script = script
         self._of: e.CompactionStarted | None = None
         self._asked = 0
         self._good = self._bad = 0
-        """Answers that are still to be given: good ones, and bad ones that are asked for again."""
+        """Replies that are left to give: summaries, and failures that the engine retries."""
         self._failed_just_now = False
 
     async def reply(self, request: ModelRequest, started: e.CompactionStarted) -> Completed | Failed:
         ended = self._ended()
         if ended is not None and started is not self._of:
             self._begin(ended, started, request)
-            await self._hear(ended)
+            await self._deliver(ended)
         self._asked += 1
         if ended is None or self._script.cannot or (self._is_interrupted(ended) and self._asked == ended.calls):
             await asyncio.get_running_loop().create_future()
-            raise AssertionError("what never ends is ended by others")
+            raise AssertionError("the future is never done; the task is cancelled")
         return self._answer(ended, request)
 
     def _ended(self) -> Ended | None:
-        """What came of it; None: nothing is on record."""
+        """Return how the compaction ended, or None if its end is not recorded."""
         for data in self._script.upcoming():
             if isinstance(data, Ended):
                 return data
-            if not isinstance(data, _BESIDE):
+            if not isinstance(data, _WITH_SUMMARY):
                 return None
         return None
 
     def _is_interrupted(self, ended: Ended) -> bool:
-        return isinstance(ended, e.CompactionFailed) and ended.reason == INTERRUPTED
+        return isinstance(ended, e.CompactionFailed) and ended.cause == "interrupted"
 
     def _begin(self, ended: Ended, started: e.CompactionStarted, request: ModelRequest) -> None:
         if self._is_interrupted(ended) and ended.calls > 1:
             self._script.cannot = (
-                "a summary in pieces was interrupted, and what each of them used is not on record."
+                "a summary in pieces was interrupted, and the journal does not record the usage of each piece."
             )
-        pieces = self._script.pieces_of(started, request.profile)
+        pieces = self._script.count_pieces(started, request.profile)
         self._of, self._asked, self._failed_just_now = started, 0, False
-        is_written = isinstance(ended, e.ContextCompacted) or ended.reason == NO_SHORTER
+        is_written = isinstance(ended, e.ContextCompacted) or ended.cause == "not_shorter"
         self._good = pieces if is_written else min(ended.calls - 1, pieces - 1)
         self._bad = max(0, ended.calls - self._good - (not is_written))
         self._script.monotonic += ended.duration_ms / 1000
 
-    async def _hear(self, ended: Ended) -> None:
-        """What was said meanwhile counts for how long the conversation was when the summary came."""
-        if isinstance(ended, e.CompactionFailed) or not self._script.waiting():
+    async def _deliver(self, ended: Ended) -> None:
+        """Deliver the messages that the recorded size of the conversation includes."""
+        if isinstance(ended, e.CompactionFailed) or not self._script.pending_deliveries():
             return
-        count = self._script.heard(lambda state: estimate_input(state) == ended.tokens_before)
+        count = self._script.count_read(lambda state: estimate_input(state) == ended.tokens_before)
         if count:
-            self._script.tell(count)
-            for _ in range(TURNS):
+            self._script.deliver(count)
+            for _ in range(DELIVERY_TURNS):
                 await asyncio.sleep(0)
 
     def _answer(self, ended: Ended, request: ModelRequest) -> Completed | Failed:
         usage = ended.usage if self._asked == 1 else Usage()
         if self._bad and not self._failed_just_now:
             self._bad, self._failed_just_now = self._bad - 1, True
-            return Failed("overloaded", "It was asked again.", retryable=True, usage=usage)
+            return Failed("overloaded", "The engine retried.", retryable=True, usage=usage)
         self._failed_just_now = False
         if self._good:
             self._good -= 1
             return Completed((Text(self._text(ended, request)),), "end_turn", usage)
-        reason = ended.reason if isinstance(ended, e.CompactionFailed) else "It was asked once more than then."
+        if isinstance(ended, e.CompactionFailed) and ended.cause == "empty":
+            return Completed((), "end_turn", usage)
+        reason = ended.reason if isinstance(ended, e.CompactionFailed) else "There is one call more than recorded."
         return Failed("server", reason, retryable=False, usage=usage)
 
     def _text(self, ended: Ended, request: ModelRequest) -> str:
         if isinstance(ended, e.CompactionFailed):
-            return _as_long_as_may_be(2 * (request.settings.max_tokens or 0))
+            return _make_long_text(2 * (request.settings.max_tokens or 0))
         saved = [data.text for data in self._script.upcoming() if isinstance(data, e.MemorySaved)]
         flushed = next(
             (data for data in self._script.upcoming() if isinstance(data, e.MemoryFlushed | Ended)), None
@@ -98,7 +99,8 @@ class RecordedSummaries:
         return f"{ended.summary}\n\n## {REMEMBER}\n{lines}" if count else ended.summary
 
 
-def _as_long_as_may_be(tokens: int) -> str:
+def _make_long_text(tokens: int) -> str:
+    """Return a text of about this many tokens."""
     text = "so " * tokens
     while text and estimate_text(text) > tokens:
         text = text[: len(text) * 9 // 10]

@@ -1,5 +1,4 @@
-"""Tools that bring again what they brought. Where this engine knows them they are asked for their arguments and for
-what rules see in them; they are never run."""
+"""Replays the tools. No tool is run. Tools that this engine knows decode their arguments for the rules."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -8,16 +7,12 @@ from typing import Any, cast
 
 import msgspec
 
-from treadle.core.tools.plan import AFTER_A_DENIAL
 from treadle.domain import events as e
 from treadle.domain.errors import UsageError
+from treadle.domain.excerpts import take_excerpt
 from treadle.domain.messages import ToolUse
 from treadle.domain.tools import ToolSpec
-from treadle.engine.tool_preparation import NO_REVIEWER
-from treadle.engine.tool_results import AFTER_AN_ERROR
 from treadle.ports.tool import (
-    PRIVATE_PREFIX,
-    UNCONFINED_PREFIX,
     CallEnvironment,
     Concern,
     InvalidArguments,
@@ -26,17 +21,18 @@ from treadle.ports.tool import (
     Tool,
     Toolbox,
     ToolContext,
+    ToolError,
 )
+from treadle.ports.vault import VaultError
 from treadle.replay.script import Script
-from treadle.replay.sentence_facts import whole_of
 
 REPORTED = (e.ProcessKilled, e.SandboxDenied, e.MemorySaved, e.JournalWritten, e.MemoryDegraded)
-"""What tools put on record beside their results."""
-_RAISED = "` failed: "
+"""Events that tools record besides their results."""
+CallOutcome = e.ToolCallEnd | e.ToolCallError | e.HookBlocked
 
 
-class UnderWay:
-    """A call that a replay has begun."""
+class ReplayedCall:
+    """A call in progress in a replay."""
 
     def __init__(self, context: ToolContext, script: Script) -> None:
         self.call_id = context.call_id
@@ -50,10 +46,10 @@ class RecordedTools:
     """Implements `ports.tool.Toolbox`: the tools that the run began with."""
 
     def __init__(self, script: Script, known: Toolbox) -> None:
-        self.under_way: dict[str, UnderWay] = {}
-        self.on_begun: Callable[[str], None] = lambda call_id: None
+        self.in_progress: dict[str, ReplayedCall] = {}
+        self.on_started: Callable[[str], None] = lambda call_id: None
         self.guessed: set[str] = set()
-        """Tools that nobody here knows, and of which a rule had to be told what they would do."""
+        """Tools that this engine does not know and whose subjects had to be guessed for a rule."""
         start = next((event.data for event in script.events if isinstance(event.data, e.RunStart)), None)
         specs: Sequence[ToolSpec] = () if start is None else start.tools
         self._tools: dict[str, Tool] = {
@@ -68,13 +64,13 @@ class RecordedTools:
         return self._tools.get(name)
 
     def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
-        """Those of the run, when it starts; later those of a run under it, with those that it was not given."""
+        """Return the tools of the run when it starts, and later those of a child run, with the withheld ones."""
         if self._script.committed <= self._started:
             return tuple(self._tools.values())
         for name in allowlist:
-            if name not in self._tools and (why := self._script.why_nothing_was_begun(name)) is not None:
-                raise UsageError(why)
-        spawn = self._script.begins()
+            if name not in self._tools and (reason := self._script.why_not_started(name)) is not None:
+                raise UsageError(reason)
+        spawn = self._script.next_child()
         withheld = [] if spawn is None else [ToolSpec(name, "", {}) for name in spawn.withheld]
         others = [RecordedTool(spec, None, self._script, self) for spec in withheld]
         return (*self._tools.values(), *others)
@@ -99,21 +95,20 @@ class RecordedTool:
         )
 
     def _raise_again(self, arguments: str) -> None:
-        """What was wrong with the arguments then, for a tool that nobody here knows."""
+        """Raise what decoding the arguments raised in the recorded call, if the tool is not known here."""
         if self._known is not None:
             return
-        for data in self._script.clearing():
+        for data in self._script.decisions():
             if isinstance(data, e.ToolCallStart | e.ApprovalRequested) and data.name == self.spec.name:
                 return
             if isinstance(data, e.ToolCallError) and self._asked(data.call_id) == arguments:
                 if data.kind == "invalid_arguments":
-                    raise InvalidArguments(data.content.partition("` was not run: ")[2])
-                if data.kind == "failed" and _RAISED in data.content:
-                    name, _, told = data.content.partition(_RAISED)[2].partition(": ")
-                    raise type(name, (Exception,), {})(told.removesuffix("."))
+                    raise InvalidArguments(take_excerpt(data.content, data.excerpt))
+                if data.cause == "raised":
+                    raise _make_exception(data)
 
     def _asked(self, call_id: str) -> str | None:
-        """The arguments that the model wrote for a call of this tool."""
+        """Return the arguments that the model wrote for a call of this tool."""
         for event in reversed(self._script.events[: self._script.committed]):
             if isinstance(event.data, e.LlmResponse):
                 uses = [part for part in event.data.parts if isinstance(part, ToolUse)]
@@ -125,42 +120,38 @@ class RecordedTool:
             return self._known.subjects(arguments)
         self._box.guessed.add(self.spec.name)
         texts = tuple(_texts(vars(arguments)))
-        for data in self._script.clearing():
+        for data in self._script.decisions():
             if isinstance(data, e.ApprovalRequested) and data.name == self.spec.name:
                 return Subjects(texts, pattern=data.pattern)
         return Subjects(texts, pattern="*")
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
-        """What the tool found on the machine then, as far as the journal says: it asked for an approval with a
-        reason, or was denied with it."""
-        for data in self._script.clearing():
+        """Return what the tool found on the machine, if the call needed an approval or was denied for it."""
+        for data in self._script.decisions():
             if isinstance(data, e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) and (
                 data.call_id == scene.call_id
             ):
-                return _concern_in(data)
+                return _find_concern(data)
         return None
 
     async def run(self, arguments: Any, context: ToolContext) -> Observation:
-        call = UnderWay(context, self._script)
-        self._box.under_way[call.call_id] = call
-        self._box.on_begun(call.call_id)
+        call = ReplayedCall(context, self._script)
+        self._box.in_progress[call.call_id] = call
+        self._box.on_started(call.call_id)
         try:
             return await call.result
         finally:
-            self._box.under_way.pop(call.call_id, None)
+            self._box.in_progress.pop(call.call_id, None)
 
 
-def _concern_in(data: e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) -> Concern | None:
+def _find_concern(data: e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) -> Concern | None:
     match data:
-        case e.ApprovalRequested():
-            reason = data.reason
-        case e.ToolCallError(kind="denied"):
-            reason = data.content.partition(f"{NO_REVIEWER} (")[2].removesuffix(f") {AFTER_A_DENIAL}")
+        case e.ApprovalRequested(concern="private" | "unconfined" as kind):
+            return Concern(kind, data.reason, data.places)
+        case e.ToolCallError(concern="private" | "unconfined" as kind):
+            return Concern(kind, take_excerpt(data.content, data.excerpt))
         case _:
             return None
-    if reason.startswith(PRIVATE_PREFIX):
-        return Concern("private", reason)
-    return Concern("unconfined", reason) if reason.startswith(UNCONFINED_PREFIX) else None
 
 
 def _texts(value: Any) -> list[str]:
@@ -175,19 +166,38 @@ def _texts(value: Any) -> list[str]:
             return []
 
 
-def brought(outcome: e.ToolCallEnd | e.ToolCallError | e.HookBlocked, arguments: str) -> Observation:
-    """What a call must have brought, that ended so."""
-    if isinstance(outcome, e.HookBlocked):
-        return Observation("")
-    content = outcome.content
-    if isinstance(outcome, e.ToolCallError):
-        content = content.removesuffix(f" {AFTER_AN_ERROR}")
-    if outcome.truncated:
-        content = whole_of(content)
-    content = content.removeprefix(f"[a person had it run with other arguments: {arguments}]\n")
-    return Observation(content, outcome.exit_code, isinstance(outcome, e.ToolCallError))
+def set_result(call: ReplayedCall, outcome: CallOutcome) -> None:
+    """End a call with the result, or the exception, that gives the recorded outcome."""
+    match outcome:
+        case e.HookBlocked():
+            call.result.set_result(Observation(""))
+        case e.ToolCallError(cause="raised"):
+            call.result.set_exception(_make_exception(outcome))
+        case e.ToolCallError(cause="tool_error"):
+            call.result.set_exception(ToolError(take_excerpt(outcome.content, outcome.excerpt)))
+        case e.ToolCallError(cause="vault_unavailable"):
+            call.result.set_exception(VaultError("The vault cannot be opened."))
+        case _:
+            is_error = isinstance(outcome, e.ToolCallError)
+            call.result.set_result(Observation(_find_output(outcome), outcome.exit_code, is_error))
 
 
-def was_stopped(outcome: e.ToolCallEnd | e.ToolCallError | e.HookBlocked) -> bool:
-    """Whether a call was not let come to its end."""
+def _find_output(outcome: e.ToolCallEnd | e.ToolCallError) -> str:
+    """Return the output of a tool. The part of a truncated one that is not recorded is filled up."""
+    content, excerpt, truncation = outcome.content, outcome.excerpt, outcome.truncation
+    if truncation is None:
+        return take_excerpt(content, excerpt)
+    shown = content if excerpt is None else content[: excerpt[1]]
+    head, tail = shown[: truncation.head], shown[len(shown) - truncation.tail :]
+    filler = "." * (truncation.length - len(head) - len(tail))
+    return f"{head}{filler}{tail}"[0 if excerpt is None else excerpt[0] :]
+
+
+def _make_exception(error: e.ToolCallError) -> Exception:
+    """Return an exception of the recorded class, with the recorded message."""
+    return type(error.exception, (Exception,), {})(take_excerpt(error.content, error.excerpt))
+
+
+def was_stopped(outcome: CallOutcome) -> bool:
+    """Return whether a call was stopped before its end."""
     return isinstance(outcome, e.ToolCallError) and outcome.kind in ("interrupted", "cancelled")

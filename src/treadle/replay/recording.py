@@ -1,10 +1,9 @@
-"""What is on record of a run and of its session: all that a replay is given."""
+"""The record of a run and its session: everything that a replay is given."""
 
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from treadle.core.tools.plan import SUPERSEDED
 from treadle.domain import events as e
 from treadle.domain.envelope import VERSION, Event, Origin
 from treadle.domain.events import EventData, RunEnd
@@ -14,12 +13,12 @@ from treadle.ports.approvals import Grant
 from treadle.ports.sessions import SegmentRecord
 
 OPENING = (e.RunQueued, e.RunForked, e.HeartbeatFired, e.WebhookReceived, e.Redacted, e.UserMessage)
-"""What a run is submitted with."""
+"""Events that a run is submitted with."""
 DELIVERED = (
     e.MessageSteered, e.RunInterrupted, e.ResumeRequested, e.CancelRequested, e.ClarifyAnswered, e.ScheduleSkipped,
     e.AgentEnd, e.AgentWaiting,
 )  # fmt: skip
-"""What others append to a run."""
+"""Events that are delivered to a run."""
 WRITTEN = (
     e.RunStart, e.ModelResolved, e.RunWaiting, e.RunRecovered, e.RunQuarantined, e.RunEnd, e.StepStart, e.StepEnd,
     e.LlmRequest, e.LlmResponse, e.LlmError, e.LlmRetry, e.LlmFallback, e.BreakerOpened, e.BreakerClosed,
@@ -33,55 +32,55 @@ WRITTEN = (
     e.QualityScored,
     e.ErrorAnalyzed,
 )  # fmt: skip
-"""What the loop writes, and a replay knows how to bring about again."""
+"""Events that the loop writes and that a replay can reproduce."""
 _KNOWN: frozenset[type[EventData]] = frozenset((*OPENING, *DELIVERED, *WRITTEN))
 
 
 class PastRun(Struct, frozen=True):
-    """A run of the session, as far as another needs it."""
+    """An earlier run of the session."""
 
     history: tuple[Message, ...]
     events: tuple[Event, ...]
 
 
 class Recorded(Struct, frozen=True):
-    """The journal of a run, and what its session had settled when it began."""
+    """The journal of a run, and the state of its session when it began."""
 
     origin: Origin
     events: tuple[Event, ...]
     history: tuple[Message, ...] = ()
-    """What had been said."""
+    """The messages of the session before this run."""
     segments: tuple[SegmentRecord, ...] = ()
-    """Those that the runs before have opened."""
+    """The segments that earlier runs opened."""
     ends: tuple[RunEnd, ...] = ()
-    """Of the runs before."""
+    """The ends of earlier runs."""
     earlier: tuple[PastRun, ...] = ()
-    """The runs just before it, the latest last."""
+    """The runs directly before it, the latest last."""
     others: dict[RunId, PastRun] = {}
-    """Runs whose conversation was brought back, by their ids."""
+    """The runs whose messages an undo restored."""
     grants: tuple[Grant, ...] = ()
-    """What was approved for the whole session, by any of its runs."""
+    """The approvals for the whole session, from any of its runs."""
 
 
 def is_delivery(data: EventData) -> bool:
-    """Whether somebody else has appended it, and not the owner of the run."""
+    """Return whether the event was delivered to the run, instead of written by its worker."""
     if isinstance(data, e.ApprovalDecided):
-        return data.note != SUPERSEDED
+        return not data.superseded
     if isinstance(data, e.AgentAnswered):
         return data.call_id != ""
     return isinstance(data, DELIVERED)
 
 
-def opening(events: Sequence[Event]) -> int:
-    """How many events a run was submitted with."""
+def count_opening(events: Sequence[Event]) -> int:
+    """Return the number of events that a run was submitted with."""
     for index, event in enumerate(events):
         if not isinstance(event.data, OPENING):
             return index
     return len(events)
 
 
-def known(events: Sequence[Event]) -> tuple[int, str]:
-    """How many events a replay can bring about, and why not the one after them; empty: there is none."""
+def count_replayable(events: Sequence[Event]) -> tuple[int, str]:
+    """Return how many events a replay can reproduce, and why it cannot reproduce the next one, or ""."""
     for index, event in enumerate(events):
         if event.version > VERSION or isinstance(event.data, e.UnknownEvent):
             return index, (
@@ -89,5 +88,5 @@ def known(events: Sequence[Event]) -> tuple[int, str]:
                 f"{event.version} of events; this one writes {VERSION}). Replay it with that version."
             )
         if type(event.data) not in _KNOWN:
-            return index, f"event {event.sequence} is a `{event.type}`, which a replay cannot bring about."
+            return index, f"event {event.sequence} is a `{event.type}`, which a replay cannot reproduce."
     return len(events), ""

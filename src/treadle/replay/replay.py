@@ -1,4 +1,4 @@
-"""`replay`: what is on record of a run, held against what the code of today would write."""
+"""`replay` compares the journal of a run with what the current code would write."""
 
 from typing import Any
 
@@ -12,39 +12,41 @@ from treadle.domain.events import LlmRequest, ModelResolved
 from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Toolbox
-from treadle.replay.comparison import Difference
+from treadle.replay.comparison import Difference, WordingDifference
 from treadle.replay.player import Player, ReplayProgress
-from treadle.replay.recording import Recorded, known
+from treadle.replay.recording import Recorded, count_replayable
 
 NOTHING_MORE = "nothing"
 
 
 class Divergence(Struct, frozen=True):
-    """The first event that would be another one today."""
+    """The first event whose facts the current code would record differently."""
 
     sequence: int
     type: str
     recorded: dict[str, Any]
     """Its data."""
     today_type: str
-    """`nothing`: today's code would wait there, or end."""
+    """The type that the current code writes; `nothing` if it would wait there or end."""
     today: dict[str, Any] | None
     differences: tuple[Difference, ...]
     request_differs: tuple[str, ...] | None = None
-    """For a request to a model: the parts of it that would be sent otherwise."""
+    """For a model request: the parts of it that would differ."""
 
 
 class Replayed(Struct, frozen=True):
-    """What came of a replay."""
+    """The result of a replay."""
 
     run_id: RunId
     events: int
-    """On record."""
+    """Number of recorded events."""
     same: int
-    """Those up to which nothing differs."""
+    """Number of events before the first one whose facts differ."""
     divergence: Divergence | None = None
     cannot: str = ""
-    """Why the rest could not be replayed; empty: it could."""
+    """Why the rest could not be replayed; empty if it could."""
+    wording: tuple[WordingDifference, ...] = ()
+    """Events with the same facts and other texts. They are not divergences."""
 
     @property
     def is_same(self) -> bool:
@@ -52,8 +54,8 @@ class Replayed(Struct, frozen=True):
 
 
 def replay(recorded: Recorded, tools: Toolbox) -> Replayed:
-    """Play a run again. It takes its time and a thread of its own, and touches nothing."""
-    limit, cannot = known(recorded.events)
+    """Replay a run. It blocks the calling thread, and changes nothing."""
+    limit, cannot = count_replayable(recorded.events)
     run_id, total = recorded.origin.run_id, len(recorded.events)
     if not limit:
         return Replayed(run_id, total, 0, cannot=cannot)
@@ -65,30 +67,30 @@ def replay(recorded: Recorded, tools: Toolbox) -> Replayed:
         other = Player(record, tools, carried).play()
         played = other if other.events > played.events else played
     if played.mismatch is None and not played.stopped:
-        return Replayed(run_id, total, played.events, cannot=played.cannot or cannot)
-    return Replayed(run_id, total, played.events, _divergence(record, played))
+        return Replayed(run_id, total, played.events, cannot=played.cannot or cannot, wording=played.wording)
+    return Replayed(run_id, total, played.events, _make_divergence(record, played), wording=played.wording)
 
 
-def _divergence(recorded: Recorded, played: ReplayProgress) -> Divergence:
+def _make_divergence(recorded: Recorded, played: ReplayProgress) -> Divergence:
     event, found = recorded.events[played.events], played.mismatch
-    told: dict[str, Any] = msgspec.json.decode(event.raw)
+    stored: dict[str, Any] = msgspec.json.decode(event.raw)
     if found is None:
         here = Difference("type", event.type, NOTHING_MORE)
-        return Divergence(event.sequence, event.type, told, NOTHING_MORE, None, (here,))
+        return Divergence(event.sequence, event.type, stored, NOTHING_MORE, None, (here,))
     differs = None
     if isinstance(event.data, LlmRequest) and isinstance(found.made.data, LlmRequest):
-        differs = _parts_that_differ(recorded, played.events, event.data, found.made.data)
+        differs = _find_changed_parts(recorded, played.events, event.data, found.made.data)
     today: dict[str, Any] = msgspec.json.decode(found.made.raw)
-    return Divergence(event.sequence, event.type, told, found.made.type, today, found.differences, differs)
+    return Divergence(event.sequence, event.type, stored, found.made.type, today, found.differences, differs)
 
 
-def _parts_that_differ(recorded: Recorded, position: int, then: LlmRequest, today: LlmRequest) -> tuple[str, ...]:
-    one, other = (_sent(recorded, position, request) for request in (then, today))
+def _find_changed_parts(recorded: Recorded, position: int, then: LlmRequest, today: LlmRequest) -> tuple[str, ...]:
+    one, other = (_project(recorded, position, request) for request in (then, today))
     return tuple([name for name in one if one[name] != other[name]])
 
 
-def _sent(recorded: Recorded, position: int, request: LlmRequest) -> dict[str, Any]:
-    """What would go to the model with this request."""
+def _project(recorded: Recorded, position: int, request: LlmRequest) -> dict[str, Any]:
+    """Return the parts of the request to the model."""
     state = fold_all(new_state(recorded.origin, recorded.history), recorded.events[:position])
     at = recorded.events[position]
     fold(state, request, at.sequence, at.timestamp)

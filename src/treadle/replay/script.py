@@ -1,4 +1,4 @@
-"""The journal as a script: how far it was played, and what comes next in it."""
+"""The recorded journal as a script: how far it has been replayed, and which events come next."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,60 +8,61 @@ from treadle.core.state import RunState, new_state
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
 from treadle.domain.events import EventData
+from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import Instant, Prefix
 from treadle.domain.models import Profile
-from treadle.engine.subagents import NOTHING_BEGUN
-from treadle.replay.recording import Recorded, is_delivery, opening
+from treadle.replay.recording import Recorded, count_opening, is_delivery
 
-CLEARING = (
+DECISIONS = (
     e.ToolCallStart, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested, e.ToolCallError,
     e.ToolCallBlocked, e.ToolCallEnd, e.HookBlocked, e.BudgetReserved,
 )  # fmt: skip
-"""What can be decided about the calls of a turn before they run."""
+"""Events that record a decision about a call before it runs."""
 
 
 class Script:
-    """`committed` events are written again; of the owner's own, `drafted` have at least been put into words."""
+    """The position in the journal: `committed` events have been written again, and `drafted` of the worker's own
+    events have at least been made."""
 
     def __init__(self, recorded: Recorded) -> None:
         self.recorded = recorded
         self.events = recorded.events
-        self.committed = opening(self.events)
+        self.committed = count_opening(self.events)
         self._own = [
             index for index in range(self.committed, len(self.events)) if not is_delivery(self.events[index].data)
         ]
         self.drafted = 0
         self._begun = 0
-        """Runs that were begun under it in what is being put into words."""
+        """Number of child runs that the drafts since the last commit begin."""
         self.early = False
-        """The clock says when the event before happened, and not when the next one did."""
+        """Whether the clock shows the time of the previous event, instead of that of the next one."""
         self.monotonic = 0.0
-        self.tell: Callable[[int], object] = self.deliveries
-        """Let the owner hear of so many deliveries, while something is under way."""
+        self.deliver: Callable[[int], object] = self.commit_deliveries
+        """Delivers this many events to the worker while it works."""
         self.cannot = ""
-        """Why nobody can tell how it goes on."""
+        """Why the replay cannot continue; "" if it can."""
 
     @property
     def is_over(self) -> bool:
         return self.committed >= len(self.events)
 
     def next(self) -> Event | None:
-        """The owner's next event."""
+        """Return the worker's next event."""
         return self.events[self._own[self.drafted]] if self.drafted < len(self._own) else None
 
     def upcoming(self) -> Iterator[EventData]:
-        """What the owner writes from now on."""
+        """Yield the worker's events that have not been drafted yet."""
         for place in range(self.drafted, len(self._own)):
             yield self.events[self._own[place]].data
 
     def unwritten(self) -> Iterator[EventData]:
-        """What the owner has on record that is not written again yet, whether or not it is in words."""
+        """Yield the worker's events that have not been committed yet, drafted or not."""
         for event in self.events[self.committed :]:
             if not is_delivery(event.data):
                 yield event.data
 
     def written_last(self) -> EventData | None:
-        """The owner's latest event, but for warnings, which come at any time."""
+        """Return the worker's latest draft, except warnings, which come at any time."""
         for place in range(self.drafted - 1, -1, -1):
             data = self.events[self._own[place]].data
             if not isinstance(data, e.QuotaWarning):
@@ -69,13 +70,13 @@ class Script:
         return None
 
     def commit(self) -> Event:
-        """One more event is written."""
+        """Commit the next event and return it."""
         event = self.events[self.committed]
         self.committed += 1
         return event
 
     def settle(self) -> None:
-        """Nothing is in words that is not written."""
+        """Discard drafts that were not committed."""
         own = self._own
         low, high = 0, len(own)
         while low < high:
@@ -83,31 +84,32 @@ class Script:
             low, high = (middle + 1, high) if own[middle] < self.committed else (low, middle)
         self.drafted, self._begun = low, 0
 
-    def deliveries(self, most: int | None = None) -> list[Event]:
-        """Write what others have appended here; so many of them at most."""
+    def commit_deliveries(self, most: int | None = None) -> list[Event]:
+        """Commit the deliveries that come next, at most this many, and return them."""
         found: list[Event] = []
         while len(found) != most and not self.is_over and is_delivery(self.events[self.committed].data):
             found.append(self.commit())
         return found
 
-    def delivered_before(self, position: int) -> int:
-        """Where the deliveries begin that stand just before a position."""
-        first = opening(self.events)
+    def find_deliveries_before(self, position: int) -> int:
+        """Return where the deliveries directly before a position begin."""
+        first = count_opening(self.events)
         while position > first and is_delivery(self.events[position - 1].data):
             position -= 1
         return position
 
-    def waiting(self) -> list[Event]:
-        """What others have appended here, which nobody has heard of yet."""
+    def pending_deliveries(self) -> list[Event]:
+        """Return the deliveries that come next and that the worker has not read."""
         found: list[Event] = []
         while (at := self.committed + len(found)) < len(self.events) and is_delivery(self.events[at].data):
             found.append(self.events[at])
         return found
 
-    def heard(self, fits: Callable[[RunState], bool]) -> int | None:
-        """How many of these were known when something came to be that only fits then; None: whatever was known, it
-        would not fit. That much is not on record."""
-        waiting, state = self.waiting(), self.state()
+    def count_read(self, fits: Callable[[RunState], bool]) -> int | None:
+        """Return how many pending deliveries the worker had read, or None.
+
+        The journal does not record it. It is the first number with which the state fits what was recorded next."""
+        waiting, state = self.pending_deliveries(), self.state()
         for count in range(len(waiting) + 1):
             if count:
                 each = waiting[count - 1]
@@ -116,11 +118,23 @@ class Script:
                 return count
         return None
 
-    # ── Time and names ──
+    # ── Time and IDs ──
 
     def now(self) -> Instant:
         index = self._own[self.drafted] if self.drafted < len(self._own) else len(self.events) - 1
         return self.events[max(0, index - 1) if self.early else index].timestamp
+
+    def find_own(self, offset: int) -> Event | None:
+        """Return the worker's event that comes this many after its next one, or None."""
+        place = self.drafted + offset
+        return self.events[self._own[place]] if place < len(self._own) else None
+
+    def find_time_before(self, event: Event) -> Instant:
+        """Return the time of the last event before this one that is not of the same moment."""
+        at = event.sequence - 2
+        while at > 0 and self.events[at].timestamp == event.timestamp:
+            at -= 1
+        return self.events[max(0, at)].timestamp
 
     def new_id(self, prefix: Prefix) -> str:
         if prefix == "evt":
@@ -133,47 +147,48 @@ class Script:
                 case "seg", e.SegmentOpened(segment_id=found):
                     return found
                 case "run" | "ses", e.AgentSpawn():
-                    return self._named(prefix)
+                    return self._next_child_id(prefix)
                 case "mem", e.MemorySaved(memory_id=found) | e.JournalWritten(memory_id=found):
                     return found
                 case _:
                     pass
         return f"{prefix}_replayed"
 
-    def begins(self) -> e.AgentSpawn | None:
-        """The run that is begun next; None: there is none."""
+    def next_child(self) -> e.AgentSpawn | None:
+        """Return the child run that begins next, or None."""
         spawns = [data for data in self.upcoming() if isinstance(data, e.AgentSpawn)]
         return spawns[self._begun] if self._begun < len(spawns) else None
 
-    def why_nothing_was_begun(self, name: str) -> str | None:
-        """What was wrong with the name of an agent or a tool that a run was to be begun with; None: nothing."""
-        for data in self.clearing():
-            if isinstance(data, e.ToolCallError) and f" is called `{name}`" in data.content:
-                beginning, _, why = data.content.partition(": ")
-                if beginning == NOTHING_BEGUN:
-                    return why
+    def why_not_started(self, name: str) -> str | None:
+        """Return why no child run could be started with the name of this agent or tool, or None."""
+        for data in self.decisions():
+            match data:
+                case e.ToolCallError(cause="not_started", subject=subject) if subject == name:
+                    return take_excerpt(data.content, data.excerpt)
+                case _:
+                    pass
         return None
 
-    def _named(self, prefix: Prefix) -> str:
-        """Of the run that is begun next: its session is asked for first, and then itself."""
-        found = self.begins()
+    def _next_child_id(self, prefix: Prefix) -> str:
+        """Return an ID of the child run that begins next. The engine makes the ID of its session first."""
+        found = self.next_child()
         if found is None:
             return f"{prefix}_replayed"
         self._begun += prefix == "run"
         return found.run_id if prefix == "run" else found.session_id
 
-    # ── What is on record of what happens next ──
+    # ── The events that come next ──
 
-    def clearing(self) -> Iterator[EventData]:
-        """What is decided next about the calls of the turn, before the first of them has run."""
+    def decisions(self) -> Iterator[EventData]:
+        """Yield the decisions about the calls of the current reply."""
         for data in self.upcoming():
             if isinstance(data, e.StepEnd | e.LlmRequest | e.RunEnd | e.LlmResponse):
                 return
-            if isinstance(data, CLEARING):
+            if isinstance(data, DECISIONS):
                 yield data
 
     def outcome_of(self, call_id: str) -> e.ToolCallEnd | e.ToolCallError | e.HookBlocked | None:
-        """How a call ends that is under way; None: it never does, or is begun again first."""
+        """Return how a call in progress ends, or None if it never does or is started again first."""
         for data in self.upcoming():
             match data:
                 case e.ToolCallEnd() | e.ToolCallError() | e.HookBlocked() if data.call_id == call_id:
@@ -185,12 +200,12 @@ class Script:
         return None
 
     def state(self) -> RunState:
-        """That of the run as far as it was written, folded anew: for what is asked for seldom."""
+        """Return the state after the committed events. It is folded anew each time."""
         began = new_state(self.recorded.origin, self.recorded.history)
         return fold_all(began, self.events[: self.committed])
 
-    def pieces_of(self, started: e.CompactionStarted, writer: Profile) -> int:
-        """In how many pieces a summary is written."""
+    def count_pieces(self, started: e.CompactionStarted, writer: Profile) -> int:
+        """Return the number of pieces in which a summary is written."""
         state = self.state()
         kept, messages = find_kept(state, started.first, started.last), state.transcript.messages
         span = [messages[at] for at in range(started.first, started.last) if at not in kept]

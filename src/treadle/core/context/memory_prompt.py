@@ -2,8 +2,11 @@
 
 import re
 from collections.abc import Sequence, Set
+from math import isfinite
 
-from treadle.domain.memories import Memory
+from msgspec import Struct
+
+from treadle.domain.memories import Memory, ShownMemory
 from treadle.domain.time_format import format_day
 from treadle.ports.memory import FoundMemory, Recall
 
@@ -20,18 +23,38 @@ _MARKS = re.compile(r"\[(?=\s*(?:from|end of|note from|aside from|summary of|rec
 """Beginnings of the engine's own marks."""
 
 
-def make_section(recall: Recall, shown: Set[str], limit: int) -> tuple[str, Sequence[FoundMemory]]:
-    """Return the prompt section with the recalled memories, and the memories in it, without those that are shown
-    already.
+class MemorySection(Struct, frozen=True):
+    """The prompt section with recalled memories, and where each of them is in its text."""
 
-    Return an empty section if none is left."""
+    text: str = ""
+    found: Sequence[FoundMemory] = ()
+    memories: tuple[ShownMemory, ...] = ()
+    notes: tuple[ShownMemory, ...] = ()
+
+
+def make_section(recall: Recall, shown: Set[str], limit: int) -> MemorySection:
+    """Return the prompt section with the recalled memories, without those that are shown already.
+
+    Its text is empty if none is left."""
     found = [each for each in recall.found if render_memory(each.memory) not in shown][:limit]
-    lines = [render_memory(each.memory) for each in found]
-    notes = [text for note in recall.notes if (text := render_memory(note)) not in shown]
-    if not lines and not notes:
-        return "", ()
-    journal = [_JOURNAL, *notes] if notes else []
-    return "\n".join((_OPENING, *lines, *journal, _CLOSING)), found
+    notes = [note for note in recall.notes if render_memory(note) not in shown]
+    if not found and not notes:
+        return MemorySection()
+    memories, shown_memories = list_memories([each.memory for each in found], f"{_OPENING}\n")
+    journal, shown_notes = list_memories(notes, f"{memories}{_JOURNAL}\n") if notes else (memories, ())
+    return MemorySection(f"{journal}{_CLOSING}", found, shown_memories, shown_notes)
+
+
+def list_memories(memories: Sequence[Memory], before: str = "") -> tuple[str, tuple[ShownMemory, ...]]:
+    """Return a text followed by memories, one per line, and where each of them is in it."""
+    text, shown = before, list[ShownMemory]()
+    for memory in memories:
+        line = render_memory(memory)
+        start = len(text) + len(_render_date(memory))
+        created_at = memory.created_at if isfinite(memory.created_at) else None
+        shown.append(ShownMemory(memory.memory_id, created_at, (start, len(text) + len(line))))
+        text += f"{line}\n"
+    return text, tuple(shown)
 
 
 def recalled_lines(text: str) -> Sequence[str]:
@@ -54,7 +77,11 @@ def remove_notes(text: str) -> str:
 
 def render_memory(memory: Memory) -> str:
     """Return a memory on one line, with no marks that could pass for the engine's."""
-    return f"- ({format_day(memory.created_at)}) {_MARKS.sub('(', _shorten(memory.text, MAX_MEMORY_CHARACTERS))}"
+    return f"{_render_date(memory)}{_MARKS.sub('(', _shorten(memory.text, MAX_MEMORY_CHARACTERS))}"
+
+
+def _render_date(memory: Memory) -> str:
+    return f"- ({format_day(memory.created_at)}) "
 
 
 def summarise_interaction(question: str, answer: str) -> str:

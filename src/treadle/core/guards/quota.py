@@ -2,18 +2,29 @@
 refused run does: it waits if time or other runs will make room, and ends otherwise."""
 
 from math import inf, isfinite
+from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.core.accounts import child_run_accounts
 from treadle.core.state import RunState
 from treadle.core.steps import Finish, Wait
 from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
 from treadle.domain.ids import Instant
-from treadle.domain.runs import Outcome
+from treadle.domain.quotas import QuotaKind, Shortage
+from treadle.domain.runs import Outcome, OutcomeKind
 from treadle.domain.time_format import format_minute
 from treadle.ports.accounts import AccountShortage, Ceilings, Reserve
 
+_OUTCOMES: Final[dict[QuotaKind, OutcomeKind]] = {
+    "tokens": "quota_exceeded",
+    "calls": "quota_exceeded",
+    "credits": "insufficient_credits",
+    "cost": "budget_exhausted",
+    "steps": "max_steps",
+    "runs": "quota_exceeded",
+}
 RETRY_SECONDS = 1.0
 """Interval at which a run checks whether calls of other runs have been settled."""
 
@@ -75,30 +86,39 @@ def make_warning(short: AccountShortage) -> QuotaWarning:
 def judge(state: RunState, short: AccountShortage, now: Instant) -> Wait | Finish:
     """Return what a run does whose reservation was refused."""
     if short.kind == "calls":
-        return _cap_wait(state, Wait("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS))
+        wait = Wait("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS)
+        return _cap_wait(state, wait, short)
     if short.used + short.wanted <= short.ceiling:
         detail = f"{describe_shortage(short)} Calls under way have set the rest aside."
-        return _cap_wait(state, Wait("budget", detail, now + RETRY_SECONDS))
+        return _cap_wait(state, Wait("budget", detail, now + RETRY_SECONDS), short)
     return _finish(state, short)
 
 
-def _cap_wait(state: RunState, wait: Wait) -> Wait:
-    if state.deadline is None or wait.wake_at is None:
-        return wait
-    return Wait(wait.reason, wait.detail, min(wait.wake_at, state.deadline))
+def _cap_wait(state: RunState, wait: Wait, short: AccountShortage) -> Wait:
+    wake_at = wait.wake_at
+    if state.deadline is not None and wake_at is not None:
+        wake_at = min(wake_at, state.deadline)
+    return replace(wait, wake_at=wake_at, shortage=make_shortage(short))
+
+
+def make_shortage(short: AccountShortage) -> Shortage:
+    """Return the shortage as events record it."""
+    wanted = short.wanted if isfinite(short.wanted) else None
+    return Shortage(short.account, short.kind, short.ceiling, short.used, short.reserved, wanted, short.resets_at)
 
 
 def _finish(state: RunState, short: AccountShortage) -> Finish:
-    wanted = short.wanted if isfinite(short.wanted) else 0.0
-    account, text, reason, advice = short.account, state.turn.answer_so_far, describe_shortage(short), advise(short)
+    shortage, unpriced = make_shortage(short), not isfinite(short.wanted)
+    wanted = 0.0 if unpriced else short.wanted
+    outcome = Outcome(
+        _OUTCOMES[short.kind], state.turn.answer_so_far, describe_shortage(short), advise(short), shortage=shortage
+    )
     if short.kind == "steps":
-        return Finish(Outcome("max_steps", text, reason, advice))
+        return Finish(outcome)
     if short.kind == "cost":
-        outcome = Outcome("budget_exhausted", text, reason, advice)
-        return Finish(outcome, (BudgetExhausted(account, short.ceiling, short.used, wanted),))
-    event = QuotaExceeded(account, short.kind, short.ceiling, short.used, wanted, short.resets_at)
-    kind = "insufficient_credits" if short.kind == "credits" else "quota_exceeded"
-    return Finish(Outcome(kind, text, reason, advice), (event,))
+        return Finish(outcome, (BudgetExhausted(short.account, short.ceiling, short.used, wanted, unpriced),))
+    event = QuotaExceeded(short.account, short.kind, short.ceiling, short.used, wanted, short.resets_at, unpriced)
+    return Finish(outcome, (event,))
 
 
 # ── Descriptions ──

@@ -66,12 +66,13 @@ def wait_for_child(state: RunState, child: Child) -> Wait:
     """Return the wait until a child run ends, is due to be cancelled, or should have stopped."""
     is_cancelled = child.signal == "cancel"
     name = f"{child.spawn.run_id} ({child.spawn.agent})"
-    return Wait("child", name, _give_up_at(state, child) if is_cancelled else child.due_at)
+    until = _give_up_at(state, child) if is_cancelled else child.due_at
+    return Wait("child", name, until, (child.spawn.run_id,))
 
 
 def wait_for_slot(call: Call) -> Wait:
     """Return the wait of a call that would exceed the number of concurrent child runs."""
-    return Wait("child", f"{call.call_id} waits until another has ended")
+    return Wait("child", f"{call.call_id} waits until another has ended", subjects=(call.call_id,))
 
 
 def interrupt_children(state: RunState) -> SignalChildren | None:
@@ -98,8 +99,8 @@ def stop_children_first(state: RunState, finish: Finish, now: Instant) -> Signal
     patience = max(_give_up_at(state, child) for child in running)
     if now >= patience:
         return finish
-    names = ", ".join(child.spawn.run_id for child in running)
-    return Wait("child", f"told to stop: {names}", patience)
+    ids = tuple([child.spawn.run_id for child in running])
+    return Wait("child", f"told to stop: {', '.join(ids)}", patience, ids)
 
 
 def describe_stopped(state: RunState) -> tuple[str, ...]:
@@ -133,7 +134,10 @@ def fit_into_tree(state: RunState, step: RunTools, short: AccountShortage) -> Ru
     ]
     refused = delegating[runs_left:]
     reason = f"The tree of runs that this one belongs to may have {short.ceiling:g} runs under its root. {NO_MORE}"
-    errors = [ToolCallError(call.call_id, call.name, "failed", f"Nothing was begun. {reason}") for call in refused]
+    text, limit = f"Nothing was begun. {reason}", short.ceiling
+    errors = [
+        ToolCallError(call.call_id, call.name, "failed", text, cause="tree_full", limit=limit) for call in refused
+    ]
     ids = {call.call_id for call in refused}
     return RunTools(tuple([call for call in step.run if call.call_id not in ids]), (*step.refuse, *errors))
 

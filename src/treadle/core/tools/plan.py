@@ -19,11 +19,13 @@ from treadle.domain.events import (
     ApprovalDecided,
     ApprovalExpired,
     ApprovalRequested,
+    CallErrorCause,
     EventData,
     ToolCallBlocked,
     ToolCallEnd,
     ToolCallError,
 )
+from treadle.domain.excerpts import place_excerpt
 from treadle.domain.ids import Instant
 from treadle.domain.runs import Outcome
 from treadle.domain.suggestions import find_closest
@@ -74,14 +76,18 @@ def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | Si
 def _refuse_excess(call: Call, state: RunState) -> ToolCallError:
     limit, count = state.agent.limits.max_calls, len(state.turn.calls)
     text = f"Not run: a reply may have at most {limit} tool calls, and this one has {count}. {MAKE_FEWER}"
-    return ToolCallError(call.call_id, call.name, "too_many", text)
+    return ToolCallError(call.call_id, call.name, "too_many", text, limit=limit)
 
 
 def make_skipped(call: Call, reason: str) -> ToolCallError:
     """Return the result of a call that does not run because the run ends."""
     if call.phase in ("started", "delegated"):
-        return ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN)
+        return _make_unknown(call)
     return ToolCallError(call.call_id, call.name, "skipped", f"Not run. {reason}")
+
+
+def _make_unknown(call: Call) -> ToolCallError:
+    return ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN, cause="outcome_unknown")
 
 
 def _judge_call(state: RunState, call: Call, now: Instant) -> StopVerdict | Wait | tuple[EventData, ...] | None:
@@ -92,7 +98,7 @@ def _judge_call(state: RunState, call: Call, now: Instant) -> StopVerdict | Wait
     if call.phase == "started":  # its worker died, since no call runs while a decision is made
         if spec.repeatable:
             return None
-        return (ToolCallError(call.call_id, call.name, "interrupted", OUTCOME_UNKNOWN),)
+        return (_make_unknown(call),)
     if (child := state.family.children.get(call.call_id)) is not None:
         return wait_for_child(state, child)
     if (request := state.review.approvals.get(call.call_id)) is not None:
@@ -122,20 +128,21 @@ def _check_approval(
     if decision.decision == "approve":
         return None
     note = f" {decision.note}" if decision.note else ""
-    return (make_denied(call, f"Denied.{note}"),)
+    return (make_denied(call, f"Denied.{note}", "reviewer"),)
 
 
 def _check_undecided(
     state: RunState, call: Call, request: ApprovalRequested, now: Instant
 ) -> StopVerdict | Wait | tuple[EventData, ...]:
     if state.steered == "interrupt":
-        decided = ApprovalDecided(request.approval_id, "deny", note=SUPERSEDED, by="treadle")
-        return decided, make_denied(call, f"Denied: superseded. {SUPERSEDED}")
+        decided = ApprovalDecided(request.approval_id, "deny", note=SUPERSEDED, by="treadle", superseded=True)
+        return decided, make_denied(call, f"Denied: superseded. {SUPERSEDED}", "superseded")
     if request.expires_at is None or now < request.expires_at:
-        return Wait("approval", f"{request.approval_id}: {request.name} ({request.reason})", request.expires_at)
+        detail = f"{request.approval_id}: {request.name} ({request.reason})"
+        return Wait("approval", detail, request.expires_at, (request.approval_id,))
     expired = ApprovalExpired(request.approval_id, call.call_id)
     if state.agent.approvals.on_expiry == "deny":
-        return expired, make_denied(call, "Denied: nobody answered in time.")
+        return expired, make_denied(call, "Denied: nobody answered in time.", "expired")
     reason = f"Nobody decided in time whether `{call.name}` may run ({request.approval_id})."
     outcome = Outcome(
         "approval_expired", state.turn.answer_so_far, reason, "Send its session a message to ask again."
@@ -148,21 +155,25 @@ def _check_question(state: RunState, call: Call, now: Instant) -> Wait | tuple[E
     if (answer := state.review.answers.get(call.call_id)) is not None:
         return (ToolCallEnd(call.call_id, call.name, answer.text, 0),)
     if state.steered is not None:
-        return (ToolCallError(call.call_id, call.name, "skipped", f"Not answered. {SUPERSEDED} Read it."),)
+        text = f"Not answered. {SUPERSEDED} Read it."
+        return (ToolCallError(call.call_id, call.name, "skipped", text, cause="superseded"),)
     if question.expires_at is not None and now >= question.expires_at:
-        return (ToolCallError(call.call_id, call.name, "skipped", UNANSWERED),)
-    return Wait("answer", f"{call.call_id}: {question.question}", question.expires_at)
+        return (ToolCallError(call.call_id, call.name, "skipped", UNANSWERED, cause="expired"),)
+    return Wait("answer", f"{call.call_id}: {question.question}", question.expires_at, (call.call_id,))
 
 
-def make_denied(call: Call, reason: str) -> ToolCallError:
-    return ToolCallError(call.call_id, call.name, "denied", f"`{call.name}` was not run. {reason} {AFTER_A_DENIAL}")
+def make_denied(call: Call, reason: str, cause: CallErrorCause) -> ToolCallError:
+    before = f"`{call.name}` was not run. "
+    text, excerpt = f"{before}{reason} {AFTER_A_DENIAL}", place_excerpt(before, reason)
+    return ToolCallError(call.call_id, call.name, "denied", text, excerpt=excerpt, cause=cause)
 
 
 def _combine_waits(waits: list[Wait], deadline: Instant | None) -> Wait:
     """Return one wait for all, until the first of their times or the run's deadline."""
     times = [at for at in (*(wait.wake_at for wait in waits), deadline) if at is not None]
     first = sorted(waits, key=lambda wait: wait.reason == "child")  # reviewers must see what waits for them
-    return Wait(first[0].reason, "; ".join(wait.detail for wait in first), min(times, default=None))
+    subjects = tuple([subject for wait in first for subject in wait.subjects])
+    return Wait(first[0].reason, "; ".join(wait.detail for wait in first), min(times, default=None), subjects)
 
 
 def _describe_unknown_tool(state: RunState, name: str) -> str:

@@ -1,11 +1,13 @@
-"""Everything that can happen to a run, each defined once: its name, its data, whether it is kept, its stream.
+"""The event types: each has a name, its data, a stream, and is durable or live.
 
-A durable event is committed before anyone sees it. A live event is seen at once and never stored; it carries
-the sequence of the durable event it belongs to. The envelope is `Event`, in `envelope.py`."""
+A durable event is committed before it is published. A live event is published at once and never stored; it carries
+the sequence of the durable event that it belongs to. The envelope is `Event`, in `envelope.py`."""
 
 # ruff: noqa: I001 -- the order of the imports is the order of the vocabulary
 from treadle.domain.events.run import (
+    ModelChoice,
     ModelResolved,
+    RecoveryCause,
     RunEnd,
     RunFenced,
     RunQuarantined,
@@ -20,6 +22,7 @@ from treadle.domain.events.model_calls import (
     AttemptReset,
     BreakerClosed,
     BreakerOpened,
+    FallbackCause,
     LlmError,
     LlmFallback,
     LlmRequest,
@@ -38,13 +41,17 @@ from treadle.domain.events.tool_calls import (
     ProcessKilled,
     ResultTruncated,
     SandboxDenied,
+    CallErrorCause,
     CallErrorKind,
     GuardName,
+    HookCause,
+    HookStage,
     ToolCallBlocked,
     ToolCallEnd,
     ToolCallError,
     ToolCallProgress,
     ToolCallStart,
+    Truncation,
 )
 from treadle.domain.events.permissions import (
     ApprovalDecided,
@@ -61,6 +68,7 @@ from treadle.domain.events.permissions import (
 from treadle.domain.events.context import (
     CommandObeyed,
     CompactionFailed,
+    CompactionFailure,
     CompactionStarted,
     CompactionUndone,
     CompactStage,
@@ -70,6 +78,7 @@ from treadle.domain.events.context import (
     MessagePinned,
     SegmentOpened,
     SegmentReason,
+    SessionUsage,
     TrimStage,
 )
 from treadle.domain.events.memories import (
@@ -161,6 +170,7 @@ __all__ = [
     "BudgetHint",
     "BudgetReserved",
     "CallEnding",
+    "CallErrorCause",
     "CallErrorKind",
     "CallWritten",
     "CancelRequested",
@@ -171,6 +181,7 @@ __all__ = [
     "CompactStage",
     "CompactTrigger",
     "CompactionFailed",
+    "CompactionFailure",
     "CompactionStarted",
     "CompactionUndone",
     "ContextCompacted",
@@ -183,9 +194,12 @@ __all__ = [
     "ErrorAnalyzed",
     "EventData",
     "EventType",
+    "FallbackCause",
     "GuardName",
     "HeartbeatFired",
     "HookBlocked",
+    "HookCause",
+    "HookStage",
     "JournalWritten",
     "LlmError",
     "LlmFallback",
@@ -200,6 +214,7 @@ __all__ = [
     "MemorySaved",
     "MessagePinned",
     "MessageSteered",
+    "ModelChoice",
     "ModelErrorKind",
     "ModelResolved",
     "OutputRejected",
@@ -210,6 +225,7 @@ __all__ = [
     "QuotaWarning",
     "RecalledBy",
     "RecoveryAction",
+    "RecoveryCause",
     "RecoveryStage",
     "Redacted",
     "Remember",
@@ -233,6 +249,7 @@ __all__ = [
     "SecretUsed",
     "SegmentOpened",
     "SegmentReason",
+    "SessionUsage",
     "SteerMode",
     "StepEnd",
     "StepStart",
@@ -250,6 +267,7 @@ __all__ = [
     "ToolCallProgress",
     "ToolCallStart",
     "TrimStage",
+    "Truncation",
     "UnknownEvent",
     "UserMessage",
     "WaitReason",

@@ -1,4 +1,4 @@
-"""What a run has reserved, and where it has met the end of an account."""
+"""Events about accounts: what a run has reserved, and which account has no room left."""
 
 from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.ids import Instant
@@ -15,7 +15,7 @@ class BudgetReserved(EventData, frozen=True):
     accounts: tuple[str, ...]
     tokens: int
     cost: float = 0.0
-    """Dollars; 0 where no price is known and none need be."""
+    """Dollars; 0 if no price is known and no account limits money."""
     credits: float = 0.0
 
 
@@ -27,6 +27,8 @@ class BudgetExhausted(EventData, frozen=True):
     ceiling: float
     used: float
     wanted: float
+    unpriced: bool = False
+    """No price is known for the model to be called; `wanted` is 0."""
 
 
 @durable("quota_warning")
@@ -38,7 +40,7 @@ class QuotaWarning(EventData, frozen=True):
     ceiling: float
     used: float
     resets_at: Instant | None = None
-    """When the first of it is free again; None: never, by itself."""
+    """When the first part of it is free again; null: not through the passage of time."""
 
 
 @durable("quota_exceeded")
@@ -51,4 +53,6 @@ class QuotaExceeded(EventData, frozen=True):
     used: float
     wanted: float
     resets_at: Instant | None = None
-    """When it has; None: never, by itself."""
+    """When it has enough again; null: not through the passage of time."""
+    unpriced: bool = False
+    """No price is known for the model to be called; `wanted` is 0."""

@@ -1,4 +1,4 @@
-"""What starts runs by itself, and what is sent out of them."""
+"""Events of schedules and webhooks."""
 
 from treadle.domain.events.definitions import EventData, durable, live
 from treadle.domain.ids import Instant
@@ -10,9 +10,9 @@ class HeartbeatFired(EventData, frozen=True):
 
     schedule_id: str
     due_at: Instant
-    """The tick that it was started for."""
+    """The tick for which it was started."""
     missed_since: Instant | None = None
-    """The first of the ticks that nobody was there for, and for which it stands too."""
+    """The first tick that was missed because no process was running. The run stands for all missed ticks."""
 
 
 @durable("schedule_skipped")
@@ -29,7 +29,7 @@ class WebhookReceived(EventData, frozen=True):
 
     hook_id: str
     webhook_id: str
-    """As the sender calls the message: it is taken once."""
+    """The sender's ID of the message. A message is processed once."""
     size: int
     """Bytes of its body."""
 
@@ -52,4 +52,4 @@ class WebhookFailed(EventData, frozen=True):
     attempt: int
     reason: str
     retry_at: Instant | None = None
-    """When it is tried again; None: it is given up."""
+    """When delivery is retried; null: it is not."""

@@ -1,4 +1,4 @@
-"""Runs under a run: begun, waiting for a person, asked to stop, ended; and what those say that judge a run."""
+"""Events of child runs and evaluations."""
 
 from typing import Literal
 
@@ -13,20 +13,20 @@ class AgentSpawn(EventData, frozen=True):
     """A child run was started in the same commit. Its answer will be the result of the call."""
 
     call_id: str
-    """For one that judges the run, a name that no call has."""
+    """The call that starts it. An evaluation has a name that no call has."""
     run_id: RunId
-    """The child's."""
+    """The ID of the child run."""
     session_id: SessionId
     agent: str
     role: Role
     arguments: str = ""
-    """What the call was made with, as hooks and people have left it."""
+    """The arguments of the call, after hooks and reviewers."""
     expires_at: Instant | None = None
-    """When it is asked to stop; None: never."""
+    """When the parent asks it to stop; null: never."""
     withheld: tuple[str, ...] = ()
-    """Tools of its agent that it was not given, because its parent has not got them."""
+    """Tools of its agent that it does not have, because its parent lacks them."""
     end: Outcome | None = None
-    """For one that judges: how the run ends when it has been judged."""
+    """For an evaluation: how the run ends afterwards."""
 
 
 @durable("agent_end")
@@ -41,9 +41,9 @@ class AgentEnd(EventData, frozen=True):
     text: str
     reason: str
     metrics: Metrics
-    """Its own."""
+    """The metrics of the child run itself."""
     steps: int = 0
-    """Of it and of all under it."""
+    """Steps of the child run and its descendants."""
     stopped: tuple[str, ...] = ()
 
 
@@ -52,26 +52,26 @@ ReviewerWait = Literal["approval", "answer", "interrupted"]
 
 @durable("agent_waiting")
 class AgentWaiting(EventData, frozen=True):
-    """A run below this one waits for a person. Delivered to the root, whose users answer, and to all runs between,
-    whose time limits for the child stop."""
+    """A descendant waits for a reviewer. Delivered to the root, whose users answer, and to all runs between, whose
+    time limits for the child pause."""
 
     run_id: RunId
     agent: str
     reason: ReviewerWait
     detail: str
     call_id: str = ""
-    """The call that it is under."""
+    """The call of the receiving run that the descendant belongs to."""
 
 
 @durable("agent_answered")
 class AgentAnswered(EventData, frozen=True):
-    """A run no longer waits for a person: it was answered, or is about to end. Recorded in the run itself, and
-    delivered in the same commit to all runs that were told of the wait."""
+    """A run no longer waits for a reviewer: it was answered, or is about to end. Recorded in the run itself, and
+    delivered in the same commit to all runs that were notified of the wait."""
 
     run_id: RunId
     agent: str
     call_id: str = ""
-    """The call of whoever is told that it is under; empty: it is the run itself."""
+    """The call of the receiving run that the descendant belongs to; empty in the run itself."""
 
 
 ChildSignal = Literal["cancel", "interrupt", "resume"]
@@ -92,13 +92,13 @@ class QualityScored(EventData, frozen=True):
 
     checker: str
     run_id: RunId | None = None
-    """That judged."""
+    """The run that evaluated it."""
     score: float | None = None
-    """From 0 to 1; None: it was not judged."""
+    """From 0 to 1; null: it was not scored."""
     reasons: str = ""
-    """Of the score, or why there is none."""
+    """The reasons of the score, or why there is none."""
     note: str = ""
-    """What the agent is told, where the score is below the minimum and it tries again."""
+    """The note for the agent, if the score is below the minimum and the agent tries again."""
 
 
 @durable("error_analyzed")
@@ -108,6 +108,6 @@ class ErrorAnalyzed(EventData, frozen=True):
     analyzer: str
     run_id: RunId | None = None
     diagnosis: str = ""
-    """Empty: there is none."""
+    """Empty if there is none."""
     reason: str = ""
     """Why there is none."""

@@ -1,14 +1,17 @@
-"""What became of the conversation: how it was made to fit, what was folded away, what was kept on purpose."""
+"""Events about the context: truncation, compaction, segments, pinned messages and session commands."""
 
 from typing import Literal
 
+from msgspec import Struct
+
 from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.ids import SegmentId
+from treadle.domain.memories import ShownMemory
 from treadle.domain.messages import Message
 from treadle.domain.runs import Usage
 
 TrimStage = Literal["history", "shrink", "trim", "drop"]
-"""The agent's limit of messages; long results; the results of old turns; old turns themselves."""
+"""history: the agent's limit of messages. shrink: long results. trim: the results of old turns. drop: old turns."""
 CompactStage = Literal["compact", "harder"]
 CompactTrigger = Literal["threshold", "overflow", "command"]
 
@@ -19,15 +22,15 @@ class ContextTrimmed(EventData, frozen=True):
 
     stage: TrimStage
     freed: int
-    """Tokens, as estimated."""
+    """Estimated tokens."""
     dropped: tuple[int, int] = (0, 0)
-    """The messages that were left out: from the first, up to and without the second,"""
+    """The messages that were left out: from the first index up to but excluding the second."""
     kept: tuple[int, ...] = ()
-    """but for these."""
+    """The indexes in that range that stay."""
     results: tuple[str, ...] = ()
-    """The calls whose results were cut; all of each is kept and can be recalled."""
+    """The calls whose results were truncated. Each full text is stored and can be recalled."""
     longest: int = 0
-    """Characters that each of them has now at most."""
+    """Maximum number of characters that each of them has now."""
 
 
 @durable("compaction_started")
@@ -37,15 +40,20 @@ class CompactionStarted(EventData, frozen=True):
     stage: CompactStage
     trigger: CompactTrigger
     first: int
-    """The messages that it is to stand for: from this one,"""
+    """The messages that the summary replaces: from this index"""
     last: int
-    """up to and without this one."""
+    """up to but excluding this one."""
     provider: str
     model: str
     input_estimate: int = 0
     cost_estimate: float | None = None
     repeats_lost: bool = False
-    """The one before was lost in a crash; the provider may charge for both."""
+    """The previous summary was lost in a crash; the provider may charge for both."""
+
+
+CompactionFailure = Literal["failed", "empty", "not_shorter", "interrupted", "nothing"]
+"""failed: the model call failed. empty: the model wrote nothing. not_shorter: the summary would not be shorter than
+what it replaces. interrupted: it was stopped. nothing: there was nothing to summarise."""
 
 
 @durable("compaction_failed")
@@ -59,7 +67,8 @@ class CompactionFailed(EventData, frozen=True):
     duration_ms: int = 0
     cost: float | None = None
     calls: int = 1
-    """How often the model was asked for it: a long conversation is read in pieces."""
+    """Number of model calls: a long conversation is read in pieces."""
+    cause: CompactionFailure = "failed"
 
 
 @durable("context_compacted")
@@ -71,17 +80,17 @@ class ContextCompacted(EventData, frozen=True):
     first: int
     last: int
     kept: tuple[int, ...]
-    """Those among them that stay, behind the summary: what is pinned, and what the run is about."""
+    """The indexes in that range that stay, after the summary: pinned messages and the task of the run."""
     summary: str
     tokens_before: int
     tokens_after: int
-    """Of the whole request, as estimated."""
+    """Of the whole request, estimated."""
     model: str = ""
     usage: Usage = Usage()
     duration_ms: int = 0
     cost: float | None = None
     calls: int = 1
-    """How often the model was asked for it: a long conversation is read in pieces."""
+    """Number of model calls: a long conversation is read in pieces."""
 
 
 SegmentReason = Literal["compaction", "reset", "undo"]
@@ -95,7 +104,26 @@ class SegmentOpened(EventData, frozen=True):
     parent: SegmentId
     reason: SegmentReason
     messages: int = 0
-    """How many messages it begins with."""
+    """Number of messages that it begins with."""
+
+
+class SessionUsage(Struct, frozen=True, gc=False):
+    """The answer to a usage command: what a session has used, and how full its context window is."""
+
+    runs: int
+    steps: int
+    tool_calls: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    cost: float
+    """Dollars."""
+    unpriced_calls: int
+    context_tokens: int
+    """Estimated."""
+    context_window: int
+    messages: int
+    segments: int
 
 
 @durable("command_obeyed")
@@ -103,8 +131,13 @@ class CommandObeyed(EventData, frozen=True):
     """A session command was executed or rejected."""
 
     said: str
-    """For whoever asked."""
+    """The answer for the user."""
     done: bool = True
+    """False if the command was rejected."""
+    memories: tuple[ShownMemory, ...] = ()
+    """The memories that `said` lists."""
+    usage: SessionUsage | None = None
+    """The usage that `said` reports."""
 
 
 @durable("compaction_undone")
@@ -114,9 +147,9 @@ class CompactionUndone(EventData, frozen=True):
     undone: SegmentId
     first: int
     last: int
-    """The messages that make way: a summary and what was pinned; none after a reset."""
+    """The messages that are removed: the summary and the pinned messages after it; none after a reset."""
     messages: tuple[Message, ...]
-    """What stands there again."""
+    """The messages that are restored."""
 
 
 @durable("message_pinned")

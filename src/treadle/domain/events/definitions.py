@@ -1,4 +1,4 @@
-"""How types of events are defined: a name, its data, whether it is kept, its stream."""
+"""The definition of event types: a name, the data, durable or live, and the stream."""
 
 from collections.abc import Callable
 from typing import Literal, NamedTuple, TypeVar
@@ -9,7 +9,7 @@ Stream = Literal["run", "agent", "system"]
 
 
 class EventData(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is particular to one type of event."""
+    """The data of one type of event."""
 
 
 class EventType(NamedTuple):
@@ -20,7 +20,7 @@ class EventType(NamedTuple):
 
 
 VOCABULARY: dict[str, EventType] = {}
-"""Every type by its name, in the order in which they are defined."""
+"""Every event type by its name, in the order of definition."""
 
 NAMES: dict[type[EventData], str] = {}
 
@@ -37,14 +37,14 @@ def _define(name: str, stream: Stream, durable: bool) -> Callable[[_Data], _Data
 
 
 def durable(name: str, stream: Stream = "run") -> Callable[[_Data], _Data]:
-    """Name a type of event that is committed before anyone sees it."""
+    """Define an event type that is committed before it is published."""
     return _define(name, stream, durable=True)
 
 
 def live(name: str, stream: Stream = "run") -> Callable[[_Data], _Data]:
-    """Name a type of event that is seen at once and never stored."""
+    """Define an event type that is published at once and never stored."""
     return _define(name, stream, durable=False)
 
 
 class UnknownEvent(EventData, frozen=True):
-    """An event of a type, or with content, that this version does not know. Its bytes are kept as they are."""
+    """An event whose type or content this version does not know. Its bytes are kept as they are."""

@@ -1,4 +1,4 @@
-"""Deliveries: anyone may append these, without owning the run."""
+"""Deliveries: events that any process may append, without owning the run."""
 
 from typing import Literal
 

@@ -1,4 +1,4 @@
-"""A run that goes on from a step of another one."""
+"""The event of a run that continues from a step of another run."""
 
 from typing import Literal
 
@@ -9,27 +9,27 @@ from treadle.domain.events.guards import RecoveryStage
 from treadle.domain.ids import RunId
 
 CallEnding = Literal["ok", "failed", "refused", "denied"]
-"""How a call did: refused by a guard or a hook, denied by a person or a rule."""
+"""How a call ended. refused: by a guard or a hook. denied: by a reviewer or a rule."""
 
 
 class ReusedCall(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A call of the steps before, and what came of it. It is not made again."""
+    """A call of an earlier step, with its outcome. It is not repeated."""
 
     call_id: str
     name: str
     key: str
-    """The tool and its arguments: what makes two calls the same."""
+    """The tool and its arguments. Calls with the same key are the same call."""
     ended: CallEnding = "ok"
     told: str = ""
     """A digest of its result."""
     writes: bool = False
     polls: bool = False
     after: int = 0
-    """How many calls of its turn had ended before it."""
+    """Number of calls of its turn that had ended before it."""
 
 
 class Counters(Struct, frozen=True, omit_defaults=True):
-    """What the guards had counted by then."""
+    """The counters of the guards at that step."""
 
     answer: str = ""
     """The answer so far, joined over continuations."""
@@ -38,7 +38,7 @@ class Counters(Struct, frozen=True, omit_defaults=True):
     rejected_outputs: int = 0
     claims: int = 0
     claim: str = ""
-    """What the answer claims and no call has done."""
+    """An action that the answer claims and no call has done."""
     quiet_steps: int = 0
     stage: RecoveryStage | None = None
     refused_tool: str | None = None
@@ -47,7 +47,7 @@ class Counters(Struct, frozen=True, omit_defaults=True):
 
 
 class Measured(Struct, frozen=True, omit_defaults=True):
-    """What a provider has said about the size of the conversation."""
+    """The size of the conversation, as the provider reported it."""
 
     provider: str
     model: str
@@ -68,20 +68,20 @@ class RunForked(EventData, frozen=True):
     run_id: RunId
     step: int
     asked: str = ""
-    """What that run was asked."""
+    """The message that the other run answered."""
     tasks: tuple[int, ...] = ()
-    """The messages that say so: they stay whatever is folded away."""
+    """The indexes of the messages with the task. Compactions keep them."""
     calls: tuple[tuple[ReusedCall, ...], ...] = ()
-    """Of each turn of the model, in order."""
+    """The calls of each turn, in order."""
     counters: Counters = Counters()
     measured: Measured | None = None
     route: str = ""
-    """The name by which its model was found; empty: it is looked for anew."""
+    """The name that its model was resolved from; empty: it is resolved anew."""
     plain: bool = False
-    """No reasoning is sent back: the provider has refused that."""
+    """No reasoning is sent back, because the provider rejected it."""
     recalled: str = ""
     """The memories in its system prompt."""
     notes: str = ""
-    """Of its workspace, in its system prompt."""
+    """The notes of the workspace in its system prompt."""
     workspace: str = ""
-    """Whose they are."""
+    """The workspace that the notes belong to."""

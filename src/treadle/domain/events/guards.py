@@ -1,4 +1,4 @@
-"""What the guards found, and what was done about it."""
+"""Events of the guards: what they found, and how they reacted."""
 
 from typing import Final, Literal
 
@@ -82,12 +82,12 @@ class CallWritten(EventData, frozen=True):
 
 @durable("budget_hint")
 class BudgetHint(EventData, frozen=True):
-    """The model is told that a limit is near, because the agent has `budget_hints`."""
+    """A note tells the model that a limit is near, because the agent has `budget_hints`."""
 
     percent: int
     note: str
     kept: bool = False
-    """The note stays in the conversation. In older journals it went with one request alone."""
+    """The note stays in the conversation. In older journals it was sent with one request only."""
 
 
 @durable("phantom_action")

@@ -1,19 +1,25 @@
-"""What an agent remembers, and what it was reminded of."""
+"""Events about memories: recalled, saved, and searched without an embedder."""
 
 from typing import Literal
 
 from msgspec import Struct
 
 from treadle.domain.events.definitions import EventData, durable
-from treadle.domain.memories import MemoryId, MemorySource
+from treadle.domain.excerpts import Excerpt
+from treadle.domain.ids import Instant
+from treadle.domain.memories import MemoryId, MemorySource, ShownMemory
 
 
 class Reminder(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A memory as it was recalled."""
+    """A memory that was recalled."""
 
     memory_id: MemoryId
     score: float = 0.0
-    """Between 0 and 1; the higher, the better it fits."""
+    """Between 0 and 1. A higher score means a better match."""
+    created_at: Instant | None = None
+    """Null: it has no date."""
+    excerpt: Excerpt | None = None
+    """The part of the section that shows it."""
 
 
 RecalledBy = Literal["vectors", "text", "both"]
@@ -25,9 +31,11 @@ class MemoryRecalled(EventData, frozen=True):
 
     reminders: tuple[Reminder, ...]
     section: str
-    """What the model is shown of them, as it is shown."""
+    """The text with the memories, as the model reads it."""
     by: RecalledBy = "text"
     place: Literal["message", "system"] = "message"
+    notes: tuple[ShownMemory, ...] = ()
+    """The journal notes that the section shows after the memories."""
 
 
 @durable("memory_saved")
@@ -38,9 +46,9 @@ class MemorySaved(EventData, frozen=True):
     text: str
     source: MemorySource
     pinned: bool = False
-    """It does not fade."""
+    """Its score does not fade with time."""
     repeats: MemoryId | None = None
-    """A memory that says the same and was there before: nothing is added, and that one counts as fresh again."""
+    """An older memory with the same content. It counts as fresh again, and no memory is added."""
 
 
 @durable("memory_flushed")
@@ -48,7 +56,7 @@ class MemoryFlushed(EventData, frozen=True):
     """Facts from messages that a compaction is about to remove were offered to memory."""
 
     memories: tuple[MemoryId, ...]
-    """Those that were saved of it; each has its `memory_saved`."""
+    """The memories that were saved; each has its `memory_saved` event."""
 
 
 @durable("journal_written")

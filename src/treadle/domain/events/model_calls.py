@@ -1,4 +1,4 @@
-"""Steps and model calls."""
+"""Events of steps and model calls."""
 
 from typing import Literal
 
@@ -38,18 +38,18 @@ class LlmRequest(EventData, frozen=True):
     provider: str
     model: str
     messages: int
-    """How many messages of the conversation are sent."""
+    """Number of messages of the conversation that are sent."""
     tools_offered: bool = True
     repeats_lost: bool = False
     """The reply to the request before was lost in a crash; the provider may charge for both."""
     input_estimate: int = 0
-    """Tokens that are about to be sent, as far as we can tell."""
+    """Estimated tokens of the request."""
     cost_estimate: float | None = None
-    """Dollars that the call may cost at most: what is sent, and the longest reply. None: no price is known."""
+    """Maximum cost of the call in dollars, with the longest reply. Null: no price is known."""
     aside: str = ""
-    """In older journals: what was sent after the conversation, with this request alone."""
+    """In older journals: text that was sent after the conversation, with this request only."""
     preface: str = ""
-    """Time and place, in front of the user's message that this request adds to the conversation."""
+    """Time and place, before the user message that this request adds to the conversation."""
 
 
 @durable("llm_response")
@@ -64,13 +64,13 @@ class LlmResponse(EventData, frozen=True):
     duration_ms: int
     first_token_ms: int | None = None
     raw_stop: str | None = None
-    """The provider's own word, where ours is `other`."""
+    """The provider's own stop reason, if `stop` is `other`."""
     cost: float | None = None
     """Dollars; None: no price is known."""
     secrets: tuple[tuple[str, str], ...] = ()
-    """Calls, and the secrets whose values their arguments held. They were taken out; the calls are refused."""
+    """Call IDs with the secrets whose values their arguments held. The values were removed; the calls fail."""
     dropped_calls: tuple[str, ...] = ()
-    """The tools whose calls are left out and not run, because the reply was cut or filtered."""
+    """The tools whose calls are left out and not run, because the reply was truncated or filtered."""
 
 
 ModelErrorKind = Literal[
@@ -96,21 +96,23 @@ class LlmError(EventData, frozen=True):
     compact: bool = False
     """The conversation is too long for the model."""
     repair: bool = False
-    """The provider finds fault with the shape of the conversation."""
+    """The provider rejects the structure of the conversation."""
     next_key: bool = False
     """Another key of the provider is ready."""
     next_model: bool = False
-    """Another model may well do what this one cannot."""
+    """A fallback model may succeed."""
     wants_reasoning: bool = False
-    """What the provider finds fault with is that reasoning is missing."""
+    """The provider rejects the conversation because reasoning is missing."""
     once: bool = False
-    """Trying again may help, but not more than once."""
+    """A single retry may help."""
     longest_reply: int | None = None
-    """The request asks for too long a reply; one of at most so many tokens should be accepted."""
+    """The requested reply limit is too high. The provider should accept this many tokens."""
     guessed: bool = False
-    """The provider does not say that the conversation is too long; it is taken for too long because it is large."""
+    """The provider does not say that the conversation is too long. It is assumed to be, because it is large."""
     asked_wait: float | None = None
     """Seconds that the provider asks to wait."""
+    no_fallback: str = ""
+    """Why no fallback could be used."""
 
 
 @durable("llm_retry")
@@ -122,23 +124,31 @@ class LlmRetry(EventData, frozen=True):
     wake_at: Instant
     delay_ms: int
     plain: bool = False
-    """From now on without reasoning: the provider has refused the conversation with it."""
+    """From now on requests have no reasoning: the provider rejected the conversation with it."""
     filled: bool = False
-    """From now on with a blank where reasoning is missing: the provider has refused the conversation without it."""
+    """From now on requests have a blank where reasoning is missing: the provider rejected them without it."""
     longest_reply: int | None = None
-    """From now on with replies of at most so many tokens: the provider has refused longer ones."""
+    """From now on replies have at most this many tokens: the provider rejected a higher limit."""
+
+
+FallbackCause = Literal["failed", "breaker", "unresolved"]
+"""failed: the model call failed. breaker: the model's circuit breaker is open. unresolved: the model is not
+available."""
 
 
 @durable("llm_fallback")
 class LlmFallback(EventData, frozen=True):
-    """Another model takes over for the rest of the run."""
+    """A fallback model is used for the rest of the run."""
 
     step: int
     provider: str
     model: str
     to: str
-    """The name of the one that takes over, as the agent's `fallbacks` give it."""
+    """The name of the fallback, as in the agent's `fallbacks`."""
     reason: str
+    cause: FallbackCause = "failed"
+    breaker_seconds: float | None = None
+    """Seconds for which the circuit breaker stays open."""
 
 
 @durable("breaker_opened", stream="system")
@@ -159,7 +169,7 @@ class BreakerClosed(EventData, frozen=True):
 
 @live("attempt_reset")
 class AttemptReset(EventData, frozen=True):
-    """Text shown for this attempt is void. Another attempt starts from the beginning."""
+    """Discard the text of the previous attempt. Another attempt starts from the beginning."""
 
     request: int
     attempt: int

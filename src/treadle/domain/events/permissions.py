@@ -1,9 +1,10 @@
-"""Questions to people, their answers, and the use of secrets."""
+"""Events about approvals, questions to the user and secrets."""
 
 from typing import Literal
 
 from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.ids import ApprovalId, Instant
+from treadle.domain.permissions import ConcernKind
 
 
 @durable("approval_requested")
@@ -15,10 +16,14 @@ class ApprovalRequested(EventData, frozen=True):
     name: str
     arguments: str
     reason: str
-    """Which rule asks, and about what."""
+    """Why it needs an approval, for the reviewer."""
     pattern: str | None = None
-    """What the rule for all such calls would match, where one can be offered."""
+    """The glob of a rule that would allow all such calls, if one can be offered."""
     expires_at: Instant | None = None
+    concern: ConcernKind | None = None
+    """What the tool found on this machine that needs a reviewer."""
+    places: tuple[str, ...] = ()
+    """The private places that it uses, without links. The approval is for these."""
 
 
 Decision = Literal["approve", "deny"]
@@ -32,10 +37,12 @@ class ApprovalDecided(EventData, frozen=True):
     approval_id: ApprovalId
     decision: Decision
     arguments: str | None = None
-    """Other arguments than those asked for: it runs with these."""
+    """The arguments as the reviewer edited them; null: as they were requested."""
     note: str = ""
     by: str = ""
     remember: Remember = "once"
+    superseded: bool = False
+    """The engine denied it, because a new message came first."""
 
 
 @durable("approval_expired")

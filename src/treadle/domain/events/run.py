@@ -1,4 +1,4 @@
-"""The life of a run, from its submission to its end."""
+"""Events of a run from its submission to its end."""
 
 from typing import Literal
 
@@ -11,7 +11,7 @@ from treadle.domain.messages import Message
 from treadle.domain.models import UNKNOWN_WINDOW, Profile
 from treadle.domain.observations import ResultHeader
 from treadle.domain.permissions import Asker
-from treadle.domain.quotas import Quotas
+from treadle.domain.quotas import Quotas, Shortage
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
@@ -24,27 +24,27 @@ class RunQueued(EventData, frozen=True):
     agent: AgentSpec
     resumed_from: RunId | None = None
     asker: Asker | None = None
-    """Who sent the message and can be asked something back; None: nobody."""
+    """Where the sender of the message can be asked; null: nowhere."""
     command: SessionCommand | None = None
-    """It is no message that is to be answered, but something to be done to the session."""
+    """The session command that the run executes, instead of answering a message."""
     token: TokenId | None = None
-    """The access token it was asked for with; None: nobody needed one."""
+    """The access token of the request; null: none was required."""
     token_quotas: Quotas | None = None
-    """What all runs of that token may use together."""
+    """The quotas that all runs of that token share."""
     credits_per_dollar: float = 1.0
-    """How its cost becomes credits."""
+    """Credits per dollar of cost."""
     before: tuple[Message, ...] = ()
-    """What was said before, elsewhere: the conversation of a new session begins with it."""
+    """Messages from elsewhere that the conversation of a new session begins with."""
     instructions: str = ""
-    """What whoever asks wants beside what the agent is told; it stands after that."""
+    """The client's own instructions, which follow those of the agent."""
     lineage: Lineage | None = None
-    """Whose child it is; None: nobody's."""
+    """The place of a child run in its tree; null: it has no parent."""
     owner: UserId | None = None
-    """The user it is for: that of its session, and of every run under it. None: the local user."""
+    """The user that the session and its child runs belong to. Null: the local user."""
 
     @property
     def user(self) -> UserId:
-        """The owner by name."""
+        """Return the name of the owner."""
         return LOCAL_USER if self.owner is None else self.owner
 
 
@@ -61,15 +61,18 @@ class RunStart(EventData, frozen=True):
 
     tools: tuple[ToolSpec, ...]
     sections: tuple[str, ...] = ()
-    """What the system prompt has after the persona: house rules, and the skills that may be loaded."""
+    """Sections of the system prompt after the guidance: house rules, and the skills that can be loaded."""
     notes: str = ""
-    """What it has after that: the notes of the workspace, which the session keeps, however they change."""
+    """The notes of the workspace, after the sections. The session keeps them even if the file changes."""
     workspace: str = ""
-    """Whose they are."""
+    """The workspace that the notes belong to."""
     guidance: str = ""
-    """What it has right after the persona: the working folder, and not to invent what tools return."""
+    """The section right after the persona: the working folder, and how to use tool results."""
     result_header: ResultHeader = "full"
-    """The line that tool results begin with, in this run."""
+    """The form of the line that tool results begin with in this run."""
+
+
+ModelChoice = Literal["tier", "fallback"]
 
 
 @durable("model_resolved")
@@ -86,6 +89,12 @@ class ModelResolved(EventData, frozen=True):
     """Tokens."""
     profile: Profile = Profile()
     """The facts about the model that decide what it is sent; without its prices."""
+    choice: ModelChoice | None = None
+    """Whether a routing tier or a fallback names the model; null: the agent itself does."""
+    complexity: int | None = None
+    """The complexity of the message, by which the tier was chosen."""
+    resolution: str = ""
+    """Why the name stands for this model, if `reason` says more than that."""
 
 
 WaitReason = Literal[
@@ -95,11 +104,20 @@ WaitReason = Literal[
 
 @durable("run_waiting")
 class RunWaiting(EventData, frozen=True):
-    """The run waits for a delivery or until `wake_at`. No process holds it."""
+    """The run waits for a delivery or until `wake_at`. No worker owns it."""
 
     reason: WaitReason
     detail: str
     wake_at: Instant | None = None
+    subjects: tuple[str, ...] = ()
+    """What it waits for: IDs of approvals, of calls with a question, and of child runs."""
+    shortage: Shortage | None = None
+    """The account that has too little left, for `quota` and `budget`."""
+    breaker_seconds: float | None = None
+    """Seconds for which the model's circuit breaker stays open, for `breaker`."""
+
+
+RecoveryCause = Literal["worker_died", "engine_failed"]
 
 
 @durable("run_recovered")
@@ -112,6 +130,8 @@ class RunRecovered(EventData, frozen=True):
     """No other run was executing in the worker that died."""
     deaths_lately: int = 0
     """Workers that died in the last minutes, this one included; 0: not counted."""
+    cause: RecoveryCause = "worker_died"
+    """worker_died: the previous worker died or lost its lease. engine_failed: the engine raised an exception."""
 
 
 @durable("run_quarantined")
@@ -136,18 +156,21 @@ class RunEnd(EventData, frozen=True):
     outcome: OutcomeKind
     metrics: Metrics
     text: str = ""
-    """What was produced, also where the run did not complete."""
+    """The answer, or what the run produced before it stopped."""
     reason: str = ""
+    """Why the run ended, if it did not complete."""
     next: str = ""
-    """Whether and how to go on."""
+    """Whether and how to continue."""
     stopped: tuple[str, ...] = ()
-    """The calls that were under way and had to be stopped."""
+    """The calls in progress that were stopped."""
     unverified_claim: str = ""
-    """What the answer claims to have done and no call bears out, even when asked."""
+    """An action that the answer claims and no call of the run has done."""
     score: float | None = None
-    """From 0 to 1, what was produced was judged to be worth; None: nobody has judged it."""
+    """The score of the answer, from 0 to 1; null: it was not scored."""
     score_reasons: str = ""
     diagnosis: str = ""
-    """Why it has failed, as somebody found out."""
+    """The diagnosis of a failed run."""
     silent: bool = False
     """The agent chose not to answer: channels deliver nothing."""
+    shortage: Shortage | None = None
+    """The account whose limit ended the run."""

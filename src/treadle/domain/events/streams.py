@@ -1,4 +1,4 @@
-"""What a reader of a stream is told about the stream itself."""
+"""Events about a stream, for its readers."""
 
 from treadle.domain.events.definitions import EventData, live
 

@@ -1,8 +1,23 @@
-"""Tool calls, from the intent to the result."""
+"""Events of tool calls, from the intent to the result."""
 
 from typing import Literal
 
+from msgspec import Struct
+
 from treadle.domain.events.definitions import EventData, durable, live
+from treadle.domain.excerpts import Excerpt
+from treadle.domain.permissions import ConcernKind
+
+
+class Truncation(Struct, frozen=True, gc=False):
+    """How a result was truncated. Counts are characters."""
+
+    length: int
+    """Of the full text."""
+    head: int
+    """Shown from its beginning."""
+    tail: int
+    """Shown from its end."""
 
 
 @durable("tool_call_start")
@@ -37,7 +52,10 @@ class ToolCallEnd(EventData, frozen=True):
     duration_ms: int
     exit_code: int | None = None
     truncated: bool = False
-    """The middle is left out; the whole text can be recalled by the call's id."""
+    """The middle is left out. The full text can be recalled by the ID of the call."""
+    truncation: Truncation | None = None
+    excerpt: Excerpt | None = None
+    """The part of `content` that the tool returned, if the engine added something to it."""
 
 
 CallErrorKind = Literal[
@@ -53,6 +71,33 @@ CallErrorKind = Literal[
 ]
 
 
+CallErrorCause = Literal[
+    "raised",
+    "tool_error",
+    "tool_missing",
+    "outcome_unknown",
+    "rule",
+    "reviewer",
+    "no_reviewer",
+    "no_user",
+    "superseded",
+    "expired",
+    "raw_secret",
+    "secret_refused",
+    "vault_unavailable",
+    "not_started",
+    "tree_full",
+    "child",
+]
+"""raised: the tool raised an exception. tool_error: the tool failed and explained why. tool_missing: the tool no
+longer exists. outcome_unknown: the worker died during the call. rule, reviewer: denied by a rule or a reviewer.
+no_reviewer: it needs an approval, and there is no one to ask. no_user: it asks a question, and there is no one to
+answer. superseded: a new message came first. expired: no one decided or answered in time. raw_secret: its arguments
+hold the value of a secret. secret_refused: it asks for a secret that it may not use. vault_unavailable: the vault
+cannot be opened. not_started: the child run could not be started. tree_full: the tree has its maximum number of
+runs. child: the child run failed or was stopped."""
+
+
 @durable("tool_call_error")
 class ToolCallError(EventData, frozen=True):
     """A tool call failed. `content` is what the model is told."""
@@ -64,6 +109,20 @@ class ToolCallError(EventData, frozen=True):
     duration_ms: int = 0
     exit_code: int | None = None
     truncated: bool = False
+    truncation: Truncation | None = None
+    excerpt: Excerpt | None = None
+    """The part of `content` that comes from the tool, from an exception or from whatever refused the call, without
+    the engine's words around it."""
+    cause: CallErrorCause | None = None
+    """The cause, if `kind` does not give it."""
+    exception: str = ""
+    """The class of the exception; the excerpt is its message."""
+    limit: float | None = None
+    """The limit that was reached: seconds for a timeout, calls for `too_many`, runs for `tree_full`."""
+    subject: str = ""
+    """The agent or tool that is unknown, for `not_started`."""
+    concern: ConcernKind | None = None
+    """What the tool found on this machine that needs a reviewer, for `no_reviewer`."""
 
 
 GuardName = Literal["loop", "stuck"]
@@ -81,22 +140,33 @@ class ToolCallBlocked(EventData, frozen=True):
 
 @durable("result_truncated")
 class ResultTruncated(EventData, frozen=True):
-    """A result was too long for the free context. The whole text is kept and can be recalled."""
+    """A result was too long for the free context. The full text is stored and can be recalled."""
 
     call_id: str
     length: int
-    """Characters of the whole text."""
+    """Characters of the full text."""
     shown: int
+
+
+HookStage = Literal["before", "after"]
+HookCause = Literal["blocked", "timeout", "failed", "invalid", "secret"]
+"""blocked: the hook rejected the call. timeout: it did not answer in time. failed: it raised an exception. invalid:
+its answer is of the wrong type. secret: it put the value of a secret into the arguments."""
 
 
 @durable("hook_blocked")
 class HookBlocked(EventData, frozen=True):
-    """A hook rejected the call. `content` is what the model is told."""
+    """A hook rejected the call or withheld its result. `content` is what the model is told."""
 
     call_id: str
     name: str
     hook: str
     content: str
+    stage: HookStage = "before"
+    """Whether the hook ran before or after the tool."""
+    cause: HookCause = "blocked"
+    excerpt: Excerpt | None = None
+    """The part of `content` that gives the hook's reason."""
 
 
 @durable("process_killed")

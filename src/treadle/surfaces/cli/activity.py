@@ -1,14 +1,15 @@
-"""What happens around a model's words, as one short line for a person, or none."""
+"""One short line per event for the terminal. Lines are rendered from the facts of events."""
 
 from collections.abc import Iterator
 
 from treadle.domain import events as e
+from treadle.domain.excerpts import take_excerpt
 from treadle.surfaces.cli.call_view import summarize_call
 from treadle.surfaces.cli.terminal import cut, one_line, revealed
 
 WIDTH = 100
 NARROW, WIDE = WIDTH, 1000
-"""How much of a call is shown: in a file one line, on a terminal as many as it takes, within reason."""
+"""Maximum characters of a call: in a file, and on a terminal."""
 QUOTAS = {
     "tokens": "tokens of this hour",
     "calls": "tool calls of this minute",
@@ -17,57 +18,57 @@ QUOTAS = {
     "steps": "steps",
     "runs": "runs",
 }
-NOBODY = "nobody can answer"
-"""In what the model is told when a call needs an approval and there is nobody to ask."""
 REMEDY = "to have such calls run: answer with `treadle run --yes`, or run it at a terminal"
 
 
 def denial(error: e.ToolCallError, arguments: str | None) -> Iterator[str]:
-    """The lines for a call that was denied: all of the reason, what was denied, and the remedy."""
+    """Yield the lines for a denied call: what was denied and why, and the remedy if there was no reviewer."""
     what = f" ({summarize_call(arguments, WIDE)})" if arguments else ""
-    yield f"  {error.name} denied{what}: {one_line(_without_name(error.name, error.content))}"
-    if NOBODY in error.content:
+    yield f"  {error.name} denied{what}: {one_line(_describe_error(error))}"
+    if error.cause == "no_reviewer":
         yield f"  {REMEDY}"
 
 
 def activity(data: e.EventData, width: int = NARROW) -> str | None:
-    """The line for an event. Most have none: a quiet terminal shows what matters."""
+    """Return the line for an event, or None. Most events have none: a quiet terminal shows what matters."""
     match data:
         case e.ToolCallStart(name=name, arguments=arguments):
             return f"· {name} {cut(revealed(' '.join(arguments.split())), width)}"
         case e.ToolCallEnd(name=name, content=content, duration_ms=duration_ms):
             return f"  {name}: {one_line(content, WIDTH) or '(nothing)'} · {duration_ms} ms"
-        case e.ToolCallError(name=name, kind=kind, content=content):
-            said = one_line(_without_name(name, content), None if kind == "denied" else WIDTH)
+        case e.ToolCallError(name=name, kind=kind):
+            said = one_line(_describe_error(data), None if kind == "denied" else WIDTH)
             return f"  {name} {kind.replace('_', ' ')}: {said}"
         case e.ToolCallBlocked(name=name, guard=guard, content=content):
             return f"  {name} blocked by the {guard} guard: {one_line(content, WIDTH)}"
         case e.LlmFallback(to=to, reason=reason):
-            return f"{one_line(reason)} Now {to} takes over."
+            return f"{one_line(reason)} Falling back to {to}."
         case e.BreakerOpened(provider=provider, model=model):
-            return f"{provider}/{model} fails too often and is left alone for a while"
+            return f"{provider}/{model} fails too often; its circuit breaker is open"
         case e.BreakerClosed(provider=provider, model=model):
             return f"{provider}/{model} answers again"
         case e.RunRecovered(reason=reason):
-            return f"taken up again: {reason}"
+            return f"recovered: {reason}"
         case e.MessageSteered(message=message):
             return f"message to the run: {one_line(message.text, WIDTH)}"
         case _:
             return _permitted(data) or _guarded(data) or _remembered(data) or _family(data)
 
 
-def _without_name(name: str, content: str) -> str:
-    """What the model is told of a call, without the beginning that its line has already."""
-    for beginning in ("failed: ", "was not run: ", "was not run. "):
-        content = content.removeprefix(f"`{name}` {beginning}")
-    return content
+def _describe_error(error: e.ToolCallError) -> str:
+    """Return why a call failed, without the words around it that are for the model."""
+    reason = take_excerpt(error.content, error.excerpt)
+    if error.cause == "no_reviewer":
+        return f"it needs an approval, and there is no reviewer to ask ({reason})"
+    return f"{error.exception}: {reason}" if error.exception else reason
 
 
 def _permitted(data: e.EventData) -> str | None:
-    """The line for what people, hooks, the sandbox and the vault had to do with a call."""
+    """Return the line for an event of reviewers, hooks, the sandbox or the vault."""
     match data:
-        case e.HookBlocked(name=name, hook=hook, content=content):
-            return f"  {name} blocked by the hook {hook}: {one_line(content, WIDTH)}"
+        case e.HookBlocked(name=name, hook=hook):
+            reason = take_excerpt(data.content, data.excerpt)
+            return f"  {name} blocked by the hook {hook}: {one_line(reason, WIDTH)}"
         case e.ApprovalDecided(decision=decision, note=note):
             decided = "approved" if decision == "approve" else "denied"
             return f"  {decided}: “{one_line(note)}”" if note else f"  {decided}"
@@ -90,10 +91,10 @@ def _permitted(data: e.EventData) -> str | None:
 
 
 def _guarded(data: e.EventData) -> str | None:
-    """The line for what a guard did."""
+    """Return the line for an event of a guard."""
     match data:
         case e.LoopWarning(tool=tool, count=count):
-            return f"{tool} was called {count} times in the same way; the model is told"
+            return f"{tool} was called {count} times in the same way; the model gets a note"
         case e.StuckDetected(kind=kind, count=count):
             return f"stuck: {kind.replace('_', ' ')} ({count})"
         case e.RecoveryAction(stage=stage):
@@ -117,7 +118,7 @@ def _guarded(data: e.EventData) -> str | None:
 
 
 def _family(data: e.EventData) -> str | None:
-    """The line for what became of runs under this one, and of those that judge it."""
+    """Return the line for an event of a child run or an evaluation."""
     match data:
         case e.AgentSpawn(role="quality" | "errors", agent=agent):
             return f"{agent} looks at how it ends"
@@ -127,7 +128,7 @@ def _family(data: e.EventData) -> str | None:
         case e.AgentEnd(agent=agent, run_id=run_id, outcome=outcome):
             return f"  {agent} has ended ({outcome}): {run_id}"
         case e.AgentWaiting(agent=agent, run_id=run_id, reason="interrupted"):
-            return f"  {agent} was interrupted, and waits to be told to go on: {run_id}"
+            return f"  {agent} was interrupted and waits to be resumed: {run_id}"
         case e.AgentWaiting(agent=agent, run_id=run_id, reason=reason):
             return f"  {agent} waits for an {reason}: {run_id}"
         case e.AgentAnswered(agent=agent, run_id=run_id, call_id=under) if under:
@@ -145,7 +146,7 @@ def _family(data: e.EventData) -> str | None:
 
 
 def _remembered(data: e.EventData) -> str | None:
-    """The line for what became of the conversation, and for what was recalled beside it."""
+    """Return the line for an event of the context or of memory."""
     match data:
         case e.ContextTrimmed(stage="history", dropped=(first, last)):
             return f"the oldest {last - first} messages are left out"

@@ -30,6 +30,7 @@ def describe_replay(replayed: Replayed) -> Iterator[str]:
         yield f"{run_id}: {count}" + (
             f". The rest cannot be replayed: {replayed.cannot}" if replayed.cannot else ""
         )
+        yield from _describe_wording(replayed)
         return
     yield f"{run_id} differs at event {divergence.sequence}; the {replayed.same} events before it are the same"
     if divergence.type != divergence.today_type:
@@ -53,6 +54,13 @@ def _json(value: Any) -> str:
 def _recorded_and_now(recorded: str, today: str) -> Iterator[str]:
     yield colour_line(f"  - recorded  {one_line(recorded)}", REMOVED)
     yield colour_line(f"  + now       {one_line(today)}", ADDED)
+
+
+def _describe_wording(replayed: Replayed) -> Iterator[str]:
+    """Yield the events whose texts differ while their facts are the same."""
+    for each in replayed.wording:
+        fields = ", ".join(difference.path for difference in each.differences)
+        yield f"  wording differs at event {each.sequence} ({each.type}): {fields}"
 
 
 def colour_line(line: str, colour: str) -> str:

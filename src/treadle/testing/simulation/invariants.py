@@ -8,7 +8,6 @@ import msgspec
 from treadle.core.context.transcript import repair
 from treadle.core.fold import fold_all
 from treadle.core.state import RunState, new_state
-from treadle.core.tools.plan import OUTCOME_UNKNOWN
 from treadle.domain.envelope import Event, Origin, decode_data
 from treadle.domain.events import (
     AgentSpawn,
@@ -93,11 +92,12 @@ def possible_outcomes(state: RunState) -> tuple[str, ...]:
 
 def _events(world: World, id_: int, origin: Origin) -> list[Event]:
     rows: Any = world.disk.execute(
-        "SELECT event_id, timestamp, sequence, type, data FROM events WHERE run = ? ORDER BY sequence", (id_,)
+        "SELECT event_id, timestamp, sequence, type, version, data FROM events WHERE run = ? ORDER BY sequence",
+        (id_,),
     )
     return [
-        Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw), raw)
-        for event_id, timestamp, sequence, type_, raw in rows
+        Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
+        for event_id, timestamp, sequence, type_, version, raw in rows
     ]
 
 
@@ -143,11 +143,11 @@ def check_effects(world: World, events: list[Event], sole: bool) -> None:
                 effects = world.effects[starts[call_id].idempotency_key]
                 if effects < 1 or (effects > 1 and name not in REPEATABLE):
                     raise Violation(f"{starts[call_id]} ended and took effect {effects} times")
-            case ToolCallError(call_id=call_id, content=content) if call_id in starts:
+            case ToolCallError(call_id=call_id, cause=cause) if call_id in starts:
                 key = starts[call_id].idempotency_key
                 if world.effects[key] > 1 and starts[call_id].name not in REPEATABLE:
                     raise Violation(f"{starts[call_id]} took effect {world.effects[key]} times")
-                if content == OUTCOME_UNKNOWN and sole and key not in world.at_risk:
+                if cause == "outcome_unknown" and sole and key not in world.at_risk:
                     raise Violation(f"{starts[call_id]} is marked unknown and was never at risk")
             case ToolCallError(call_id=call_id) | ToolCallBlocked(call_id=call_id):
                 if any(key.endswith(f"{event.run_id}/{call_id}") for key in world.effects):
