@@ -1,0 +1,97 @@
+"""Runs in a process where every message of the engine is reworded: `python -m tests.wording.child FOLDER`.
+
+It records the stories again and replays them, replays the records in the folder that were made with the ordinary
+wording, and renders the activity line of every event. It writes what it found to `found.json` in the folder."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+if __name__ == "__main__":
+    from tests.wording.rewording import install
+
+    install()
+
+import treadle
+from tests.wording.records import load
+from tests.wording.stories import STORIES, TOOLS
+from treadle.config.home import Home
+from treadle.core.tools.plan import AFTER_A_DENIAL
+from treadle.ports.tool import Toolbox
+from treadle.replay.recording import Recorded
+from treadle.replay.replay import Replayed, replay
+from treadle.surfaces.cli.activity import activity, denial
+
+RECORDS = "records.jsonl.gz"
+VERSION_1 = Path(__file__).parent / "data" / "version_1.jsonl.gz"
+"""The stories as the last code recorded them that wrote version 1 of the event data."""
+FOUND = "found.json"
+
+
+class Outcome(msgspec.Struct):
+    """The result of replaying one record."""
+
+    story: str
+    cannot: str
+    divergence: str
+    reworded: list[str]
+    """The types of the events whose wording differs."""
+    lines: list[str | None]
+    """The activity line of every event."""
+
+
+class Found(msgspec.Struct):
+    message: str
+    """A message of the engine, to check that it is reworded."""
+    own: list[Outcome]
+    """The stories, recorded and replayed with the same wording."""
+    ordinary: list[Outcome]
+    """The given records, replayed with the reworded code."""
+    older: list[Outcome]
+    """The records of version 1, replayed with the reworded code."""
+
+
+def make_toolbox() -> Toolbox:
+    engine: Any = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")))
+    engine.add_tools(*TOOLS)
+    return engine._tools
+
+
+def tell_all(folder: Path) -> list[tuple[str, Recorded]]:
+    """Record every story in a folder of its own."""
+    found: list[tuple[str, Recorded]] = []
+    for story in STORIES:
+        place = folder / story.__name__
+        place.mkdir(parents=True)
+        found += [(story.__name__, each) for each in story(place)]
+    return found
+
+
+def check(records: list[tuple[str, Recorded]]) -> list[Outcome]:
+    toolbox = make_toolbox()
+    return [_outcome(story, each, replay(each, toolbox)) for story, each in records]
+
+
+def _outcome(story: str, record: Recorded, replayed: Replayed) -> Outcome:
+    lines: list[str | None] = []
+    for event in record.events:
+        lines.append(activity(event.data))
+        if event.type == "tool_call_error":
+            denied: Any = event.data
+            lines += denial(denied, None) if denied.kind == "denied" else ()
+    differs = "" if replayed.divergence is None else str(replayed.divergence)
+    return Outcome(story, replayed.cannot, differs, [each.type for each in replayed.wording], lines)
+
+
+def main(folder: Path) -> None:
+    logging.disable(logging.CRITICAL)
+    own, ordinary, older = tell_all(folder / "own"), load(folder / RECORDS), load(VERSION_1)
+    found = Found(AFTER_A_DENIAL, check(own), check(ordinary), check(older))
+    (folder / FOUND).write_bytes(msgspec.json.encode(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
