@@ -293,14 +293,15 @@ def test_a_connection_that_is_dropped_before_the_answer() -> None:
 @pytest.mark.parametrize(
     ("behaviour", "timeouts", "words"),
     [
-        (Silence(), Timeouts(first_byte=0.05), "sent no byte of a reply within 0.05 s"),
-        (Answer(ending="hang"), Timeouts(first_byte=0.05), "sent no byte of a reply within 0.05 s"),
+        (Silence(), Timeouts(first_byte=0.5), "sent no byte of a reply within 0.5 s"),
+        (Answer(ending="hang"), Timeouts(first_byte=0.5), "sent no byte of a reply within 0.5 s"),
         (Answer([delta(content="x")], ending="hang"), Timeouts(between_bytes=0.05), "fell silent for 0.05 s"),
-        (Answer([b": ping\n\n"], ending="hang"), Timeouts(whole_call=0.05), "not finished its reply after 0.05 s"),
-        (Silence(), Timeouts(whole_call=0.05), "not finished its reply after 0.05 s"),
+        (Answer([b": ping\n\n"], ending="hang"), Timeouts(whole_call=0.5), "not finished its reply after 0.5 s"),
+        (Silence(), Timeouts(whole_call=0.5), "not finished its reply after 0.5 s"),
     ],
 )
 def test_timeouts(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
+    """The limits leave a busy machine the time to connect: the endpoint must have been asked."""
     failure = failed(behaviour, timeouts=timeouts)
     assert (failure.kind, failure.retryable) == ("timeout", True)
     assert words in failure.message

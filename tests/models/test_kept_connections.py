@@ -115,7 +115,7 @@ def test_both_attempts_share_one_limit() -> None:
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(says("a"), DROPPED, Answer(ending="hang")) as server:
-            model = ModelClient(FORMAT, endpoint(server.url, Timeouts(first_byte=0.1)), connections)
+            model = ModelClient(FORMAT, endpoint(server.url, Timeouts(first_byte=1.0)), connections)
             await collect(model)
             [end] = await collect(model)
             assert isinstance(end, Failed)

@@ -83,7 +83,7 @@ async def sdk_hears(mode: Mode, url: str) -> Any:
     """The final completion or response, as the SDK's own helper puts it together."""
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-    http = DefaultAsyncHttpxClient(verify=False)  # no certificate is asked for, and to read them all takes long
+    http = DefaultAsyncHttpxClient(verify=False, timeout=None)  # reading all certificates takes long
     async with AsyncOpenAI(api_key="k", base_url=url, max_retries=0, http_client=http) as sdk:
         if mode == "chat_completions":
             async with sdk.chat.completions.stream(model="m-1", messages=[]) as completion:

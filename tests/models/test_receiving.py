@@ -25,6 +25,10 @@ BODY = b"data: a\n\ndata: bc"
 GOOD = HEAD + CHUNKS
 
 
+LOOP_TURNS = 10
+"""Turns of the event loop in which data that was written reaches the reader."""
+
+
 class Talk:
     """Requests to a server that keeps to a script."""
 
@@ -34,6 +38,7 @@ class Talk:
         self.answers: list[type] = []
         self._script = iter(script)
         self._reads = reads
+        self._answered = asyncio.Event()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -47,11 +52,13 @@ class Talk:
                     writer.write(piece)
                     await writer.drain()
                     await asyncio.sleep(0.001)
+                self._answered.set()
                 if self._reads >= 0:
                     await asyncio.Event().wait()  # it reads no more, and hangs up on nobody
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
+            self._answered.set()
             writer.close()
 
     async def ask(self, requests: int, body: bytes = b"{}") -> None:
@@ -79,6 +86,7 @@ class Talk:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _one(self, call: HttpCall, body: bytes) -> None:
+        self._answered.clear()
         try:
             await call.open(body)
             self.answers.append(type(call._response))  # pyright: ignore[reportPrivateUsage] -- whose it is, is hidden
@@ -88,7 +96,9 @@ class Talk:
             self.bodies.append(bytes(read))
         finally:
             call.close()
-        await asyncio.sleep(0.01)  # what the server still says arrives before the next request
+        await self._answered.wait()
+        for _ in range(LOOP_TURNS):  # what the server still says arrives before the next request
+            await asyncio.sleep(0)
 
 
 Run = Callable[[Coroutine[Any, Any, None]], None]

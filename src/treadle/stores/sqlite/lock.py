@@ -40,8 +40,8 @@ class DatabaseLock:
         except BlockingIOError:
             owner = self._owner()
             os.close(self._file)
-            socket = None if owner is None else owner.socket
-            raise StoreOwned(_explain_owned(database, owner), socket, _describe_owner(owner)) from None
+            socket, since = (None, 0.0) if owner is None else (owner.socket, owner.since)
+            raise StoreOwned(_explain_owned(database, owner), socket, _describe_owner(owner), since) from None
         self._owned_by = Owner(os.getpid(), _current_command(), time.time())
         self._write(self._owned_by)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 Owned = TypeVar("Owned")
 PATIENCE_SECONDS = 2.0
 """How long an owner that cannot be attached to may be one that is starting or ending."""
+STARTING_SECONDS = 10.0
+"""How long after it took the home an owner may still be starting: a busy machine needs seconds to open a socket."""
 TRY_AGAIN_SECONDS = 0.05
 HAND_OVER_SECONDS = 600.0
 """How long runs in progress may take to come to a safe point before the home is handed over."""
@@ -133,7 +136,7 @@ async def open_home(engine: "Engine", home: Home, base_url: str | None = None) -
 
     async with AsyncExitStack() as opened:
         owned = await opened.enter_async_context(AsyncExitStack())
-        found = await _owned_or_attach(lambda: engine, owned)
+        found = await _own_or_attach(lambda: engine, owned)
         if not isinstance(found, Attached):
             home_of, asked = HomeAccess(LocalCaller(engine.context), home, engine), asyncio.Event()
             opened.push_async_callback(home_of.close)
@@ -163,7 +166,7 @@ async def administering(
 ) -> AsyncGenerator[Caller, None]:
     """Yield a caller that can change a home: this process, if it can own the home, or the process that does."""
     async with AsyncExitStack() as opened:
-        found = await _owned_or_attach(lambda: own(home), opened)
+        found = await _own_or_attach(lambda: own(home), opened)
         yield _make_remote(found.connection) if isinstance(found, Attached) else found
 
 
@@ -174,7 +177,7 @@ class Attached(Struct, frozen=True):
     owned: StoreOwned
 
 
-async def _owned_or_attach(
+async def _own_or_attach(
     own: Callable[[], AbstractAsyncContextManager[Owned]], opened: AsyncExitStack
 ) -> Owned | Attached:
     """Own the home, or attach to its owner. An owner that does not answer may be starting or ending, so this is
@@ -186,7 +189,8 @@ async def _owned_or_attach(
         except StoreOwned as owned:
             if owned.socket is not None and (connection := await _attach(owned.socket, opened)) is not None:
                 return Attached(connection, owned)
-            if asyncio.get_running_loop().time() > deadline:
+            is_starting = time.time() - owned.since < STARTING_SECONDS
+            if asyncio.get_running_loop().time() > deadline and not is_starting:
                 raise
         await asyncio.sleep(TRY_AGAIN_SECONDS)
 
