@@ -19,7 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import treadle
-from treadle.bootstrap.engine import open_service_readonly
+from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.config.home import Home
 from treadle.ports.journal import RunRecord
 from treadle.ports.model import ModelRequest

@@ -16,7 +16,7 @@ from tests.corpus.databases import STORES, lines_of, load_postgres, load_sqlite,
 from tests.corpus.projection import project
 from tests.corpus.stories import PRICES, TIMEOUT_SECONDS, open_engine
 from tests.stores.postgres.servers import shared
-from treadle.bootstrap.engine import open_service_readonly
+from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.config.home import Home
 from treadle.domain.envelope import VERSION, Event
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, ToolCallError

@@ -14,7 +14,7 @@ from tests.domain.test_envelope import ORIGIN
 from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
 from tests.stores.corpus import make
-from treadle.bootstrap.engine import open_service_readonly
+from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.core.fold.registry import HANDLERS
 from treadle.core.guards import loop as loop_guard
 from treadle.domain import events as e

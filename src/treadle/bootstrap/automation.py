@@ -13,7 +13,7 @@ from treadle.automation.scheduler import Scheduler
 from treadle.automation.schedules import ScheduleRegistry
 from treadle.automation.sender import WebhookSender
 from treadle.automation.webhooks import WebhookRegistry
-from treadle.bootstrap.engine import local_service
+from treadle.bootstrap.offline_service import make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import file_fingerprint
 from treadle.config.home import Home
@@ -142,7 +142,7 @@ def make_offline_automation(home: Home, stores: Stores, vault: HomeVault) -> Aut
         ScheduleRegistry(stores.schedules, agents.find, clock, ids, _ignore_change),
         InboundWebhookRegistry(stores.hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(
-            stores.hooks, secrets, local_service(stores, vault), stores.runs, agents.find, clock
+            stores.hooks, secrets, make_offline_service(stores, vault), stores.runs, agents.find, clock
         ),
         WebhookRegistry(
             stores.webhooks,

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
 
-from treadle.bootstrap.engine import local_service
+from treadle.bootstrap.offline_service import make_offline_service
 from treadle.bootstrap.stores import Stores, open_home_readonly, open_stores_exclusively, open_stores_readonly
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
@@ -82,7 +82,7 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
     vault = HomeVault(home.path, os.environ)
     opened.callback(vault.close)
     return Context(
-        service=local_service(stores, vault),
+        service=make_offline_service(stores, vault),
         sessions=stores.sessions,
         vault=vault,
         access=TokenService(stores.tokens, clock, ids),

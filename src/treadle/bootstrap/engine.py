@@ -4,8 +4,8 @@ import asyncio
 import math
 import os
 import random
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, cast, get_args
@@ -19,7 +19,6 @@ from treadle.bootstrap.stores import (
     Stores,
     WorkerShare,
     open_stores,
-    open_stores_readonly,
 )
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import database_files
@@ -31,7 +30,6 @@ from treadle.domain.providers import ApiMode
 from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
-from treadle.engine.null_ports import NoVault
 from treadle.models.formats import load_format
 from treadle.models.registry import ModelRegistry
 from treadle.operations.automation import Automation
@@ -45,10 +43,8 @@ from treadle.ports.agent_context import AgentContext
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import ModelRequest
-from treadle.ports.tool import Toolbox
-from treadle.ports.vault import Vault
 from treadle.sandbox.commands import ShellCommands
-from treadle.system.clock import SystemClock, TimeOrderedIds, worker_name
+from treadle.system.clock import SystemClock, worker_name
 from treadle.system.process_privacy import forbid_dumps
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.secret_files import SecretFiles
@@ -91,39 +87,6 @@ class EngineConfig:
         await self.models.close()
         self.commands.close()
         self.vault.close()
-
-
-@asynccontextmanager
-async def open_service_readonly(
-    database: str | None = None,
-    *,
-    home: Home | None = None,
-    tools: Toolbox | None = None,
-    vault: Vault | None = None,
-) -> AsyncGenerator[LocalService, None]:
-    """Open a database for reading. Nothing is executed, and the owner of the database, if there is one,
-    continues."""
-    url = database or (home or Home.from_environment(os.environ)).database_url
-    async with open_stores_readonly(url) as stores:
-        yield local_service(stores, vault or NoVault(), tools)
-
-
-def local_service(stores: Stores, vault: Vault, tools: Toolbox | None = None) -> LocalService:
-    """Return the service over a database that no engine works on."""
-    clock, ids = SystemClock(), TimeOrderedIds()
-    return LocalService(
-        stores.journal,
-        stores.runs,
-        stores.approvals,
-        stores.sessions,
-        EventHub(clock, ids, lambda _run, _at: None),
-        ModelRegistry({}),
-        tools or ToolRegistry(),
-        vault,
-        clock,
-        ids,
-        stores.books,
-    )
 
 
 def encode_request(mode: str, request: ModelRequest) -> bytes:

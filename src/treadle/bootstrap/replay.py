@@ -4,7 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 
-from treadle.bootstrap.engine import open_service_readonly
+from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.operations.service import LocalService

@@ -12,7 +12,6 @@ from treadle.config.database_url import check_persistent, is_postgres, sqlite_pa
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.engine.event_hub import EventHub
-from treadle.operations.memory_service import KnownAgents
 from treadle.operations.usage import UsageAccounts
 from treadle.ports.access import IdempotencyStore, Tokens
 from treadle.ports.approvals import Approvals
@@ -21,7 +20,7 @@ from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts, Deletions
 from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Journal, Runs, Wakes
-from treadle.ports.memory import MemoryKeeper
+from treadle.ports.memory import KnownAgents, MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorStore
 from treadle.ports.results import Results
 from treadle.ports.sessions import SessionCatalog

@@ -43,3 +43,9 @@ def child_run_accounts(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
 
 def _make_ceilings(account: str, quotas: Quotas) -> Ceilings:
     return Ceilings(account, quotas.max_llm_tokens_per_hour, quotas.max_tool_calls_per_minute, quotas.credits)
+
+
+def describe_account(account: str) -> str:
+    """Return an account as people call it."""
+    kind, _, name = account.partition("/")
+    return {"agent": f"Agent `{name}`", "token": f"The access token {name}"}.get(kind, "The run")

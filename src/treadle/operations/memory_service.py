@@ -2,9 +2,8 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
 
 import msgspec
 
@@ -15,7 +14,7 @@ from treadle.domain.suggestions import find_closest
 from treadle.domain.users import ACCEPTED_USER, LOCAL_USER, UserId, check_user
 from treadle.operations.memories import MAX_CHARACTERS, Imported, MemoryLine, line
 from treadle.ports.clock import Clock, Ids
-from treadle.ports.memory import Assigned, Assignment, Memories, MemoryKeeper, Recall
+from treadle.ports.memory import Assigned, Assignment, KnownAgents, Memories, MemoryKeeper, Recall
 from treadle.ports.vault import Vault
 
 MAX_USES = 1_000_000_000
@@ -42,14 +41,6 @@ _ACCEPTED = (
     'each line is a JSON object with "text" and, if you like, "agent", "kind" (long_term or journal), "pinned", '
     '"created_at" (a date and time), "source", "used_at", "uses", "memory_id", "session_id", "run_id" and "owner"'
 )
-
-
-class KnownAgents(Protocol):
-    """The agents that a store knows."""
-
-    async def agents(self) -> Mapping[str, AgentId]: ...
-
-    async def agent(self, name: str, proposed: AgentId) -> AgentId: ...
 
 
 class MemoryService:

@@ -4,6 +4,8 @@ it is called."""
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin
@@ -27,15 +29,10 @@ from treadle.domain.messages import Message
 from treadle.domain.users import UserId, journaled_owner
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.approval_service import Answer, ApprovalService
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
-from treadle.operations.forks import Fork, ForkService
 from treadle.operations.journal_pages import read_stored_events
-from treadle.operations.prompts import SentPrompt, load_prompt
-from treadle.operations.replays import redact_replay, replayed
 from treadle.operations.run_stream import StreamReader, follow_run
-from treadle.operations.submissions import Admission, Submission, Ticket, check_message, redact_message
 from treadle.operations.usage import ALL_BY_AGENT, UsageAccounts, UsageLine, UsageQuery, compute_usage
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
@@ -45,11 +42,19 @@ from treadle.ports.model import Models
 from treadle.ports.sessions import SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
-from treadle.replay.replay import Replayed
+
+if TYPE_CHECKING:
+    from treadle.operations.approval_service import Answer, ApprovalService
+    from treadle.operations.forks import Fork, ForkService
+    from treadle.operations.prompts import SentPrompt
+    from treadle.operations.submissions import Admission, Submission, Ticket
+    from treadle.replay.replay import Replayed
 
 
 class LocalService:
-    """Runs and sessions of one database, in the process that owns the journal."""
+    """Runs and sessions of one database, in the process that owns the journal.
+
+    What only some operations need is imported when they are used: commands that list runs start faster."""
 
     def __init__(
         self,
@@ -73,26 +78,51 @@ class LocalService:
         self._hub = hub
         self._books = books
         self._credits_per_dollar = credits_per_dollar
-        self._admission = Admission(models, tools, books)
+        self._models = models
         self._drafts = DraftFactory(vault, clock, ids)
         self._approvals = approvals
         self._replaying = asyncio.Lock()
         self._tools = tools
-        self._approval_service = ApprovalService(journal, approvals, tools, vault, self._drafts)
-        self._fork_service = ForkService(
-            journal, runs, self._admission, self._drafts, vault, ids, self._agent_id, credits_per_dollar
-        )
         self._clock = clock
         self._ids = ids
         self._agents: dict[str, AgentId] = {}
 
+    @cached_property
+    def _admission(self) -> "Admission":
+        from treadle.operations.submissions import Admission
+
+        return Admission(self._models, self._tools, self._books)
+
+    @cached_property
+    def _approval_service(self) -> "ApprovalService":
+        from treadle.operations.approval_service import ApprovalService
+
+        return ApprovalService(self._journal, self._approvals, self._tools, self._vault, self._drafts)
+
+    @cached_property
+    def _fork_service(self) -> "ForkService":
+        from treadle.operations.forks import ForkService
+
+        return ForkService(
+            self._journal,
+            self._runs,
+            self._admission,
+            self._drafts,
+            self._vault,
+            self._ids,
+            self._agent_id,
+            self._credits_per_dollar,
+        )
+
     # ── Starting and steering runs ──
 
-    async def submit(self, submission: Submission, because: EventData | None = None) -> Ticket:
+    async def submit(self, submission: "Submission", because: EventData | None = None) -> "Ticket":
         """Accept a message: start a run, or deliver the message to the run that waits in the session.
 
         An automatic message passes the event that caused it (`because`). It always starts a run of its own, which
         records that event. Everything that can be checked is checked here, before anything is written."""
+        from treadle.operations.submissions import Ticket, redact_message
+
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
         await self._admission.check(submission)
@@ -136,7 +166,7 @@ class LocalService:
             return Ticket(run_id, origin.session_id)
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
 
-    async def _owner(self, submission: Submission) -> UserId:
+    async def _owner(self, submission: "Submission") -> UserId:
         """Return the owner of the run: the owner of its session, or else the sender."""
         if submission.session_id is None:
             return submission.user
@@ -145,7 +175,7 @@ class LocalService:
             raise _unknown_session(submission.session_id)
         return owner
 
-    async def fork(self, fork: Fork) -> Ticket:
+    async def fork(self, fork: "Fork") -> "Ticket":
         """Queue a run that continues from a step of an old run, in a new session. Nothing of the old run is
         repeated."""
         return await self._fork_service.fork(fork)
@@ -174,6 +204,8 @@ class LocalService:
         self, run_id: RunId, message: Message, mode: SteerMode = "queue", key: str | None = None
     ) -> int:
         """Send a message to a run in progress, for its next step or at once."""
+        from treadle.operations.submissions import check_message, redact_message
+
         check_message(message)
         if await self._is_command(run_id):
             raise InvalidState(
@@ -199,7 +231,7 @@ class LocalService:
 
     # ── Approvals and questions ──
 
-    async def decide(self, approval_id: ApprovalId, answer: Answer) -> int:
+    async def decide(self, approval_id: ApprovalId, answer: "Answer") -> int:
         """Decide an approval. Raise InvalidState if it is decided already."""
         return await self._approval_service.decide(approval_id, answer)
 
@@ -343,13 +375,17 @@ class LocalService:
     async def unfinished(self) -> Sequence[RunRecord]:
         return await self._runs.unfinished()
 
-    async def prompt(self, run_id: RunId, step: int | None = None) -> SentPrompt:
+    async def prompt(self, run_id: RunId, step: int | None = None) -> "SentPrompt":
         """Return what the model was sent at a step, by default the latest."""
+        from treadle.operations.prompts import load_prompt
+
         return await load_prompt(run_id, step, self._journal)
 
-    async def replay(self, run_id: RunId) -> Replayed:
+    async def replay(self, run_id: RunId) -> "Replayed":
         """Replay the journal of a run with the current code. Return the first difference, if any. Nothing is
         changed."""
+        from treadle.operations.replays import redact_replay, replayed
+
         async with self._replaying:  # one at a time: it uses a whole processor core
             found = await replayed(run_id, self._journal, self._sessions, self._approvals, self._tools)
             return redact_replay(found, self._vault.redactor)
@@ -365,10 +401,12 @@ class LocalService:
         return await self._sessions.runs(session_id)
 
 
-def _ticket(record: RunRecord, submission: Submission) -> Ticket:
+def _ticket(record: RunRecord, submission: "Submission") -> "Ticket":
     """Return the ticket of a message that was sent before. Raise UsageError if the key belongs to another user."""
     if submission.only_own and record.owner != submission.user:
         raise UsageError(f"The key `{submission.key}` is in use already. Nothing was started. Use another key.")
+    from treadle.operations.submissions import Ticket
+
     return Ticket(record.origin.run_id, record.origin.session_id)
 
 

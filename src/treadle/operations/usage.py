@@ -6,8 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from treadle.core.accounts import account_ceilings
-from treadle.core.guards.quota import describe_account
+from treadle.core.accounts import account_ceilings, describe_account
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InsufficientCredits, InvalidState, QuotaExceeded, UsageError
 from treadle.domain.ids import TokenId

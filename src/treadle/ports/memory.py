@@ -4,7 +4,7 @@ What a run saves reaches the store as an event (`memory_saved`, `journal_written
 event, so it is stored exactly once even if a process dies. Vectors are a separate index that is built later. A
 memory without a vector is found by its words."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -140,3 +140,11 @@ class MemoryKeeper(Protocol):
     async def assign(self, assignment: Assignment) -> Assigned:
         """Assign memories to another owner, all or none. Their vectors are computed again for the new owner."""
         ...
+
+
+class KnownAgents(Protocol):
+    """The agents that a store knows."""
+
+    async def agents(self) -> Mapping[str, AgentId]: ...
+
+    async def agent(self, name: str, proposed: AgentId) -> AgentId: ...

@@ -2,9 +2,6 @@
 
 import os
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 KEY_BYTES = 32
 _NONCE_BYTES = 12
 _CHECKED = b"treadle vault"
@@ -22,6 +19,8 @@ class Cipher:
     """Encrypts and decrypts with one key."""
 
     def __init__(self, key: bytes) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # slow, and most commands decrypt nothing
+
         self.key = key
         self._cipher = AESGCM(key)
 
@@ -47,6 +46,8 @@ class Cipher:
         return nonce + self._cipher.encrypt(nonce, text, about)
 
     def _decrypt(self, sealed: bytes, about: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
         try:
             return self._cipher.decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], about)
         except (InvalidTag, ValueError) as error:

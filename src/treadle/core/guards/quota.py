@@ -7,7 +7,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from treadle.core.accounts import child_run_accounts
+from treadle.core.accounts import child_run_accounts, describe_account
 from treadle.core.state import RunState
 from treadle.core.steps import Finish, Wait
 from treadle.domain.events import BudgetExhausted, BudgetReserved, EventData, QuotaExceeded, QuotaWarning
@@ -122,11 +122,6 @@ def _finish(state: RunState, short: AccountShortage) -> Finish:
 
 
 # ── Descriptions ──
-
-
-def describe_account(account: str) -> str:
-    kind, _, name = account.partition("/")
-    return {"agent": f"Agent `{name}`", "token": f"The access token {name}"}.get(kind, "The run")
 
 
 def describe_shortage(short: AccountShortage) -> str:

@@ -4,7 +4,8 @@ import sys
 
 import msgspec
 
-from treadle.bootstrap.engine import encode_request, open_service_readonly
+from treadle.bootstrap.engine import encode_request
+from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
 from treadle.operations.prompts import SentPrompt

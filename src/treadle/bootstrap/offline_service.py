@@ -1,0 +1,80 @@
+"""The service on a database without an engine: for commands that read, or that change what no run executes.
+
+Models and tools are loaded when they are first used: a command that lists runs needs neither."""
+
+import os
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+
+from treadle.bootstrap.stores import Stores, open_stores_readonly
+from treadle.config.home import Home
+from treadle.engine.event_hub import EventHub
+from treadle.engine.null_ports import NoVault
+from treadle.operations.service import LocalService
+from treadle.ports.model import Models, Resolved
+from treadle.ports.tool import Tool, Toolbox
+from treadle.ports.vault import Vault
+from treadle.system.clock import SystemClock, TimeOrderedIds
+
+
+@asynccontextmanager
+async def open_service_readonly(
+    database: str | None = None,
+    *,
+    home: Home | None = None,
+    tools: Toolbox | None = None,
+    vault: Vault | None = None,
+) -> AsyncGenerator[LocalService, None]:
+    """Open a database for reading. Nothing is executed, and the owner of the database, if there is one,
+    continues."""
+    url = database or (home or Home.from_environment(os.environ)).database_url
+    async with open_stores_readonly(url) as stores:
+        yield make_offline_service(stores, vault or NoVault(), tools)
+
+
+def make_offline_service(stores: Stores, vault: Vault, tools: Toolbox | None = None) -> LocalService:
+    """Return the service on a database that no engine works on."""
+    clock, ids = SystemClock(), TimeOrderedIds()
+    return LocalService(
+        stores.journal,
+        stores.runs,
+        stores.approvals,
+        stores.sessions,
+        EventHub(clock, ids, lambda _run, _at: None),
+        _LazyModels(),
+        tools or _LazyTools(),
+        vault,
+        clock,
+        ids,
+        stores.books,
+    )
+
+
+class _LazyModels:
+    """Implements `ports.model.Models` with the built-in providers."""
+
+    @cached_property
+    def _models(self) -> Models:
+        from treadle.models.registry import ModelRegistry
+
+        return ModelRegistry({})
+
+    def resolve(self, model: str, provider: str | None) -> Resolved:
+        return self._models.resolve(model, provider)
+
+
+class _LazyTools:
+    """Implements `ports.tool.Toolbox` with the built-in tools."""
+
+    @cached_property
+    def _tools(self) -> Toolbox:
+        from treadle.tools.toolbox import ToolRegistry
+
+        return ToolRegistry()
+
+    def find(self, name: str) -> Tool | None:
+        return self._tools.find(name)
+
+    def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
+        return self._tools.select(allowlist)
