@@ -51,13 +51,16 @@ def good() -> Observations:
 
 FAULTS: list[tuple[str, Change]] = [
     ("acknowledged and lost", lambda found: found.acknowledged.update(other="run_3")),
-    ("runs that nobody was told of", lambda found: found.runs.update(run_3=row()) or found.events.update(run_3=[])),
+    (
+        "runs that were never acknowledged",
+        lambda found: found.runs.update(run_3=row()) or found.events.update(run_3=[]),
+    ),
     ("not ended", lambda found: found.runs.update({RUN: row(None)})),
     ("ended otherwise than completed", lambda found: found.runs.update({RUN: row("failed")})),
     ("quarantined", lambda found: found.events[RUN].append(JournalEvent(RUN, 7, 15.0, "run_quarantined", {}))),
     ("journals with a gap", lambda found: found.events[RUN].pop(4)),
     (
-        "runs that did not wait for the one before in their session",
+        "runs that did not wait for the previous one of their session",
         lambda found: (
             found.events["run_2"].append(JournalEvent("run_2", 1, 14.9, "run_start", {}))
             or found.runs.update(run_2=row())
@@ -69,11 +72,11 @@ FAULTS: list[tuple[str, Change]] = [
     ("outcome unknown without a blow", lambda found: setattr(found.blows[0], "at", 0.5)),
     ("calls that failed otherwise", lambda found: found.events[RUN][2].data.update(kind="failed")),
     ("readers: gaps and events twice", lambda found: found.seen[RUN].faults.append("a gap")),
-    ("readers that have not all", lambda found: setattr(found.seen[RUN], "last", 5)),
+    ("readers with missing events", lambda found: setattr(found.seen[RUN], "last", 5)),
     ("the feed: gaps and events twice", lambda found: found.of_feed[RUN].faults.append("a gap")),
-    ("the feed: runs of which it has not all", lambda found: found.of_feed.clear()),
+    ("the feed: runs with missing events", lambda found: found.of_feed.clear()),
     ("of these, never taken over", lambda found: found.events[RUN][1].data.update(epoch=3)),
-    ("taken over without a blow", lambda found: found.blows[0].held.clear()),
+    ("taken over without a fault", lambda found: found.blows[0].held.clear()),
     ("of these, with worker and database there", lambda found: setattr(found.blows[0], "at", -2.0)),
 ]
 

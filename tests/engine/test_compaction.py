@@ -320,7 +320,7 @@ def test_commands_are_separate_runs_without_model_calls(tmp_path: Path) -> None:
             assert len(model.asked) == 3
             nowhere = await engine.run(hero, "/home/ada/notes.txt is a path, and no command")
             assert nowhere.text == "hello"
-            with pytest.raises(UsageError, match="takes nothing"):
+            with pytest.raises(UsageError, match="takes no argument"):
                 await engine.run(hero, "/reset everything", session=session)
 
     asyncio.run(story())

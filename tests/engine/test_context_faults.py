@@ -138,7 +138,7 @@ def test_a_message_is_not_swallowed_by_a_command(tmp_path: Path) -> None:
                 await engine.run(agent(), text, session=session)
             command = await engine.submit(agent(), "/compact", session=session)
             await until(engine, command, "compaction_started")
-            with pytest.raises(InvalidState, match="answers no message"):
+            with pytest.raises(InvalidState, match="accepts no message"):
                 await engine.steer(command, "What is 2+2?")
             waiting = asyncio.ensure_future(engine.run(agent(), "What is 2+2?", session=session))
             await asyncio.sleep(0)

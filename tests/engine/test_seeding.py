@@ -13,8 +13,9 @@ from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.messages import Message, Text, user
 from treadle.engine.model_resolution import CLIENT_INSTRUCTIONS_HEADING
+from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import MESSAGE_LIMIT, Submission, Ticket
+from treadle.operations.submissions import MESSAGE_LIMIT, Submission
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptedModel, ScriptedReply, Silence, say
 from treadle.vault.store import SecretGrant, VaultStore

@@ -123,7 +123,7 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
         assert (refused.code, "already exists" in refused.complaint) == (2, True)
         assert await journal(home) == before
         told = await shell("prune", "--older-than", "1ms", "--archive", f"{file}.gz", "--yes")
-        assert told.err.startswith(f"their events were written to {file}.gz before\n2 sessions deleted (3 runs")
+        assert told.err.startswith(f"Wrote their events to {file}.gz first.\nDeleted 2 sessions (3 runs")
         assert [json.loads(line)["session_id"] for line in lines(Path(f"{file}.gz"))][-1] == "ses_2"
         async with open_persistent_readonly_caller(home) as caller:
             house = caller.context.house

@@ -18,8 +18,9 @@ def test_a_session_has_a_title_and_can_be_renamed_over_http(tmp_path: Path) -> N
             assert (renamed.status, renamed.json["title"]) == (200, "Rome, 2027")
             listed = (await web.ask("GET", "/v1/sessions")).json["items"]
             assert [each["title"] for each in listed] == ["Rome, 2027"]
-            for wrong in ({}, {"title": ""}, {"title": "x" * 81}, {"title": "\u0007"}, {"title": 1}):
+            for wrong in ({}, {"title": ""}, {"title": "\u0007"}, {"title": 1}):
                 assert (await web.ask("PATCH", path, wrong)).status == 400, wrong
+            assert (await web.ask("PATCH", path, {"title": "x" * 81})).problem == "SizeLimitExceeded"
             assert (await web.ask("PATCH", "/v1/sessions/ses_none", {"title": "x"})).problem == "UnknownSession"
 
     asyncio.run(story())

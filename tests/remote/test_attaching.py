@@ -50,7 +50,7 @@ def test_every_command_works_through_the_server(tmp_path: Path) -> None:
             events = (await shell("run", "--json", "Again.")).json
             assert [event["type"] for event in events][-1] == "run_end"
             run_id, session = events[0]["run_id"], events[0]["session_id"]
-            assert run_id in (await shell("runs", "list")).out
+            assert run_id[:16] in (await shell("runs", "list")).out
             assert (await shell("runs", "cancel", run_id)).code == 2  # it has ended
             assert (await shell("runs", "fork", run_id, "--message", "Otherwise.")).out == "Done.\n"
             assert endpoint.requests[-1].json["messages"][-1]["content"] == "Otherwise."
@@ -127,10 +127,10 @@ def test_command_that_owns_the_home_hands_it_over_to_a_server_and_follows_its_ru
             owner = shell.start("run", "--json", "First.")
             await endpoint.asked.wait()
             serving = shell.start("serve", "--json", "--port", "0")
-            assert await until_noted(serving, "waiting for process")
+            assert await until_noted(serving, "Waiting for process")
             endpoint.go_on.set()
             done = await finish(owner)
-            assert "handing the home over" in done.err
+            assert "Handing the home over" in done.err
             assert (done.code, done.json[-1]["data"]["text"]) == (0, "From the server.")
             sequences = [event["sequence"] for event in done.json if event["type"] not in LIVE]
             assert sequences == list(range(1, len(sequences) + 1))

@@ -34,7 +34,7 @@ STATEMENTS = (
 def test_what_is_looked_for_is_looked_up(name: str) -> None:
     """No table of runs or memories is read from end to end."""
     with closing(open_database(":memory:")) as db:
-        values = [None] * max(SQL[name].count("?"), 9)
+        values = [None] * max(SQL[name].count("?"), 11)
         used = values[: SQL[name].count("?")] if "?1" not in SQL[name] else values[: _parameters(SQL[name])]
         plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", used)]
     read = [step for step in plan if step.startswith("SCAN") and ("runs" in step or "memories" in step)]
@@ -84,7 +84,7 @@ def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
                 await engine.run(agent, "Hello.", session=local.session_id, user="bob")
             with pytest.raises(UsageError, match="in use already"):
                 await engine.run(agent, "Hello.", user="bob", key="k")
-            with pytest.raises(UsageError, match="cannot be for this user"):
+            with pytest.raises(UsageError, match="could be mistaken for the local user"):
                 await engine.run(agent, "Hello.", user="Local")
             assert len(await engine.service.runs()) == 3
 

@@ -278,7 +278,7 @@ LONG = "x" * 128_001
         ),
         (["run", "-m", "openai/gpt", "hi"], r"provider openai needs a key and none is set; set .*OPENAI_API_KEY"),
         (["run", "--base-url", "nonsense", "hi"], r"provider nonsense: base_url must be an http or https URL"),
-        (["run", LONG], r"The message has 128001 characters; at most 128000 are taken"),
+        (["run", LONG], r"The message has 128001 characters; at most 128000 are accepted"),
         (["runs", "show", "run_\x1b[31m"], r"There is no run run_␛\[31m in this database"),
     ],
 )

@@ -9,7 +9,7 @@ from treadle.domain.envelope import Event, Origin
 from treadle.domain.ids import AgentId, ApprovalId, EventId, RunId, SessionId
 from treadle.domain.messages import Text
 from treadle.domain.runs import Metrics, Usage
-from treadle.surfaces.cli.event_output import Transcript
+from treadle.surfaces.cli.event_output import TranscriptPrinter
 from treadle.surfaces.cli.terminal import inert, one_line
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
 
 
 def shown(out: io.StringIO, *happened: e.EventData) -> str:
-    transcript = Transcript(out)
+    transcript = TranscriptPrinter(out)
     for data in happened:
         transcript.show(Event(EventId("evt_1"), 0.0, ORIGIN, 1, e.NAMES[type(data)], data, b"{}"))
     return out.getvalue()

@@ -46,7 +46,7 @@ def test_tokens_are_made_listed_and_revoked(shell: Shell) -> None:
     [
         (["create", " "], "needs a name"),
         (["create", "x", "--expires", "soon"], "--expires is `soon`"),
-        (["create", "x", "--expires", "0s"], "expired already"),
+        (["create", "x", "--expires", "0s"], "expiry of the token is in the past"),
         (["create", "x", "--agent", "nobody"], "No agent is called `nobody`"),
         (["create", "x", "--agent", "default", "--scope", "admin"], "for all agents"),
         (["create", "x", "--tokens-per-hour", "0"], "must be above 0"),

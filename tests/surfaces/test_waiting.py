@@ -140,7 +140,7 @@ def test_a_denial_that_nobody_gave_says_what_was_denied_and_the_remedy(shell: Sh
         assert done.out == "I could not.\n"
         denied, remedy = done.err.splitlines()
         assert denied.startswith(
-            f"  write_file denied (path: note.txt, content: {content}): It needs an approval, and"
+            f"  write_file denied (path: note.txt, content: {content}): it needs an approval, and"
         )
         assert "…" not in denied
         assert remedy == "  to have such calls run: answer with `treadle run --yes`, or run it at a terminal"

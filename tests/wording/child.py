@@ -57,7 +57,7 @@ class Found(msgspec.Struct):
 def make_toolbox() -> Toolbox:
     engine: Any = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")))
     engine.add_tools(*TOOLS)
-    return engine._tools
+    return engine._config.tools
 
 
 def tell_all(folder: Path) -> list[tuple[str, Recorded]]:

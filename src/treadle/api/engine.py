@@ -42,8 +42,9 @@ from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
 from treadle.operations.forks import Fork
 from treadle.operations.run_stream import follow_without_resets
+from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission, Ticket
+from treadle.operations.submissions import Submission
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import Model

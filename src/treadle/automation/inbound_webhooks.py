@@ -17,9 +17,9 @@ from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, InboundWebhook, check_template, derive_session, fill_template
 from treadle.operations.automation import SignedMessage
 from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
-from treadle.operations.schemas import moment
+from treadle.operations.schemas import Ticket, moment
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission, Ticket
+from treadle.operations.submissions import Submission
 from treadle.ports.automation import InboundWebhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs

@@ -14,7 +14,7 @@ from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, WebhookId
 from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
 from treadle.operations.schedules import NewSchedule, ScheduleView
-from treadle.operations.submissions import Ticket
+from treadle.operations.schemas import Ticket
 from treadle.operations.webhooks import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
 
 

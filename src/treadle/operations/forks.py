@@ -21,7 +21,8 @@ from treadle.domain.quotas import Quotas
 from treadle.engine.run_history import load_run_history
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.prompts import find_request
-from treadle.operations.submissions import Admission, Submission, Ticket, redact_message
+from treadle.operations.schemas import Ticket
+from treadle.operations.submissions import Admission, Submission, redact_message
 from treadle.ports.clock import Ids
 from treadle.ports.journal import Journal, Runs
 from treadle.ports.vault import Vault

@@ -11,7 +11,8 @@ from treadle.operations.context import Context
 from treadle.operations.forks import Fork
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.runs import OneRun
-from treadle.operations.submissions import Submission, Ticket
+from treadle.operations.schemas import Ticket
+from treadle.operations.submissions import Submission
 
 
 class SubmitWhole(Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import Annotated, Generic, TypeVar
 
 from msgspec import Meta, Struct
 
-from treadle.domain.ids import Instant
+from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.messages import MESSAGE_LIMIT
 
 Item = TypeVar("Item")
@@ -22,6 +22,13 @@ class Page(Struct, Generic[Item], frozen=True):
 
     items: tuple[Item, ...]
     next: str | None = None
+
+
+class Ticket(Struct, frozen=True):
+    """The run that answers a message, and its session."""
+
+    run_id: RunId
+    session_id: SessionId
 
 
 class Delivered(Struct, frozen=True):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.errors import InvalidState, UnknownSession, UsageError
+from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import (
     CancelRequested,
     ClarifyRequested,
@@ -29,10 +29,12 @@ from treadle.domain.messages import Message
 from treadle.domain.users import UserId, journaled_owner
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
+from treadle.operations.context import unknown_session
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
 from treadle.operations.journal_pages import read_stored_events
 from treadle.operations.run_stream import StreamReader, follow_run
+from treadle.operations.schemas import Ticket
 from treadle.operations.usage import ALL_BY_AGENT, UsageAccounts, UsageLine, UsageQuery, compute_usage
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from treadle.operations.approval_service import Answer, ApprovalService
     from treadle.operations.forks import Fork, ForkService
     from treadle.operations.prompts import SentPrompt
-    from treadle.operations.submissions import Admission, Submission, Ticket
+    from treadle.operations.submissions import Admission, Submission
     from treadle.replay.replay import Replayed
 
 
@@ -103,25 +105,17 @@ class LocalService:
     def _fork_service(self) -> "ForkService":
         from treadle.operations.forks import ForkService
 
-        return ForkService(
-            self._journal,
-            self._runs,
-            self._admission,
-            self._drafts,
-            self._vault,
-            self._ids,
-            self._agent_id,
-            self._credits_per_dollar,
-        )
+        stores, makers = (self._journal, self._runs, self._admission), (self._drafts, self._vault, self._ids)
+        return ForkService(*stores, *makers, self._agent_id, self._credits_per_dollar)
 
     # ── Starting and steering runs ──
 
-    async def submit(self, submission: "Submission", because: EventData | None = None) -> "Ticket":
+    async def submit(self, submission: "Submission", because: EventData | None = None) -> Ticket:
         """Accept a message: start a run, or deliver the message to the run that waits in the session.
 
         An automatic message passes the event that caused it (`because`). It always starts a run of its own, which
         records that event. Everything that can be checked is checked here, before anything is written."""
-        from treadle.operations.submissions import Ticket, redact_message
+        from treadle.operations.submissions import redact_message
 
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
@@ -172,10 +166,10 @@ class LocalService:
             return submission.user
         owner = await self._sessions.owner(submission.session_id) or submission.user
         if submission.only_own and owner != submission.user:
-            raise _unknown_session(submission.session_id)
+            raise unknown_session(submission.session_id)
         return owner
 
-    async def fork(self, fork: "Fork") -> "Ticket":
+    async def fork(self, fork: "Fork") -> Ticket:
         """Queue a run that continues from a step of an old run, in a new session. Nothing of the old run is
         repeated."""
         return await self._fork_service.fork(fork)
@@ -393,7 +387,7 @@ class LocalService:
     async def session(self, session_id: SessionId) -> SessionRecord:
         found = await self._sessions.find(session_id)
         if found is None:
-            raise _unknown_session(session_id)
+            raise unknown_session(session_id)
         return found
 
     async def runs_of(self, session_id: SessionId) -> Sequence[RunRecord]:
@@ -401,14 +395,8 @@ class LocalService:
         return await self._sessions.runs(session_id)
 
 
-def _ticket(record: RunRecord, submission: "Submission") -> "Ticket":
+def _ticket(record: RunRecord, submission: "Submission") -> Ticket:
     """Return the ticket of a message that was sent before. Raise UsageError if the key belongs to another user."""
     if submission.only_own and record.owner != submission.user:
         raise UsageError(f"The key `{submission.key}` is in use already. Nothing was started. Use another key.")
-    from treadle.operations.submissions import Ticket
-
     return Ticket(record.origin.run_id, record.origin.session_id)
-
-
-def _unknown_session(session_id: SessionId) -> UnknownSession:
-    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows all sessions.")

@@ -63,11 +63,6 @@ class Submission(Struct, frozen=True):
         return parse_command(parts[0].text) if len(parts) == 1 and isinstance(parts[0], Text) else None
 
 
-class Ticket(Struct, frozen=True):
-    run_id: RunId
-    session_id: SessionId
-
-
 class Admission:
     """Decides whether a submission can be accepted."""
 

@@ -17,7 +17,7 @@ from treadle.domain.messages import ToolResult
 from treadle.domain.observations import extract_text
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Tool
-from treadle.surfaces.cli.event_output import Transcript
+from treadle.surfaces.cli.event_output import TranscriptPrinter
 from treadle.system.helper_process import run_helper
 from treadle.testing.models import ScriptedModel, ScriptedReply, ask, call, say
 
@@ -45,7 +45,7 @@ async def ask_a_real_model(folder: Path) -> None:
     agent = treadle.Agent(name="demo", model=f"local/{MODEL}", tools=[add], model_settings={"temperature": 0})
     print(f"\n> {QUESTION}\n", flush=True)
     async with engine:
-        transcript = Transcript(sys.stdout)
+        transcript = TranscriptPrinter(sys.stdout)
         async for event in engine.stream(agent, QUESTION):
             transcript.show(event)
             if isinstance(event.data, RunEnd):
@@ -153,7 +153,7 @@ async def first_half(folder: Path) -> None:
     )
     async with treadle.Engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
         engine.add_model("scripted", ScriptedModel(*FIRST_HALF))
-        transcript = Transcript(sys.stdout)
+        transcript = TranscriptPrinter(sys.stdout)
         async for event in engine.stream(agent, TASK):
             transcript.show(event)
 
@@ -165,7 +165,7 @@ async def second_half(folder: Path) -> None:
             [run] = await engine.service.unfinished()
             engine.add_model("scripted", model)
             engine.add_tools(*reporting(folder / "report.txt", killed=False))
-            transcript = Transcript(sys.stdout)
+            transcript = TranscriptPrinter(sys.stdout)
             async for event in engine.events(run.origin.run_id, after=run.sequence):
                 transcript.show(event)
                 if isinstance(event.data, RunEnd):

@@ -324,7 +324,7 @@ def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
 def test_the_command_moves_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
     done = run(Shell(tmp_path / "home")("migrate", f"sqlite:///{home}", bare))
     assert (done.code, done.out) == (0, ""), done
-    assert "moved and checked, row by row: 3 runs, " in done.err
+    assert "Copied and verified, row by row: 3 runs, " in done.err
     assert "set TREADLE_DATABASE_URL" in done.err
 
 

@@ -99,7 +99,7 @@ def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -
             await tells_how_it_is(told["url"], token)  # before the next run, which either process may take
             done = await shell("run", "And?")
             assert (done.code, done.out) == (0, "Hello again.\n")
-            assert "goes on elsewhere" in await stopped(worker)
+            assert "other workers continue them" in await stopped(worker)
             await stopped(serving)
 
     asyncio.run(in_time(story()))
@@ -115,7 +115,7 @@ def test_whoever_is_started_while_the_database_is_away_waits_for_it(url: str, tm
             worker, serving = shell.start("worker", "--json"), shell.start("serve", "--json", "--port", "0")
             for process in (worker, serving):
                 assert process.stderr is not None
-                assert b"It is waited for" in await asyncio.to_thread(process.stderr.readline)
+                assert b"Waiting for it" in await asyncio.to_thread(process.stderr.readline)
             await stopped(serving)
             between.down = False
             assert (await first_line(worker))["database"]

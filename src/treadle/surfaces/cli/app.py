@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from treadle.surfaces.cli.command_line import Command, Group
+    from treadle.surfaces.cli.command_line import CliCommand, Group
 
 
 class Entry(NamedTuple):
@@ -53,7 +53,7 @@ def load_group(entry: Entry) -> "Group":
     return group
 
 
-def find_command(words: Sequence[str]) -> "Command | None":
+def find_command(words: Sequence[str]) -> "CliCommand | None":
     """Return the command that words such as `runs list` begin with, or None."""
     if words and words[0] in COMMANDS:
         return load_group(COMMANDS[words[0]]).commands[words[0]]
@@ -62,7 +62,7 @@ def find_command(words: Sequence[str]) -> "Command | None":
     return None
 
 
-def all_commands() -> Iterator["Command"]:
+def all_commands() -> Iterator["CliCommand"]:
     """Yield every command, with all modules loaded."""
     for name, entry in COMMANDS.items():
         yield load_group(entry).commands[name]

@@ -84,7 +84,7 @@ class Parameter(NamedTuple):
         return "|".join(self.choices) if self.choices else self.kind.__name__.upper()
 
 
-class Command:
+class CliCommand:
     """A command of a group, or of `treadle` itself."""
 
     def __init__(self, path: str, function: Callable[..., Any], loop: Callable[[], Any] | None = None) -> None:
@@ -190,14 +190,14 @@ class Group:
         self.name = name
         self.summary = ""
         """What `treadle --help` says about it; set when the group is loaded."""
-        self.commands: dict[str, Command] = {}
+        self.commands: dict[str, CliCommand] = {}
 
     def command(self, name: str, loop: Callable[[], Any] | None = None) -> Callable[[Function], Function]:
         """Make a command of a function that returns an exit code, None for 0, or a coroutine of one. `loop` makes
         the event loop that the coroutine runs in."""
 
         def add(function: Function) -> Function:
-            self.commands[name] = Command(f"{self.name} {name}".strip(), function, loop)
+            self.commands[name] = CliCommand(f"{self.name} {name}".strip(), function, loop)
             return function
 
         return add

@@ -34,7 +34,7 @@ PROMPT = ">"
 LEAVE = ("/exit", "/quit")
 
 
-class RunRequest(Struct, frozen=True):
+class RunArguments(Struct, frozen=True):
     """The arguments of `treadle run` that say what to run."""
 
     message: str
@@ -49,10 +49,10 @@ class RunRequest(Struct, frozen=True):
     interactive: bool = False
 
 
-class Conversation:
+class RunConversation:
     """Sends messages to an agent, all in one session, and follows their runs."""
 
-    def __init__(self, request: RunRequest, options: FollowOptions) -> None:
+    def __init__(self, request: RunArguments, options: FollowOptions) -> None:
         self._request = request
         self._options = options
         self._session: SessionId | None = None

@@ -63,7 +63,7 @@ class EventLines:
         note(line)
 
 
-class Transcript:
+class TranscriptPrinter:
     """Prints a run for people. A terminal shows the text while it is generated. A pipe or a file gets each reply
     when it is complete, so that the text of a failed attempt never gets there."""
 
@@ -173,7 +173,7 @@ class Transcript:
             self._out.flush()
 
 
-class PlainAnswer(Transcript):
+class PlainAnswer(TranscriptPrinter):
     """Prints the text of a run alone. Notes about its end are printed without colours."""
 
     def note(self, line: str) -> None:

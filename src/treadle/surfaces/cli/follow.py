@@ -34,7 +34,7 @@ from treadle.operations.run_tree import family
 from treadle.operations.runs import RunView
 from treadle.surfaces.cli.approval_prompt import RunQuestions
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
-from treadle.surfaces.cli.event_output import JsonLines, PlainAnswer, Printer, Transcript
+from treadle.surfaces.cli.event_output import JsonLines, PlainAnswer, Printer, TranscriptPrinter
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.model_wait import ModelWait
 from treadle.surfaces.cli.output import count_of, note
@@ -73,7 +73,7 @@ class FollowOptions(Struct, frozen=True):
     def make_printer(self) -> Printer:
         if self.json:
             return JsonLines()
-        return PlainAnswer(sys.stdout) if self.plain else Transcript(sys.stdout)
+        return PlainAnswer(sys.stdout) if self.plain else TranscriptPrinter(sys.stdout)
 
     def prompt(self, stop: Stop) -> Prompt | None:
         """Return how to ask the user; None if a program or no terminal has started the command."""

@@ -6,7 +6,7 @@ from litestar.params import FromPath
 from treadle.domain.webhooks import HookId
 from treadle.operations.automation import SignedMessage
 from treadle.operations.refusal import Refusal
-from treadle.operations.submissions import Ticket
+from treadle.operations.schemas import Ticket
 from treadle.surfaces.http.dependencies import ApiRequest, services_of
 
 MAX_BODY_BYTES = 2**20

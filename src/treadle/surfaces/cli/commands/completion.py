@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
 from treadle.surfaces.cli.app import COMMANDS, GROUPS, find_command, load_group
-from treadle.surfaces.cli.command_line import Argument, Command, Group, Parameter
+from treadle.surfaces.cli.command_line import Argument, CliCommand, Group, Parameter
 
 group = Group()
 Words = Iterable[tuple[str, str]]
@@ -67,7 +67,7 @@ def offers(words: Sequence[str]) -> list[tuple[str, str]]:
     return [(word, description) for word, description in found if word.startswith(beginning)]
 
 
-def _after_command(command: Command, given: Sequence[str], beginning: str) -> Words:
+def _after_command(command: CliCommand, given: Sequence[str], beginning: str) -> Words:
     options = {flag: each for each in command.options for flag in each.flags}
     if given and (option := options.get(given[-1])) is not None and not option.is_switch:
         return _values(option, beginning)

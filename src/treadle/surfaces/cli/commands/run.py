@@ -70,7 +70,7 @@ def run(
     Exit code: 0 completed, 1 failed, 2 usage, 3 a limit was reached, 4 an approval or an answer is needed, 130
     interrupted (Ctrl-C; the run can be resumed)."""
     from treadle.domain.errors import UsageError
-    from treadle.surfaces.cli.conversation import Conversation, RunRequest
+    from treadle.surfaces.cli.conversation import RunArguments, RunConversation
     from treadle.surfaces.cli.follow import FollowOptions
     from treadle.surfaces.cli.line_input import read_message
 
@@ -78,7 +78,7 @@ def run(
         raise UsageError("--session and --continue name two sessions. Use one of them.")
     if json and plain:
         raise UsageError("--json and --plain exclude each other. Use one of them.")
-    request = RunRequest(
+    request = RunArguments(
         "" if interactive and not message else read_message(message),
         agent,
         model,
@@ -90,4 +90,4 @@ def run(
         tuple(functions or ()),
         interactive,
     )
-    return Conversation(request, FollowOptions(json, base_url, decision_of(yes), plain)).hold()
+    return RunConversation(request, FollowOptions(json, base_url, decision_of(yes), plain)).hold()
