@@ -1,5 +1,4 @@
-"""The service behind every surface: submit, steer, cancel, follow and query runs. Access rights are checked before
-it is called."""
+"""The service behind every surface: submit, steer, cancel, follow and query runs. Callers check access rights."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -54,9 +53,8 @@ if TYPE_CHECKING:
 
 
 class LocalService:
-    """Runs and sessions of one database, in the process that owns the journal.
-
-    What only some operations need is imported when they are used: commands that list runs start faster."""
+    """Runs and sessions of one database, in the process that owns the journal. What only some operations need is
+    imported when they are used: commands that list runs start faster."""
 
     def __init__(
         self,
