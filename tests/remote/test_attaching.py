@@ -74,7 +74,10 @@ def test_every_command_works_through_the_server(tmp_path: Path) -> None:
             assert deleted["tombstones"][0]["session_id"] == session
             assert "no session" in (await shell("sessions", "delete", "ses_x", "--yes")).complaint
             assert (await shell("prune", "--older-than", "1d", "--yes")).code == 0
-            assert "--base-url is for" in (await shell("run", "--base-url", endpoint.url, "-m", "m", "x")).complaint
+            assert (
+                "--base-url works only in a process that owns the home"
+                in (await shell("run", "--base-url", endpoint.url, "-m", "m", "x")).complaint
+            )
             await asyncio.to_thread(serving.stop)
 
     in_time(perform(), 90)

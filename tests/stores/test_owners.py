@@ -42,7 +42,7 @@ def test_what_is_looked_for_is_looked_up(name: str) -> None:
 
 
 def _parameters(statement: str) -> int:
-    return max(number for number in range(1, 10) if f"?{number}" in statement)
+    return max(number for number in range(1, 12) if f"?{number}" in statement)
 
 
 @pytest.mark.parametrize("dump", sorted(make.FOLDER.glob("v*.sql")), ids=lambda dump: dump.stem)
