@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treadle.domain.envelope import Event
     from treadle.domain.errors import TreadleError
     from treadle.domain.messages import Image
-    from treadle.ports.hooks import Hook
+    from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
     from treadle.ports.tool import Observation, ToolContext, ToolError
     from treadle.tools.function import tool
     from treadle.tools.toolset import Toolset
@@ -33,12 +33,15 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Agent": "treadle.api.agent",
+    "Block": "treadle.ports.hooks",
     "Callbacks": "treadle.api.agent",
     "Engine": "treadle.api.engine",
     "Event": "treadle.domain.envelope",
     "Hook": "treadle.ports.hooks",
+    "HookedCall": "treadle.ports.hooks",
     "Image": "treadle.domain.messages",
     "Result": "treadle.api.agent",
+    "Rewrite": "treadle.ports.hooks",
     "Observation": "treadle.ports.tool",
     "ToolContext": "treadle.ports.tool",
     "ToolError": "treadle.ports.tool",
@@ -49,13 +52,16 @@ _PUBLIC = {
 
 __all__ = [
     "Agent",
+    "Block",
     "Callbacks",
     "Engine",
     "Event",
     "Hook",
+    "HookedCall",
     "Image",
     "Observation",
     "Result",
+    "Rewrite",
     "ToolContext",
     "ToolError",
     "Toolset",
@@ -69,3 +75,7 @@ def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module `treadle` has no attribute `{name}`")
+
+
+def __dir__() -> list[str]:
+    return sorted((*__all__, "__version__"))

@@ -29,6 +29,8 @@ from treadle.domain.messages import Image, Text, Thinking
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, OutcomeKind, Status
+from treadle.domain.schedules import Heartbeat
+from treadle.domain.suggestions import find_closest
 from treadle.ports.tool import Tool
 from treadle.tools.function import tool as as_tool
 from treadle.tools.toolset import Toolset
@@ -38,7 +40,7 @@ ToolLike = Tool | Toolset | Callable[..., Any] | str
 
 
 OutputLike = Any
-"""A type, a JSON Schema as a mapping, or None."""
+"""A type that msgspec can decode, a dataclass, a pydantic model, a JSON Schema as a mapping, or None."""
 
 IMAGE_TYPES = {
     ".png": "image/png",
@@ -86,6 +88,7 @@ class Agent:
         quality: Quality | Mapping[str, Any] | None = None,
         errors: Errors | Mapping[str, Any] | None = None,
         concurrency: int | None = None,
+        heartbeat: Heartbeat | Mapping[str, Any] | None = None,
     ) -> None:
         self.tools = collect_tools(tools)
         self.output_type: Any = choose_output_type(output)
@@ -115,6 +118,7 @@ class Agent:
                 "quality": quality or {},
                 "errors": errors or {},
                 "concurrency": concurrency,
+                "heartbeat": heartbeat or {},
             }
         )
 
@@ -158,10 +162,19 @@ def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
     """Return the JSON Schema of an output type. Raise ConfigError for a type that has none."""
     if output is None or isinstance(output, Mapping):
         return None if output is None else dict(cast("Mapping[str, Any]", output))
+    if is_pydantic_model(output):
+        return cast("dict[str, Any]", output.model_json_schema())
     try:
         return msgspec.json.schema(output)
     except TypeError as error:
         raise ConfigError(f"output={output!r} has no JSON Schema: {error}") from None
+
+
+def is_pydantic_model(output: OutputLike) -> bool:
+    """Return whether an output type is a pydantic model. Pydantic itself is not imported."""
+    return (
+        isinstance(output, type) and hasattr(output, "model_json_schema") and hasattr(output, "model_validate_json")
+    )
 
 
 def choose_output_type(output: OutputLike) -> Any:
@@ -213,6 +226,16 @@ class ForkOptions(TypedDict):
     agent: NotRequired[Agent | AgentSpec | None]
     key: NotRequired[str | None]
     asker: NotRequired[Asker | None]
+
+
+def refuse_unknown_options(given: Mapping[str, Any], known: type) -> None:
+    """Raise TypeError for an option that `known` does not declare."""
+    names = known.__annotations__
+    for name in given:
+        if name not in names:
+            near = find_closest(name, list(names))
+            meant = f" Did you mean `{near}`?" if near else f" Options: {', '.join(names)}."
+            raise TypeError(f"`{name}` is not an option of a run.{meant}")
 
 
 def make_attachment(attachment: Image | Path) -> Image | Text:
@@ -360,6 +383,10 @@ def parse_output(text: str, output: Any) -> Any:
     if output is None:
         return None
     try:
-        return msgspec.json.decode(text, type=output)
-    except msgspec.DecodeError as error:
+        return (
+            output.model_validate_json(text)
+            if is_pydantic_model(output)
+            else msgspec.json.decode(text, type=output)
+        )
+    except (msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"The answer cannot be read as {output}: {error}") from None

@@ -4,7 +4,9 @@ import asyncio
 import inspect
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from contextvars import copy_context
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
@@ -23,6 +25,7 @@ from treadle.api.agent import (
     is_same_tool,
     make_attachment,
     parse_output,
+    refuse_unknown_options,
 )
 from treadle.bootstrap.engine import EngineConfig, EngineParts
 from treadle.bootstrap.engine_setup import configure_engine
@@ -216,16 +219,25 @@ class Engine:
                 yield event
 
     def run_sync(self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]) -> Result:
-        """Open the engine, run an agent, and close the engine. For scripts; do not call it from async code."""
+        """Open the engine, run an agent, and close the engine. For scripts and notebooks.
+
+        In a notebook, whose event loop runs already, the run has a loop of its own in another thread. The call
+        blocks until the run has ended: in async code use `run`."""
 
         async def open_and_run() -> Result:
             async with self:
                 return await self.run(agent, message, **options)
 
-        return asyncio.run(open_and_run())
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(open_and_run())
+        with ThreadPoolExecutor(1, "treadle-run-sync") as pool:
+            return pool.submit(copy_context().run, asyncio.run, open_and_run()).result()
 
     async def fork(self, run_id: str, **changes: Unpack[ForkOptions]) -> RunId:
         """Queue a run that continues from a step of another run, and return its ID. No tool call is repeated."""
+        refuse_unknown_options(changes, ForkOptions)
         agent, get = changes.get("agent"), changes.get
         spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
@@ -279,6 +291,7 @@ class Engine:
                 pass
 
     async def _submit(self, agent: Agent | AgentSpec, message: str, options: RunOptions) -> Ticket:
+        refuse_unknown_options(options, RunOptions)
         service = self.service
         spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))

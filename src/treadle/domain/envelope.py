@@ -76,6 +76,14 @@ class Event(Struct, frozen=True, gc=False):
     def session_id(self) -> SessionId:
         return self.origin.session_id
 
+    def to_json(self) -> str:
+        """Return the event as clients of the HTTP API receive it."""
+        return to_json(self).decode()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as a dictionary."""
+        return msgspec.json.decode(to_json(self))
+
     @property
     def durable(self) -> bool:
         return self.type not in _LIVE  # a type of a later version is durable, or it would not have been stored

@@ -1,0 +1,83 @@
+"""The library as a program uses it."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+import treadle
+from treadle.domain.errors import ConfigError, UsageError
+from treadle.testing.models import ScriptedModel, say
+
+AGENT = treadle.Agent(name="helper", model="scripted/x", memory={"recall": 0, "remember": False})
+
+
+def make_engine(folder: Path, *replies: str) -> treadle.Engine:
+    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=folder / "home")
+    engine.add_model("scripted", ScriptedModel(*map(say, replies)))
+    return engine
+
+
+def test_an_unknown_option_raises_with_a_suggestion(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with make_engine(tmp_path) as engine:
+            with pytest.raises(TypeError, match="`sesion` is not an option of a run"):
+                await engine.run(AGENT, "Hello.", sesion="x")  # pyright: ignore[reportCallIssue] -- the mistake
+            with pytest.raises(TypeError, match="is not an option"):
+                await engine.fork("run_1", stepp=1)  # pyright: ignore[reportCallIssue] -- the mistake
+            assert await engine.service.runs() == []
+
+    asyncio.run(story())
+
+
+def test_dir_shows_the_public_names() -> None:
+    assert {"Agent", "Engine", "Block", "Rewrite", "HookedCall", "tool"} < set(dir(treadle))
+    assert "import_module" not in dir(treadle)
+    assert all(getattr(treadle, name) is not None for name in dir(treadle))
+
+
+def test_run_sync_works_while_an_event_loop_runs(tmp_path: Path) -> None:
+    async def cell_of_a_notebook() -> str:
+        return make_engine(tmp_path, "From a thread.").run_sync(AGENT, "Hello.").text
+
+    assert asyncio.run(cell_of_a_notebook()) == "From a thread."
+    assert make_engine(tmp_path, "From a script.").run_sync(AGENT, "Hello.").text == "From a script."
+
+
+def test_events_serialise_as_clients_receive_them(tmp_path: Path) -> None:
+    async def story() -> list[treadle.Event]:
+        async with make_engine(tmp_path, "Yes.") as engine:
+            return [event async for event in engine.stream(AGENT, "Hello.")]
+
+    *_, end = asyncio.run(story())
+    assert json.loads(end.to_json()) == end.to_dict()
+    assert (end.to_dict()["type"], end.to_dict()["data"]["text"]) == ("run_end", "Yes.")
+
+
+class City(BaseModel):
+    name: str
+    people: int
+
+
+def test_a_pydantic_model_is_an_output_type(tmp_path: Path) -> None:
+    agent = treadle.Agent(name="cities", model="scripted/x", output=City, memory={"recall": 0, "remember": False})
+    assert agent.spec.output is not None
+    assert set(agent.spec.output["properties"]) == {"name", "people"}
+
+    async def story() -> None:
+        async with make_engine(tmp_path, '{"name": "Rome", "people": 3}', '{"name": "Rome"}') as engine:
+            assert (await engine.run(agent, "Which city?")).output == City(name="Rome", people=3)
+            run_id = await engine.submit(AGENT, "Which city?")
+            with pytest.raises(UsageError, match="The answer cannot be read as"):
+                await engine.wait(run_id, City)
+
+    asyncio.run(story())
+
+
+def test_an_agent_has_a_heartbeat_as_in_its_file() -> None:
+    beating = treadle.Agent(name="a", model="m", heartbeat={"every": "15m", "message": "Anything new?"})
+    assert (beating.spec.heartbeat.every, beating.spec.heartbeat.message) == ("15m", "Anything new?")
+    with pytest.raises(ConfigError, match="message must say"):
+        treadle.Agent(name="a", model="m", heartbeat={"every": "15m"})
