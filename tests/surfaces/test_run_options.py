@@ -1,12 +1,14 @@
 """The options of `treadle run`, and the short names of runs and sessions."""
 
 import asyncio
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.fake_endpoint import FakeEndpoint, says
-from tests.surfaces.shell import Shell
+from tests.surfaces.shell import COMMAND, Shell
 from tests.surfaces.terminal import CTRL_D, Terminal, wants
 from tests.surfaces.test_cli import against
 
@@ -41,6 +43,9 @@ def test_system_prompt_attachment_and_tools_are_sent(shell: Shell, tmp_path: Pat
         assert {tool["function"]["name"] for tool in request["tools"]} == {"glob", "grep"}
         missing = await shell("run", "-f", str(tmp_path / "none"), "Go.")
         assert (missing.code, "none cannot be read" in missing.complaint) == (2, True)
+        os.mkfifo(tmp_path / "pipe")
+        pipe = await shell("run", "-f", str(tmp_path / "pipe"), "Go.")
+        assert (pipe.code, "pipe is not a regular file" in pipe.complaint) == (2, True)
 
 
 def test_functions_of_a_file_are_tools(shell: Shell, tmp_path: Path) -> None:
@@ -53,12 +58,18 @@ def test_functions_of_a_file_are_tools(shell: Shell, tmp_path: Path) -> None:
         assert (done.code, done.out) == (0, "Five.\n")
         assert [tool["function"]["name"] for tool in server.requests[0].json["tools"]] == ["add"]
         assert "5" in server.requests[1].json["messages"][-1]["content"]
-        for text, words in (("x = 1", "defines no public functions"), ("1/0", "ZeroDivisionError")):
+        faults = (
+            ("x = 1", "defines no public functions"),
+            ("1/0", "ZeroDivisionError"),
+            ("import sys; sys.exit(3)", "SystemExit"),
+            ("def bad(x): return x", "has no annotation"),
+        )
+        for text, words in faults:
             path.write_text(text)
             wrong = await shell("run", "--functions", str(path), "Go.")
             assert (wrong.code, words in wrong.complaint) == (2, True)
         absent = await shell("run", "--functions", str(tmp_path / "none.py"), "Go.")
-        assert "is not a Python file" in absent.complaint
+        assert "There is no file" in absent.complaint
 
 
 def test_plain_prints_the_answer_alone(shell: Shell) -> None:
@@ -158,5 +169,25 @@ def test_commands_take_a_beginning_last_or_a_title(shell: Shell) -> None:
             assert (await shell("runs", "list", *words)).err == "No runs match.\n"
         for words in (("--state", "done"), ("--since", "soon")):
             assert "; accepted: " in (await shell("runs", "list", *words)).complaint
+        for words in (("runs", "show"), ("sessions", "show"), ("approvals", "show")):
+            assert "is empty" in (await shell(*words, "")).complaint
         ambiguous = await shell("sessions", "show", "the")
         assert (ambiguous.code, "matches several sessions: " in ambiguous.complaint) == (2, True)
+
+
+def test_a_session_is_continued_by_its_whole_title_only(shell: Shell) -> None:
+    @against(shell, *[says("Yes.")] * 4)
+    async def _(server: FakeEndpoint) -> None:
+        none = await shell("run", "--session", "last", "Hello there")
+        assert (none.code, none.complaint) == (2, "There are no sessions yet.")
+        await shell("run", "Hello there")
+        assert "Starting the new session Hello." in (await shell("run", "--session", "Hello", "A name.")).err
+        assert "Continuing the session ses_" in (await shell("run", "--session", "hello there", "A title.")).err
+        assert "Continuing the session ses_" in (await shell("run", "--session", "last", "The latest.")).err
+        assert len((await shell("sessions", "list", "--json")).json) == 2
+
+
+def test_help_ends_quietly_when_its_reader_is_gone() -> None:
+    script = f"'{COMMAND}' --help | true; '{COMMAND}' run --help | true"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True)
+    assert done.stderr == b""

@@ -242,6 +242,8 @@ def make_attachment(attachment: Image | Path) -> Image | Text:
     """Return the message part for an attachment. Raise UsageError for a file that is neither an image nor text."""
     if isinstance(attachment, Image):
         return attachment
+    if attachment.exists() and not attachment.is_file():
+        raise UsageError(f"The attachment {attachment} is not a regular file.")
     try:
         content = attachment.read_bytes()
         if (media_type := IMAGE_TYPES.get(attachment.suffix.lower())) is not None:

@@ -1,5 +1,6 @@
 """The commands of `treadle`: which there are, and the module that each is loaded from when it is used."""
 
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -7,6 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from treadle.surfaces.cli.command_line import CliCommand, Group
+
+
+PIPE_CLOSED = 141
+"""The exit code after the reader of the output has closed it, as a shell reports it."""
 
 
 class Entry(NamedTuple):
@@ -112,5 +117,10 @@ def _help() -> str:
 
 
 def main() -> None:
-    """Run the command line of this process."""
-    run(sys.argv[1:])
+    """Run the command line of this process. A reader that closes the output is not an error."""
+    try:
+        run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(PIPE_CLOSED)

@@ -3,6 +3,7 @@
 import importlib.util
 import re
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import FunctionType
 
@@ -26,7 +27,7 @@ from treadle.ports.tool import Tool
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
 from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, make_engine, unfinished_runs
 from treadle.surfaces.cli.process import Stop
-from treadle.surfaces.cli.references import find_session
+from treadle.surfaces.cli.references import LAST, find_session
 
 MAX_SEARCHED_SESSIONS = 100
 """Sessions, latest first, among which --continue looks for one of the current folder."""
@@ -85,6 +86,7 @@ class RunConversation:
         prompt = self._options.prompt(follower.stop)
         if prompt is None:
             raise UsageError("--interactive needs a terminal. Send single messages with --session NAME instead.")
+        follower.printer.note("Type a message. /exit or Ctrl-D leaves the conversation.")
         while True:
             follower.stop.reset()
             with follower.stop.asking():
@@ -122,11 +124,17 @@ class RunConversation:
             return await find_session_here(access.client, Path.cwd())
         if self._request.session is None:
             return None
+        wanted = self._request.session
         try:
-            return await find_session(access.client, self._request.session)
+            found = await find_session(access.client, wanted, whole_title=True)
         except UnknownSession:
-            follower.printer.note(f"Starting the new session {self._request.session}.")
-            return SessionId(self._request.session)
+            if wanted == LAST:
+                raise
+            follower.printer.note(f"Starting the new session {wanted}.")
+            return SessionId(wanted)
+        if found != wanted:
+            follower.printer.note(f"Continuing the session {found}.")
+        return found
 
     def _make_agent(self, home: Home, engine: Engine) -> AgentSpec:
         """Return the agent with what the command line changes."""
@@ -134,8 +142,10 @@ class RunConversation:
         agent = find_agent(home, request.agent, request.model)
         functions = [tool for path in request.functions for tool in load_functions(path)]
         engine.add_tools(*functions)
-        names = agent.tools if request.tools is None else request.tools
-        agent = apply_options(agent, {"tools": (*names, *(tool.spec.name for tool in functions))})
+        names, own = agent.tools if request.tools is None else request.tools, [tool.spec.name for tool in functions]
+        if not any(fnmatchcase(each, pattern) for each in own for pattern in request.tools or ()):
+            names = (*names, *own)  # --tools that names functions selects among them
+        agent = apply_options(agent, {"tools": names})
         if request.system is not None:
             agent = msgspec.structs.replace(agent, persona=request.system)
         if self._options.base_url is not None:
@@ -175,13 +185,15 @@ def load_functions(path: Path) -> list[Tool]:
     """Execute a Python file and return its functions as tools: those it decorates, or else all public ones."""
     name = f"treadle_functions_{re.sub(r'[^0-9a-zA-Z]', '_', path.stem)}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not path.is_file():
+    if not path.is_file():
+        raise UsageError(f"There is no file {path}. Name a Python file with --functions FILE.py.")
+    if spec is None or spec.loader is None:
         raise UsageError(f"{path} is not a Python file. Name one with --functions FILE.py.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(f"{path} failed when it was loaded: {type(error).__name__}: {error}.") from error
     decorated = [value for value in vars(module).values() if hasattr(value, "spec") and hasattr(value, "parse")]
     plain = [
@@ -189,7 +201,10 @@ def load_functions(path: Path) -> list[Tool]:
         for key, value in vars(module).items()
         if isinstance(value, FunctionType) and value.__module__ == name and not key.startswith("_")
     ]
-    tools = list(collect_tools(decorated or plain))
+    try:
+        tools = list(collect_tools(decorated or plain))
+    except TypeError as error:
+        raise UsageError(f"{path}: {error}.") from None
     if not tools:
         raise UsageError(f"{path} defines no public functions. Add one, or decorate one with @treadle.tool.")
     return tools

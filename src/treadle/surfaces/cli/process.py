@@ -1,6 +1,7 @@
 """The process of a command: signals, errors in one line, exit codes."""
 
 import asyncio
+import errno
 import gc
 import io
 import logging
@@ -55,6 +56,9 @@ def _report(error: Exception) -> int:
     if isinstance(error, TreadleError):
         print_error(error)
         return USAGE if isinstance(error, UsageError) else FAILED
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        print_error("The output cannot be written: no space is left. Free some space, or write elsewhere.")
+        return FAILED
     print_error(
         f"unexpected error: {type(error).__name__}: {error}. Set {DEBUG}=1 for the traceback, and please report it."
     )

@@ -20,6 +20,7 @@ SHOWN_MATCHES = 5
 
 async def find_run(caller: Caller, reference: str) -> RunId:
     """Return the id of the run that a reference names. Raises UnknownRun or UsageError."""
+    _refuse_empty(reference, "run")
     if reference == LAST:
         newest = (await caller.call(runs.LIST, runs.ListRuns(limit=1))).items
         if not newest:
@@ -35,8 +36,10 @@ async def find_run(caller: Caller, reference: str) -> RunId:
     return RunId(_only(reference, found, "runs"))
 
 
-async def find_session(caller: Caller, reference: str) -> SessionId:
-    """Return the id of the session that a reference names. Raises UnknownSession or UsageError."""
+async def find_session(caller: Caller, reference: str, *, whole_title: bool = False) -> SessionId:
+    """Return the id of the session that a reference names. Raises UnknownSession or UsageError. With `whole_title`,
+    the beginning of a title is not enough."""
+    _refuse_empty(reference, "session")
     if reference == LAST:
         latest = (await caller.call(sessions.LIST, sessions.ListSessions(limit=1))).items
         if not latest:
@@ -45,12 +48,13 @@ async def find_session(caller: Caller, reference: str) -> SessionId:
     try:
         return (await caller.call(sessions.SHOW, sessions.ShowSession(SessionId(reference)))).session_id
     except UnknownSession:
-        prefix = _prefix(reference, "ses") or reference
+        prefix = _prefix(reference, "ses")
         known = await list_items(caller, sessions.LIST, sessions.ListSessions(), MAX_SESSIONS)
         wanted = reference.casefold()
-        found = [each.session_id for each in known if each.session_id.startswith(prefix)]
+        found = [each.session_id for each in known if prefix and each.session_id.startswith(prefix)]
         found = found or [each.session_id for each in known if each.title.casefold() == wanted]
-        found = found or [each.session_id for each in known if each.title.casefold().startswith(wanted)]
+        if not whole_title:
+            found = found or [each.session_id for each in known if each.title.casefold().startswith(wanted)]
         if not found:
             raise
     return SessionId(_only(reference, found, "sessions"))
@@ -58,6 +62,7 @@ async def find_session(caller: Caller, reference: str) -> SessionId:
 
 async def find_approval(caller: Caller, reference: str) -> ApprovalId:
     """Return the id of the approval that a reference names. Raises UnknownApproval or UsageError."""
+    _refuse_empty(reference, "approval")
     prefix = _prefix(reference, "apr")
     if prefix is None and reference != LAST:
         return ApprovalId(reference)
@@ -93,6 +98,11 @@ def _prefix(reference: str, kind: str) -> str | None:
     digits = reference.removeprefix(f"{kind}_").lower()
     is_part = MIN_DIGITS <= len(digits) < ID_DIGITS and not digits.strip("0123456789abcdef")
     return f"{kind}_{digits}" if is_part else None
+
+
+def _refuse_empty(reference: str, thing: str) -> None:
+    if not reference.strip():
+        raise UsageError(f"The name of the {thing} is empty. Write its id, a beginning of it, or `{LAST}`.")
 
 
 def _only(reference: str, found: Sequence[str], things: str) -> str:

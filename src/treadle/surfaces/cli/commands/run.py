@@ -76,6 +76,8 @@ def run(
 
     if session is not None and resume:
         raise UsageError("--session and --continue name two sessions. Use one of them.")
+    if json and interactive:
+        raise UsageError("--json and --interactive exclude each other. Send single messages with --session NAME.")
     if json and plain:
         raise UsageError("--json and --plain exclude each other. Use one of them.")
     request = RunArguments(
