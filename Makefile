@@ -10,21 +10,37 @@ WORKERS := $(shell expr $(CORES) + 1)
 # With PYTHONDONTWRITEBYTECODE, every process would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite lint bench simulate peers phoenix clean
+.PHONY: demo test suite lint web e2e bench simulate peers phoenix clean
 
 demo: $(READY)
 	@TREADLE_HOME=$${TREADLE_HOME:-$(CURDIR)/.demo} $(BIN)/python -m treadle.surfaces.demo
+	@echo
+	@$(BIN)/python web/build.py --soft
+	@echo "Open the dashboard: TREADLE_HOME=$${TREADLE_HOME:-$(CURDIR)/.demo} $(BIN)/treadle serve --open"
 
 test: $(READY)
 	@$(MAKE) --no-print-directory -j 2 lint suite
 
+# What failed is tried once more, alone: a fault fails twice.
 suite: $(READY)
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal || $(BIN)/pytest --last-failed --last-failed-no-failures none
 
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/basedpyright --level error --project pyproject.toml
+
+# The dashboard. Node comes with the type checker; npm fetches the packages of the lock file.
+web: $(READY)
+	$(BIN)/python web/build.py
+
+# Browsers, terminals and programs of others. What the machine lacks is skipped with the reason. What failed is tried
+# once more, alone: a browser on a busy machine may be too slow.
+e2e: $(READY)
+	-$(MAKE) --no-print-directory web
+	$(BIN)/python web/build.py --test
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/e2e \
+		|| $(BIN)/pytest --last-failed --last-failed-no-failures none tests/e2e
 
 bench: $(READY)
 	$(BIN)/python -m bench
@@ -33,7 +49,12 @@ simulate: $(READY)
 	$(BIN)/python -m treadle.testing.simulation --schedules $(or $(SCHEDULES),1000000) --processes $(CORES)
 
 peers: $(READY)
-	npm install --silent --no-audit --no-fund --prefix .peers @copilotkit/aimock@1.43.0 eventsource@3.0.7
+	npm install --silent --no-audit --no-fund --prefix .peers @copilotkit/aimock@1.43.0 eventsource@3.0.7 \
+		@modelcontextprotocol/conformance@0.2.0-alpha.12 @modelcontextprotocol/server-everything@2026.8.31 \
+		@modelcontextprotocol/server-filesystem@2026.8.31 \
+		@modelcontextprotocol/server-memory@2026.8.31 acpx@0.19.1 node@22
+	test -x .peers/mcp/bin/python || $(PYTHON) -m venv .peers/mcp
+	.peers/mcp/bin/python -m pip install --quiet --disable-pip-version-check mcp-server-git mcp-server-time
 	$(BIN)/pytest tests/peers
 
 phoenix: $(READY)
@@ -42,7 +63,7 @@ phoenix: $(READY)
 	$(BIN)/pytest tests/peers/test_phoenix.py
 
 clean:
-	rm -rf $(VENV) .demo .peers .phoenix .pytest_cache .ruff_cache .hypothesis bench/.envs
+	rm -rf $(VENV) web/node_modules src/treadle/surfaces/http/dashboard .demo .peers .phoenix .pytest_cache .ruff_cache .hypothesis bench/.envs
 
 $(READY): pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Treadle needs Python 3.11 or newer; $(PYTHON) is " + sys.version.split()[0] + ". Try: make PYTHON=python3.11")'

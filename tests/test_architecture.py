@@ -25,14 +25,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "vault": {"domain", "ports"},
     "memory": {"domain", "ports"},
     "skills": {"domain", "ports"},
+    "mcp": {"domain", "ports"},
     "dispatch": {"domain", "ports"},
-    "remote": {"domain", "ports", "operations"},
+    "remote": {"domain", "ports", "operations", "system"},
     "telemetry": {"domain", "ports"},
     "automation": {"domain", "ports", "operations"},
+    "channels": {"domain", "ports", "operations"},
     "config": {"domain"},
     "surfaces": {
-        "", "api", "backup", "bootstrap", "config", "doctor", "domain", "operations", "ports", "remote", "skills",
-        "system", "telemetry", "vault",
+        "", "api", "backup", "bootstrap", "config", "doctor", "domain", "operations", "mcp", "ports", "remote",
+        "skills", "system", "telemetry", "vault",
     },
     "": {"api", "domain", "ports", "tools"},
 }  # fmt: skip
@@ -44,7 +46,9 @@ WIRES = {"api", "backup", "bootstrap", "doctor", "testing"}
 """The composition root, what programs open with it, what looks at a whole home, and the test doubles."""
 DEMO = Path("surfaces/demo.py")
 """Shows a run on the scripted model, and says so."""
-ADAPTERS = {"models", "tools", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "backup", "telemetry"}
+ADAPTERS = {
+    "models", "tools", "mcp", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "backup", "telemetry",
+}  # fmt: skip
 IMPURE = {
     "asyncio", "asyncpg", "aiohttp", "apsw", "argparse", "time", "os", "random", "logging", "socket", "ssl",
     "sqlite3", "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys",

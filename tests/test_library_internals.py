@@ -4,6 +4,9 @@ The gain of the short path around aiohttp is measured by `python -m bench.http_c
 
 import asyncio
 import inspect
+import ssl
+import subprocess
+import sys
 
 import pytest
 from pgqueuer import Queries, QueueManager
@@ -17,6 +20,7 @@ from treadle.models.http.keys import KeyRing
 from treadle.models.http.response_reader import ChunkStream, HttpResponse
 from treadle.models.http.transport import Connections, PreparedPost
 from treadle.surfaces.http.server import BoundedProtocol, SameUserProtocol
+from treadle.system.certificates import create_deferred_context
 
 
 def test_model_calls_take_the_short_path_around_aiohttp() -> None:
@@ -57,3 +61,23 @@ def test_pgqueuer_still_takes_jobs_through_the_method_that_is_overridden() -> No
     wanted = {"dequeue_timeout", "batch_size", "shutdown_on_listener_failure", "heartbeat_timeout"}
     assert wanted | {"log_aggregation_interval"} <= set(inspect.signature(QueueManager.run).parameters)
     assert ".dequeue(" in inspect.getsource(inspect.getmodule(QueueManager) or QueueManager)
+
+
+def test_a_deferred_tls_context_has_the_settings_of_the_default_one() -> None:
+    deferred, default = create_deferred_context(), ssl.create_default_context()
+    for name in ("verify_mode", "check_hostname", "verify_flags", "options", "minimum_version", "protocol"):
+        assert getattr(deferred, name) == getattr(default, name), name
+    assert deferred.get_ca_certs() == []
+    deferred.wrap_bio(ssl.MemoryBIO(), ssl.MemoryBIO(), server_hostname="localhost")
+    assert deferred.get_ca_certs() == default.get_ca_certs()
+
+
+def test_aiohttp_verifies_servers_with_the_deferred_context() -> None:
+    code = (
+        "import treadle.models.http, aiohttp.connector as c, ssl; context = c._SSL_CONTEXT_VERIFIED; "
+        "print(type(context).__name__, context.verify_mode.name, context.check_hostname); "
+        "print(len(context.get_ca_certs())); "
+        "print(ssl.create_default_context.__module__)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert found.splitlines() == ["DeferredContext CERT_REQUIRED True", "0", "ssl"]

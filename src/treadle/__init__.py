@@ -19,8 +19,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from treadle.api.agent import Agent, Callbacks, Result
+    from treadle.api.agent import Agent, Callbacks
+    from treadle.api.client import AsyncClient
     from treadle.api.engine import Engine
+    from treadle.api.result import RefusedCall, Result
+    from treadle.api.sync_client import Client
     from treadle.domain.envelope import Event
     from treadle.domain.errors import TreadleError
     from treadle.domain.messages import Image
@@ -33,14 +36,17 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "Agent": "treadle.api.agent",
+    "AsyncClient": "treadle.api.client",
     "Block": "treadle.ports.hooks",
     "Callbacks": "treadle.api.agent",
+    "Client": "treadle.api.sync_client",
     "Engine": "treadle.api.engine",
     "Event": "treadle.domain.envelope",
     "Hook": "treadle.ports.hooks",
     "HookedCall": "treadle.ports.hooks",
     "Image": "treadle.domain.messages",
-    "Result": "treadle.api.agent",
+    "RefusedCall": "treadle.api.result",
+    "Result": "treadle.api.result",
     "Rewrite": "treadle.ports.hooks",
     "Observation": "treadle.ports.tool",
     "ToolContext": "treadle.ports.tool",
@@ -52,14 +58,17 @@ _PUBLIC = {
 
 __all__ = [
     "Agent",
+    "AsyncClient",
     "Block",
     "Callbacks",
+    "Client",
     "Engine",
     "Event",
     "Hook",
     "HookedCall",
     "Image",
     "Observation",
+    "RefusedCall",
     "Result",
     "Rewrite",
     "ToolContext",

@@ -41,6 +41,9 @@ EXAMPLES: tuple[EventData, ...] = (
     e.LlmRetry(1, 1, 12.5, 500),
     e.LlmFallback(1, "p", "m", "q/n", "reason"),
     e.BreakerOpened("p", "m"),
+    e.McpConnected("git", "git 1.0", "2025-11-25", 12),
+    e.McpDisconnected("git", "it ended"),
+    e.McpFailed("git", "it did not answer"),
     e.BreakerClosed("p", "m"),
     e.AttemptReset(5, 2),
     e.Token(5, 1, 0, "hel"),
@@ -97,6 +100,9 @@ EXAMPLES: tuple[EventData, ...] = (
     e.WebhookReceived("hok_1", "msg_1", 200),
     e.WebhookDelivered("whk_1", "evt_1", 1),
     e.WebhookFailed("whk_1", "evt_1", 2, "reason", 12.5),
+    e.ChannelReceived("telegram", "11/7", "11", "11", 2),
+    e.ChannelSent("telegram", "11", "run_1/0/0", "8", 1),
+    e.ChannelFailed("telegram", "11", "run_1/0/0", 2, "reason", 12.5),
     e.AgentSpawn(
         "c", RunId("run_2"), SessionId("ses_2"), "helper", "spawn", "{}", 12.5, ("bash",), Outcome("completed")
     ),

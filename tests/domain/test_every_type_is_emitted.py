@@ -12,11 +12,14 @@ import treadle
 from tests.automation.clockwork import Clockwork
 from tests.automation.receiver import receiver
 from tests.automation.served import served, signed
+from tests.channels.home import chatting
 from tests.engine.running import agent, in_a_world, in_virtual_time, opened, until, virtually
+from tests.mcp.homes import make_agent, make_home, make_server, open_engine
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState
 from treadle.domain.events import NAMES, VOCABULARY, ApprovalRequested, ClarifyRequested, RunWaiting
+from treadle.domain.mcp_servers import McpServer
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
 from treadle.models.breaker import MIN_CALLS
@@ -320,6 +323,30 @@ async def from_outside(emitted: Emitted) -> None:
                         await web.engine.cancel(event.run_id)
 
 
+async def on_a_channel(emitted: Emitted) -> None:
+    """A message of a channel whose answer is sent, after an attempt that fails."""
+    with TemporaryDirectory() as folder:
+        async with chatting(Path(folder), FunctionModel(lambda _: say("hi")), streaming=False) as chat:
+            await chat.admit(11)
+            reading = asyncio.create_task(read_channel_events(chat.engine.context.service.live_feed(), emitted))
+            while not reading.done():  # a reader that is late misses live events: there are more
+                if "channel_failed" not in emitted:
+                    chat.fake.errors["sendMessage"] = [{"error_code": 403, "description": "Forbidden"}]
+                await chat.fake.write(11, "hello")
+                await asyncio.wait({reading}, timeout=0.5)
+            await reading
+
+
+async def read_channel_events(pages: Any, emitted: Emitted) -> None:
+    async with aclosing(pages) as feed:
+        async for batch in feed:
+            for item in batch:
+                event = getattr(item, "event", item)
+                emitted |= {event.type} if hasattr(event, "type") else set()
+            if {"channel_received", "channel_sent", "channel_failed"} <= emitted:
+                return
+
+
 async def family(emitted: Emitted) -> None:
     """A child that asks a person, one that is stopped with its parent, an answer that is scored, a diagnosis."""
 
@@ -343,6 +370,17 @@ async def family(emitted: Emitted) -> None:
                 emitted.add(event.type)
 
 
+async def connected(emitted: Emitted) -> None:
+    """An MCP server that is used, one that ends during a call, and one that cannot be started."""
+    with TemporaryDirectory() as folder:
+        home = make_home(Path(folder) / "home", s=make_server(), gone=McpServer(command="no-such-program"))
+        steps = (ask(call("s__echo", text="x")), ask(call("s__die")), ask(call("gone__pid")), say("done"))
+        async with open_engine(home, *steps) as engine:
+            hero = make_agent(Path(folder) / "w", sandbox="off")
+            async for event in engine.stream(hero, "go"):
+                emitted.add(event.type)
+
+
 def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
     seen: list[Operation] = []
 
@@ -355,7 +393,16 @@ def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
 
 def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emitted:
     emitted: Emitted = set()
-    if scenario in (secretive, commanded, remembering, bounded, by_the_clock, from_outside):
+    if scenario in (
+        secretive,
+        commanded,
+        remembering,
+        bounded,
+        by_the_clock,
+        from_outside,
+        on_a_channel,
+        connected,
+    ):
         asyncio.run(scenario(emitted))
     else:
         (in_a_world if scenario is killed else virtually)(scenario(emitted))
@@ -364,7 +411,7 @@ def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emit
 
 SCENARIOS = (
     plain, steered, failing, slow, killed, permitted, secretive, commanded, long, remembering, bounded,
-    by_the_clock, from_outside, family,
+    by_the_clock, from_outside, on_a_channel, family, connected,
 )  # fmt: skip
 
 

@@ -128,6 +128,8 @@ LIVE = frozenset(
         "stream_reset",
         "webhook_delivered",
         "webhook_failed",
+        "channel_sent",
+        "channel_failed",
     ]
 )
 

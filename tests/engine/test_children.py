@@ -21,6 +21,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
+from treadle.operations.usage import compute_usage
 from treadle.ports.journal import RunFilter
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
@@ -414,7 +415,7 @@ def test_calls_that_are_left_to_others_are_counted_as_calls() -> None:
             hero = agent(tools=["agent_spawn"], quality={"checker": "quality-checker"})
             result = await engine.run(hero, "go")
             assert result.metrics.actions == 2
-            lines = {line.key: line.tool_calls for line in await engine.service.usage()}
+            lines = {line.key: line.tool_calls for line in await compute_usage(engine.service.accounts)}
             assert lines == {"hero": 2, "quality-checker": 0}
 
     virtually(work())

@@ -9,8 +9,7 @@ import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, virtually
 from tests.observed import all_told
 from treadle.domain.events import HookBlocked, ToolCallStart
-from treadle.engine.tool_hooks import HOOK_TIMEOUT_SECONDS
-from treadle.ports.hooks import Block, HookedCall, Rewrite
+from treadle.ports.hooks import HOOK_TIMEOUT_SECONDS, Block, HookedCall, Rewrite
 from treadle.ports.tool import Observation
 from treadle.testing.models import ScriptedModel, ask, call, say
 

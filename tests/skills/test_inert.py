@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from treadle.skills.inert_text import has_hidden, make_inert, make_one_line, make_prose_inert
+from treadle.domain.inert_text import has_hidden, make_inert, make_one_line, make_prose_inert
 
 UNSEEN = (
     0x00AD, 0x034F, 0x061C, 0x115F, 0x1160, 0x17B4, 0x180E, 0x200B, 0x200C, 0x200D, 0x2028, 0x2060, 0x2064, 0x206A,

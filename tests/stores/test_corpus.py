@@ -20,7 +20,7 @@ from treadle.testing.conformance.store import Recorder
 from treadle.testing.models import FunctionModel, ScriptStep, say
 from treadle.testing.time import FakeClock
 
-CORPUS = sorted(make.FOLDER.glob("v*.sql"))
+CORPUS = sorted(make.FOLDER.glob("v*.sql"), key=lambda dump: int(dump.stem[1:]))
 
 
 @pytest.fixture(params=CORPUS, ids=lambda dump: dump.stem)

@@ -15,6 +15,7 @@ from treadle.stores.sqlite.connection import SQL, connect, open_database
 from treadle.testing.models import FunctionModel, say
 
 STATEMENTS = (
+    "basics_of_session",
     "owner_of_session",
     "find_runs_of_owner",
     "sessions_of_owner",
@@ -34,7 +35,7 @@ STATEMENTS = (
 def test_what_is_looked_for_is_looked_up(name: str) -> None:
     """No table of runs or memories is read from end to end."""
     with closing(open_database(":memory:")) as db:
-        values = [None] * max(SQL[name].count("?"), 11)
+        values = [None] * max(SQL[name].count("?"), 12)
         used = values[: SQL[name].count("?")] if "?1" not in SQL[name] else values[: _parameters(SQL[name])]
         plan = [row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {SQL[name]}", used)]
     read = [step for step in plan if step.startswith("SCAN") and ("runs" in step or "memories" in step)]
@@ -42,7 +43,7 @@ def test_what_is_looked_for_is_looked_up(name: str) -> None:
 
 
 def _parameters(statement: str) -> int:
-    return max(number for number in range(1, 12) if f"?{number}" in statement)
+    return max(number for number in range(1, 13) if f"?{number}" in statement)
 
 
 @pytest.mark.parametrize("dump", sorted(make.FOLDER.glob("v*.sql")), ids=lambda dump: dump.stem)

@@ -89,6 +89,8 @@ def test_what_is_allowed_for_a_session_or_for_good_is_not_asked_again(shell: She
         async with Terminal(shell, "run", "Write notes.", folder=folder) as terminal:
             await terminal.shows("Run it?")
             terminal.types("always\n")
+            await terminal.shows("Allow from now on")
+            terminal.types("2\n")
             assert await terminal.ends() == 0
             assert terminal.screen.count("Run it?") == 1
         assert "touch *" in files(shell.home / "agents" / "default")["allowed.yaml"]

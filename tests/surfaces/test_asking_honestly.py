@@ -9,6 +9,7 @@ import pytest
 from tests.fake_endpoint import FakeEndpoint, says
 from tests.surfaces.shell import Shell
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal, against, files, wants, wants_raw
+from treadle.surfaces.cli.approval_scopes import list_scopes
 
 NOTE = {"path": "note.txt", "content": "hello"}
 LONG = "\n".join(f"line {number}" for number in range(300))
@@ -35,7 +36,7 @@ def test_a_long_call_is_viewed_before_it_is_approved(shell: Shell, folder: Path)
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Write.", folder=folder) as terminal:
             await terminal.shows("are not shown here; v shows them")
-            await terminal.shows("│ line 299")
+            await terminal.shows("│ +line 299")
             await terminal.shows("Run it? [v]iew [y]es")
             assert "line 150" not in terminal.screen
             for approval in ("y", "s", "a"):
@@ -43,7 +44,7 @@ def test_a_long_call_is_viewed_before_it_is_approved(shell: Shell, folder: Path)
                 await terminal.shows("the call was not shown completely")
                 await terminal.shows("Run it?")
             terminal.types("v\n")
-            await terminal.shows("│ line 150\n")
+            await terminal.shows("│ +line 150\n")
             await terminal.shows("Run it? [y]es")
             assert files(folder) == {}
             terminal.types("y\n")
@@ -96,12 +97,48 @@ def test_what_is_remembered_is_said(shell: Shell, folder: Path) -> None:
             await terminal.shows("Run it?")
             terminal.types("?\n")
             await terminal.shows("s: run it, and approve `bash` with `touch *` for this session")
-            await terminal.shows("a: run it, and approve `bash` with `touch *` for the agent")
+            await terminal.shows("a: run it, and choose what the agent default may do from now on")
             await terminal.shows("Run it?")
             terminal.types("s\n")
             await terminal.shows("Approved for this session: `bash` with `touch *`")
             assert await terminal.ends() == 0
         assert set(files(folder)) == {"a", "b"}
+
+
+def test_an_edit_is_shown_as_a_diff_and_changed_in_the_editor(shell: Shell, folder: Path, tmp_path: Path) -> None:
+    (folder / "note.txt").write_text("one\ntwo\nthree\n")
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/TWO/2/' \"$1\"\n")
+    editor.chmod(0o700)
+    shell.environment["VISUAL"] = str(editor)
+
+    @against(shell, wants("edit_file", path="note.txt", old="two\n", new="TWO\n"), says("Done."))
+    async def _(server: FakeEndpoint) -> None:
+        async with Terminal(shell, "run", "Do it.", folder=folder) as terminal:
+            await terminal.shows("│ -two")
+            await terminal.shows("│ +TWO")
+            await terminal.shows("Run it?")
+            terminal.types("e\n")
+            assert await terminal.ends() == 0
+        assert (folder / "note.txt").read_text() == "one\n2\nthree\n"
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "pattern", "expected"),
+    [
+        ("bash", '{"command": "git log -n 3"}', "git log *", ["git log -n 3", "git log *"]),
+        ("bash", '{"command": "rm [a]"}', "rm [[]a]", ["rm [[]a]"]),
+        ("write_file", '{"path": "src/../src/a.py"}', "src/a.py", ["src/a.py", "src/*"]),
+        ("write_file", '{"path": "../a.py"}', "../a.py", ["../a.py"]),
+        ("write_file", '{"path": "/etc/x"}', "/etc/x", ["/etc/x"]),
+        ("http_fetch", '{"url": "https://a.org/b?c"}', "*", ["https://a.org/b[?]c", "https://a.org/*", "*"]),
+        ("deploy", '{"version": "1"}', "*", ["*"]),
+    ],
+)  # fmt: skip
+def test_scopes_are_offered_from_the_narrowest_on(
+    tool: str, arguments: str, pattern: str, expected: list[str]
+) -> None:
+    assert [scope.pattern for scope in list_scopes(tool, arguments, pattern)] == expected
 
 
 def test_arguments_are_there_to_be_copied_and_changed(shell: Shell, folder: Path) -> None:

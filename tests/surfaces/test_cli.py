@@ -222,7 +222,7 @@ def test_a_database_has_one_owner_which_parks_its_run_when_it_is_terminated(shel
 def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
     @against(shell, says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
-        assert await shell("runs", "list") == (0, "", "No runs yet.\n")
+        assert await shell("runs", "list") == (0, "", 'No runs yet. Start one: treadle run "Hello."\n')
         run_id = (await shell("run", "--json", "What\nis 2+3?")).json[0]["run_id"]
         head, row = (await shell("runs", "list")).out.splitlines()
         assert head.split() == ["RUN", "CREATED", "STATE", "AGENT", "MESSAGE"]

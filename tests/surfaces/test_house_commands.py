@@ -4,10 +4,13 @@ import asyncio
 import signal
 from pathlib import Path
 
+import yaml
+
 from tests.fake_endpoint import DONE, Answer, FakeEndpoint, delta, says
 from tests.surfaces.shell import Shell, finish, until_token
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal
 from tests.surfaces.test_cli import against
+from treadle.config.agent_files import TEMPLATES
 from treadle.config.home import Home
 
 CANARY = "zanzibarquokka"
@@ -145,11 +148,17 @@ def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> N
     async def story() -> None:
         made = await shell("agents", "create", "bob", "--model", "fake/m")
         path = shell.home / "agents" / "bob" / "config.yaml"
-        assert (made.code, path.read_text()) == (0, "name: bob\nmodel: fake/m\napprovals:\n  default: ask\n")
+        assert made.code == 0
+        assert yaml.safe_load(path.read_text()) == {
+            "name": "bob", "model": "fake/m", "approvals": {"default": "ask"},
+        }  # fmt: skip
+        assert "# limits:" in path.read_text()
         assert path.stat().st_mode & 0o777 == 0o600
         assert "There is an agent `bob` already" in (await shell("agents", "create", "bob", "-m", "x")).complaint
         edit_with(shell, "sed -i s/fake/other/")
-        assert (await shell("agents", "edit", "bob")).err == "Changed `bob`, from its next run on.\n"
+        edited = await shell("agents", "edit", "bob")
+        assert edited.err == "Changed `bob`, from its next run on.\n"
+        assert {"-model: fake/m", "+model: other/m"} <= set(edited.out.splitlines())
         assert Home(shell.home).agent("bob").model == "other/m"
         before = path.read_text()
         for command, words in (
@@ -174,6 +183,34 @@ def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> N
         assert not path.parent.exists()
         for command in (("edit", "bob"), ("delete", "bob", "--yes"), ("state", "bob", "paused")):
             assert "No agent is called `bob`" in (await shell("agents", *command)).complaint
+
+    asyncio.run(story())
+
+
+def test_an_agent_is_made_from_a_template_with_tools_and_a_persona(shell: Shell, tmp_path: Path) -> None:
+    persona = tmp_path / "persona.md"
+    persona.write_text("You write poems.\n")
+
+    async def story() -> None:
+        for template in TEMPLATES:
+            made = await shell("agents", "create", template, "-m", "fake/m", "--template", template)
+            assert made.code == 0, made
+            agent = Home(shell.home).agent(template)
+            assert (agent.tools, agent.approvals.default) == (TEMPLATES[template].tools, "ask")
+        words = ("--tools", "read_file, memory_*", "--persona", f"@{persona}", "--template", "coder")
+        await shell("agents", "create", "poet", "-m", "fake/m", *words)
+        poet = Home(shell.home).agent("poet")
+        assert (poet.tools, poet.persona) == (("read_file", "memory_*"), "You write poems.")
+        for wrong, said in (
+            (("--tools", "read_fil"), "Did you mean `read_file`?"),
+            (("--tools", "zzz*"), "no tool is called `zzz*`"),
+            (("--template", "codr"), "Did you mean `coder`?"),
+            (("--persona", "@/no/file"), "cannot be read"),
+            (("--from", str(persona), "--tools", "bash"), "--from copies all settings"),
+        ):
+            done = await shell("agents", "create", "wrong", "-m", "fake/m", *wrong)
+            assert (done.code, said in done.complaint) == (2, True), done
+        assert not (shell.home / "agents" / "wrong").exists()
 
     asyncio.run(story())
 
@@ -256,4 +293,4 @@ def test_somebody_is_asked_before_anything_is_deleted(shell: Shell, folder: Path
             await terminal.shows("Delete 1 session with 1 run permanently? The latest was used on ")
             terminal.types("y\n")
             assert await terminal.ends() == 0
-        assert (await shell("sessions", "list")).err == "No sessions yet.\n"
+        assert (await shell("sessions", "list")).err.startswith("No sessions yet.")

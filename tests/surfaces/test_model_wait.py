@@ -1,8 +1,20 @@
-"""A person who waits for a slow model is told so."""
+"""A user who waits is told for what: by notes in a file, by one line that changes on a terminal."""
+
+import io
 
 from treadle.domain.envelope import Event, Origin, make_draft
-from treadle.domain.events import EventData, LlmRequest, Token
+from treadle.domain.events import (
+    EventData,
+    LlmError,
+    LlmRequest,
+    LlmRetry,
+    RunWaiting,
+    Token,
+    ToolCallEnd,
+    ToolCallStart,
+)
 from treadle.domain.ids import AgentId, EventId, RunId, SessionId
+from treadle.surfaces.cli.live_line import CLEAR, LiveLine, RunActivity
 from treadle.surfaces.cli.model_wait import ModelWait
 
 ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
@@ -37,3 +49,41 @@ def test_the_wait_is_said_now_and_then_and_ends_with_the_first_token() -> None:
     now[0] = 5000.0
     wait.notice()
     assert (wait.next_notice(), len(said)) == (None, 7)
+
+
+def test_the_line_names_the_model_the_seconds_the_tokens_and_the_countdown() -> None:
+    now = [0.0]
+    activity = RunActivity(lambda: now[0])
+
+    def after(seconds: float, *happened: EventData) -> str:
+        for data in happened:
+            activity.see(event(data))
+        now[0] += seconds
+        return activity.describe()
+
+    assert after(5) == ""
+    assert after(0.5, REQUEST) == "", "what is quick is not shown"
+    assert after(11.5) == "ollama/big · 12 s · no reply yet · Ctrl-C interrupts"
+    assert after(1, Token(1, 1, 0, "four" * 300)) == "ollama/big · 13 s · about 300 tokens · Ctrl-C interrupts"
+    failed = LlmError(1, 1, "overloaded", "ollama is busy.", True)
+    assert after(2, failed, LlmRetry(1, 1, 10.0, 8000)) == "retrying in 6 s · ollama is busy."
+    assert after(30) == "retrying in 0 s · ollama is busy."
+    begun = (ToolCallStart("a", "bash", "{}", "k"), ToolCallStart("b", "grep", "{}", "k"))
+    assert after(3, REQUEST, *begun) == "bash, grep · 3 s · Ctrl-C interrupts"
+    assert after(1, ToolCallEnd("a", "bash", "", 1)) == "grep · 4 s · Ctrl-C interrupts"
+    assert after(9, RunWaiting("approval", "waits")) == ""
+
+
+def test_the_line_is_removed_before_anything_else_is_printed() -> None:
+    out, at_start = io.StringIO(), [True]
+    line = LiveLine(lambda: at_start[0], out)
+    line.see(event(LlmRetry(1, 1, 10.0, 60_000)))
+    line.draw()
+    assert "retrying in 60 s" in out.getvalue()
+    line.clear()
+    assert out.getvalue().endswith(CLEAR)
+    written = out.getvalue()
+    line.clear()
+    at_start[0] = False
+    line.draw()
+    assert out.getvalue() == written, "nothing is drawn in the middle of a line, and nothing is cleared twice"

@@ -63,7 +63,7 @@ def test_the_prompt_of_a_step_is_shown_as_it_was_sent(shell: Shell) -> None:
 
 def test_what_is_not_there_is_said(shell: Shell) -> None:
     async def story() -> None:
-        assert (await shell("sessions", "list")).err == "No sessions yet.\n"
+        assert (await shell("sessions", "list")).err == 'No sessions yet. Start one: treadle run "Hello."\n'
         assert "There is no session ses_9" in (await shell("sessions", "show", "ses_9")).complaint
 
     asyncio.run(story())

@@ -48,7 +48,7 @@ def test_calls_without_a_price_are_told_of(shell: Shell) -> None:
     @against(shell, says("one"))
     async def _(server: FakeEndpoint) -> None:
         await shell("run", "hello")
-        assert "The cost of 1 calls is unknown" in (await shell("usage")).err
+        assert "The cost of 1 call is unknown" in (await shell("usage")).err
 
 
 def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
@@ -56,7 +56,7 @@ def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
         wrong = await shell("usage", "--since", "yesterday")
         assert (wrong.code, wrong.complaint) == (
             2,
-            "since is `yesterday`; accepted: a day such as 2026-03-01.",
+            "--since is `yesterday`; accepted: a duration such as 2h or 7d, or a day.",
         )
         assert (await shell("usage", "--by", "mood")).code == 2
         assert (await shell("usage")).err == "No usage yet.\n"

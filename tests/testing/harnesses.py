@@ -25,6 +25,7 @@ from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.memory import SqliteMemories
 from treadle.stores.sqlite.sessions import SqliteSessions
+from treadle.stores.sqlite.sign_ins import SqliteSignIns
 from treadle.stores.sqlite.writer import InlineWriter, ThreadWriter
 from treadle.testing.conformance.model import (
     ProviderAction,
@@ -100,6 +101,7 @@ class KeptOnFile:
                 SqliteJournal(writer, publisher, clock),
                 SqliteMemories(writer),
                 SqliteTokens(writer),
+                SqliteSignIns(writer),
                 SqliteRequests(writer),
                 SqliteSchedules(writer),
                 SqliteHooks(writer),

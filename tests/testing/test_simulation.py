@@ -16,7 +16,7 @@ from treadle.testing.simulation import __main__ as command
 from treadle.testing.simulation.__main__ import run_block, schedule_of
 from treadle.testing.simulation.scenario import SimulationReport, SimulationSchedule, simulate
 
-BLOCK = 100
+BLOCK = 60
 BLOCKS = 2
 ONE_IN_ORDER = """
 import logging
@@ -52,8 +52,8 @@ def writes_of(schedule: SimulationSchedule) -> int:
 @pytest.mark.parametrize(("seed", "runs"), [(7, 3), (6, 5)], ids=["alone", "with runs under them"])
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_crash_around_every_write(workers: int, seed: int, runs: int) -> None:
-    """One worker dies before each write in one schedule, and after it in another. Where there are two, the first
-    dies before every other write, and after those between."""
+    """One worker dies before every other write, and after those between. The command of the simulation crashes
+    around each write in both ways."""
     undisturbed = simulate(_schedule(seed, workers, ()))
     writes = undisturbed.writes
     assert writes > 15
@@ -61,9 +61,7 @@ def test_a_crash_around_every_write(workers: int, seed: int, runs: int) -> None:
     survived: Counter[int] = Counter()
     either: tuple[Fault, ...] = ("before", "after")
     crashes: list[tuple[int, Fault]] = [
-        (number, when)
-        for number in range(writes)
-        for when in (either if workers == 1 else either[number % 2 : number % 2 + 1])
+        (number, when) for number in range(writes) for when in either[number % 2 : number % 2 + 1]
     ]
     for crash in crashes:
         survived[simulate(_schedule(seed, workers, (crash,))).crashes] += 1
@@ -82,7 +80,7 @@ def _schedule(seed: int, workers: int, crashes: tuple[tuple[int, Fault], ...]) -
 
 
 def test_a_schedule_replays() -> None:
-    for seed in range(15):
+    for seed in range(8):
         assert simulate(schedule_of(seed)) == simulate(schedule_of(seed))
 
 

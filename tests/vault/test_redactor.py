@@ -122,7 +122,7 @@ def test_the_mark_never_brings_a_secret_back(value: str) -> None:
     assert "some-other-secret" not in shown
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(leaks())
 @example(({"A": "a"}, "banana"))
 @example(({"A": "aaaaaaaa"}, "a" * 50))
@@ -135,7 +135,7 @@ def test_no_form_is_in_what_is_shown(leak: tuple[dict[str, str], str]) -> None:
     assert redactor.redact(shown.text).text == shown.text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     values,
     st.sampled_from(sorted(ENCODINGS)),
@@ -161,7 +161,7 @@ def test_what_stands_around_it_does_not_matter(value: str, before: bytes, after:
 # ── In pieces ──
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(pieces())
 @example(({"A": "aaaaaaaa"}, "a" * 30, ["a"] * 30))
 def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(

@@ -3,11 +3,12 @@
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NotRequired, TypedDict, cast
+from typing import Any, Generic, Literal, NotRequired, TypedDict, Unpack, cast, overload
 
 import msgspec
 from msgspec import Struct
 
+from treadle.api.result import Output
 from treadle.config.settings import InvalidValue, check_struct
 from treadle.domain.agents import (
     AgentSpec,
@@ -23,15 +24,19 @@ from treadle.domain.agents import (
 )
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.domain.events import Decision, LlmResponse, ThinkingDelta, Token
-from treadle.domain.ids import RunId, SessionId
+from treadle.domain.events import (
+    Decision,
+    LlmResponse,
+    ThinkingDelta,
+    Token,
+)
 from treadle.domain.messages import Image, Text, Thinking
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
-from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.schedules import Heartbeat
 from treadle.domain.suggestions import find_closest
 from treadle.ports.tool import Tool
+from treadle.tools import pydantic
 from treadle.tools.function import tool as as_tool
 from treadle.tools.toolset import Toolset
 
@@ -51,7 +56,36 @@ IMAGE_TYPES = {
 }
 
 
-class Agent:
+class AgentOptions(TypedDict, total=False):
+    """The fields of an agent file, besides `name` and `output`: docs/reference/settings.md."""
+
+    model: str
+    provider: str | None
+    model_settings: ModelSettings | Mapping[str, Any] | None
+    persona: str
+    fallbacks: Sequence[str]
+    routing: Routing | Mapping[str, Any] | None
+    tools: Sequence[ToolLike]
+    """Names or globs of tools, functions, tools and toolsets."""
+    skills: Sequence[str]
+    limits: Limits | Mapping[str, Any] | None
+    budget: Literal["own", "shared"]
+    budget_hints: bool
+    retry: Retry | Mapping[str, Any] | None
+    loop: Loop | Mapping[str, Any] | None
+    quotas: Quotas | Mapping[str, Any] | None
+    approvals: ApprovalRules | Mapping[str, Any] | None
+    sandbox: SandboxPolicy | Mapping[str, Any] | SandboxMode
+    workspace: str | Path | None
+    memory: MemorySettings | Mapping[str, Any] | None
+    compaction: Compaction | Mapping[str, Any] | None
+    quality: Quality | Mapping[str, Any] | None
+    errors: Errors | Mapping[str, Any] | None
+    concurrency: int | None
+    heartbeat: Heartbeat | Mapping[str, Any] | None
+
+
+class Agent(Generic[Output]):
     """An agent: its model, its instructions, its tools and its limits.
 
         agent = treadle.Agent(
@@ -59,68 +93,27 @@ class Agent:
         )
 
     The parameters are the fields of an agent file (docs/reference/settings.md). In addition, `tools` may contain
-    functions, and `output` may be a type that the answer must match."""
+    functions, and `output` may be a type that the answer must match: `Agent(output=Article)` is an
+    `Agent[Article]`, and the `output` of its results is an `Article`."""
 
+    @overload
+    def __init__(self, *, name: str, output: type[Output], **options: Unpack[AgentOptions]) -> None: ...
+
+    @overload
     def __init__(
-        self,
-        *,
-        name: str,
-        model: str = "",
-        provider: str | None = None,
-        model_settings: ModelSettings | Mapping[str, Any] | None = None,
-        persona: str = "",
-        fallbacks: Sequence[str] = (),
-        routing: Routing | Mapping[str, Any] | None = None,
-        tools: Sequence[ToolLike] = (),
-        skills: Sequence[str] = (),
-        output: OutputLike = None,
-        limits: Limits | Mapping[str, Any] | None = None,
-        budget: Literal["own", "shared"] = "own",
-        budget_hints: bool = False,
-        retry: Retry | Mapping[str, Any] | None = None,
-        loop: Loop | Mapping[str, Any] | None = None,
-        quotas: Quotas | Mapping[str, Any] | None = None,
-        approvals: ApprovalRules | Mapping[str, Any] | None = None,
-        sandbox: SandboxPolicy | Mapping[str, Any] | SandboxMode = "auto",
-        workspace: str | Path | None = None,
-        memory: MemorySettings | Mapping[str, Any] | None = None,
-        compaction: Compaction | Mapping[str, Any] | None = None,
-        quality: Quality | Mapping[str, Any] | None = None,
-        errors: Errors | Mapping[str, Any] | None = None,
-        concurrency: int | None = None,
-        heartbeat: Heartbeat | Mapping[str, Any] | None = None,
-    ) -> None:
+        self: "Agent[Any]", *, name: str, output: OutputLike = None, **options: Unpack[AgentOptions]
+    ) -> None: ...
+
+    def __init__(self, *, name: str, output: Any = None, **options: Unpack[AgentOptions]) -> None:
+        refuse_unknown_options(options, AgentOptions, "an agent")
+        tools = options.get("tools", ())
         self.tools = collect_tools(tools)
         self.output_type: Any = choose_output_type(output)
-        self.spec = _make_spec(
-            {
-                "name": name,
-                "model": model,
-                "provider": provider,
-                "model_settings": model_settings or {},
-                "persona": persona,
-                "fallbacks": tuple(fallbacks),
-                "routing": routing,
-                "tools": list_tool_names(tools),
-                "skills": tuple(skills),
-                "output": make_output_schema(output),
-                "limits": limits or {},
-                "budget": budget,
-                "budget_hints": budget_hints,
-                "retry": retry or {},
-                "loop": loop or {},
-                "quotas": quotas or {},
-                "approvals": approvals or {},
-                "sandbox": sandbox,
-                "workspace": None if workspace is None else str(workspace),
-                "memory": memory or {},
-                "compaction": compaction or {},
-                "quality": quality or {},
-                "errors": errors or {},
-                "concurrency": concurrency,
-                "heartbeat": heartbeat or {},
-            }
-        )
+        fields: dict[str, Any] = {field: value for field, value in options.items() if value is not None}
+        fields |= {"name": name, "tools": list_tool_names(tools), "output": make_output_schema(output)}
+        if (workspace := options.get("workspace")) is not None:
+            fields["workspace"] = str(workspace)
+        self.spec = _make_spec(fields)
 
 
 def collect_tools(tools: Sequence[ToolLike]) -> tuple[Tool, ...]:
@@ -162,19 +155,12 @@ def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
     """Return the JSON Schema of an output type. Raise ConfigError for a type that has none."""
     if output is None or isinstance(output, Mapping):
         return None if output is None else dict(cast("Mapping[str, Any]", output))
-    if is_pydantic_model(output):
+    if pydantic.is_model(output):
         return cast("dict[str, Any]", output.model_json_schema())
     try:
         return msgspec.json.schema(output)
     except TypeError as error:
         raise ConfigError(f"output={output!r} has no JSON Schema: {error}") from None
-
-
-def is_pydantic_model(output: OutputLike) -> bool:
-    """Return whether an output type is a pydantic model. Pydantic itself is not imported."""
-    return (
-        isinstance(output, type) and hasattr(output, "model_json_schema") and hasattr(output, "model_validate_json")
-    )
 
 
 def choose_output_type(output: OutputLike) -> Any:
@@ -223,19 +209,19 @@ class ForkOptions(TypedDict):
     model: NotRequired[str | None]
     message: NotRequired[str | None]
     """At the first step it replaces the original message; later it follows the results."""
-    agent: NotRequired[Agent | AgentSpec | None]
+    agent: NotRequired[Agent[Any] | AgentSpec | None]
     key: NotRequired[str | None]
     asker: NotRequired[Asker | None]
 
 
-def refuse_unknown_options(given: Mapping[str, Any], known: type) -> None:
+def refuse_unknown_options(given: Mapping[str, Any], known: type, owner: str = "a run") -> None:
     """Raise TypeError for an option that `known` does not declare."""
     names = known.__annotations__
     for name in given:
         if name not in names:
             near = find_closest(name, list(names))
             meant = f" Did you mean `{near}`?" if near else f" Options: {', '.join(names)}."
-            raise TypeError(f"`{name}` is not an option of a run.{meant}")
+            raise TypeError(f"`{name}` is not an option of {owner}.{meant}")
 
 
 def make_attachment(attachment: Image | Path) -> Image | Text:
@@ -283,35 +269,15 @@ def apply_options(spec: AgentSpec, options: RunOptions) -> AgentSpec:
     return _make_spec(msgspec.to_builtins(spec) | changes) if changes else spec
 
 
-class Result(Struct, frozen=True):
-    """The result of a run."""
-
-    run_id: RunId
-    session_id: SessionId
-    status: Status
-    outcome: OutcomeKind
-    text: str
-    metrics: Metrics
-    output: Any = None
-    """The validated value, if an `output` was requested."""
-    reason: str = ""
-    next: str = ""
-    stopped: tuple[str, ...] = ()
-    unverified_claim: str = ""
-    """What the answer claims to have done without a supporting call; empty if nothing."""
-    score: float | None = None
-    """From 0 to 1, if the agent has a quality checker."""
-    score_reasons: str = ""
-    diagnosis: str = ""
-    """Why the run failed, if the agent has an error analyzer."""
-
-    @property
-    def silent(self) -> bool:
-        return self.outcome == "silent"
-
-
 class Callbacks(Struct, frozen=True):
-    """Callbacks for the events of a run, as an alternative to the event stream."""
+    """Callbacks for the events of a run, as an alternative to the event stream.
+
+    For example:
+
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        callbacks = treadle.Callbacks(on_stream_delta=lambda text: print(text, end="", flush=True))
+        treadle.Engine("sqlite:///helper.db").run_sync(agent, "Hello.", callbacks=callbacks)
+    """
 
     on_stream_delta: Callable[[str], None] | None = None
     on_thinking: Callable[[str], None] | None = None
@@ -371,24 +337,10 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
         callback(value)
 
 
-def find_output_type(agent: Agent | AgentSpec, options: RunOptions) -> Any:
+def find_output_type(agent: Agent[Any] | AgentSpec, options: RunOptions) -> Any:
     """Return the type to decode the answer as, or None for plain text."""
     if (output := options.get("output")) is not None:
         return choose_output_type(output)
     if isinstance(agent, Agent):
         return None if agent.spec.output is None else agent.output_type
     return None if agent.output is None else Any
-
-
-def parse_output(text: str, output: Any) -> Any:
-    """Return the answer decoded as `output`, or None if no type is given. Raise UsageError if it does not match."""
-    if output is None:
-        return None
-    try:
-        return (
-            output.model_validate_json(text)
-            if is_pydantic_model(output)
-            else msgspec.json.decode(text, type=output)
-        )
-    except (msgspec.DecodeError, ValueError) as error:
-        raise UsageError(f"The answer cannot be read as {output}: {error}") from None

@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from contextvars import copy_context
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -17,16 +17,15 @@ from treadle.api.agent import (
     Agent,
     Callbacks,
     ForkOptions,
-    Result,
     RunOptions,
     apply_options,
     collect_tools,
     find_output_type,
     is_same_tool,
     make_attachment,
-    parse_output,
     refuse_unknown_options,
 )
+from treadle.api.result import Output, RefusedCalls, Result, list_refused_calls, make_result
 from treadle.bootstrap.engine import EngineConfig, EngineParts
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
@@ -35,7 +34,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import parse_command
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
-from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, SteerMode
+from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, RunEnd, SteerMode
 from treadle.domain.ids import ApprovalId, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.providers import ApiMode, ProviderConfig
@@ -72,13 +71,21 @@ class Engine:
 
     `database` is `sqlite:///PATH` or `postgresql://USER@HOST:PORT/DATABASE`; by default it is the database of the
     home. `home` is the folder with the configuration, by default TREADLE_HOME or `~/.treadle`. With `metrics`, the
-    engine counts what it does, for `Engine.metrics`."""
+    engine counts what it does, for `Engine.metrics`. Tools find `deps`, such as a client or a connection pool, in
+    `ToolContext.deps`."""
 
     def __init__(
-        self, database: str | None = None, *, home: str | PathLike[str] | None = None, metrics: bool = False
+        self,
+        database: str | None = None,
+        *,
+        home: str | PathLike[str] | None = None,
+        metrics: bool = False,
+        deps: Any = None,
     ) -> None:
         given = home if home is None or isinstance(home, Home) else Home(Path(home).expanduser().absolute())
-        self._config = configure_engine(database, given, telemetry=Telemetry(metrics=True) if metrics else None)
+        self._config = configure_engine(
+            database, given, telemetry=Telemetry(metrics=True) if metrics else None, deps=deps
+        )
         self._parts: EngineParts | None = None
 
     @property
@@ -162,11 +169,11 @@ class Engine:
 
     async def run(
         self,
-        agent: Agent | AgentSpec,
+        agent: Agent[Output] | AgentSpec,
         message: str,
         callbacks: Callbacks | None = None,
         **options: Unpack[RunOptions],
-    ) -> Result:
+    ) -> Result[Output]:
         """Run an agent to its end and return the result."""
         if callbacks is not None and callbacks.can_answer:
             options.setdefault("asker", "channel")
@@ -186,28 +193,22 @@ class Engine:
         async for event in self.events(ticket.run_id):
             yield event
 
-    async def wait(self, run_id: str, output: Any = None) -> Result:
+    @overload
+    async def wait(self, run_id: str, output: type[Output]) -> Result[Output]: ...
+
+    @overload
+    async def wait(self, run_id: str, output: Any = None) -> Result: ...
+
+    async def wait(self, run_id: str, output: Any = None) -> Result[Any]:
         """Wait for the end of a run and return its result. `output` is the type to decode the answer as."""
         origin, end = await self.service.wait(RunId(run_id))
-        value = None
-        if end.outcome == "completed":
-            value = parse_output(end.text, output)
-        return Result(
-            origin.run_id,
-            origin.session_id,
-            end.status,
-            end.outcome,
-            end.text,
-            end.metrics,
-            value,
-            end.reason,
-            end.next,
-            end.stopped,
-            end.unverified_claim,
-            end.score,
-            end.score_reasons,
-            end.diagnosis,
-        )
+        return make_result(origin, end, output, *await self._list_refused_calls(origin.run_id, end))
+
+    async def _list_refused_calls(self, run_id: RunId, end: RunEnd) -> RefusedCalls:
+        """Return the denied and the blocked calls. A run that completed at its first step had none."""
+        if end.outcome == "completed" and end.metrics.steps <= 1:
+            return (), ()
+        return list_refused_calls([event async for event in self.service.stored(run_id)])
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events of a run after a sequence, past and future, up to `run_end`.
@@ -218,13 +219,15 @@ class Engine:
             async for event in events:
                 yield event
 
-    def run_sync(self, agent: Agent | AgentSpec, message: str, **options: Unpack[RunOptions]) -> Result:
+    def run_sync(
+        self, agent: Agent[Output] | AgentSpec, message: str, **options: Unpack[RunOptions]
+    ) -> Result[Output]:
         """Open the engine, run an agent, and close the engine. For scripts and notebooks.
 
         In a notebook, whose event loop runs already, the run has a loop of its own in another thread. The call
         blocks until the run has ended: in async code use `run`."""
 
-        async def open_and_run() -> Result:
+        async def open_and_run() -> Result[Output]:
             async with self:
                 return await self.run(agent, message, **options)
 
@@ -306,6 +309,7 @@ class Engine:
                 asker=options.get("asker"),
                 user=options.get("user") or LOCAL_USER,
                 only_own=options.get("user") is not None,
+                has_own_model=options.get("model") is not None,
             )
         )
 

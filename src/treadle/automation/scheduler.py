@@ -3,7 +3,7 @@ its run is stored under a key that names the schedule and the tick."""
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import SessionDeleted, StoreError, TreadleError, UnknownRun
 from treadle.domain.events import HeartbeatFired, ScheduleSkipped
-from treadle.domain.ids import Instant, SessionId
+from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.messages import user
 from treadle.domain.schedules import Schedule, Timing, heartbeat_id
 from treadle.operations.service import LocalService
@@ -21,6 +21,8 @@ from treadle.ports.clock import Clock, Ids
 
 logger = logging.getLogger(__name__)
 
+Deliver = Callable[[str, RunId, str], Awaitable[str]]
+"""Sends the answer of a run to a recipient, once for each key. Returns why that is not possible, or ""."""
 Agents = Mapping[str, AgentSpec | None]
 """Agents that have a file, by name; None if the file cannot be read."""
 MAX_CLOCK_CORRECTION_SECONDS = 86_400.0
@@ -38,12 +40,14 @@ class Scheduler:
         agents: Callable[[], Agents],
         clock: Clock,
         ids: Ids,
+        deliver: Deliver | None = None,
     ) -> None:
         self._schedules = schedules
         self._service = service
         self._agents = agents
         self._clock = clock
         self._ids = ids
+        self._deliver = deliver
         self._changed = asyncio.Event()
 
     def look_now(self) -> None:
@@ -144,7 +148,10 @@ class Scheduler:
             )  # a heartbeat's own session can be replaced
             await self._schedules.keep(schedule)
             ticket = await self._service.submit(replace(submission, session_id=schedule.session_id), because)
-        return TickResult(due_at, ticket.run_id)
+        problem = ""
+        if schedule.deliver and self._deliver is not None:
+            problem = await self._deliver(schedule.deliver, ticket.run_id, key)
+        return TickResult(due_at, ticket.run_id, problem)
 
     async def _record_skip(self, schedule: Schedule, due_at: Instant, key: str) -> bool:
         """Return whether the previous run has not ended. Then the tick is recorded in its journal and starts no
@@ -175,12 +182,14 @@ class Scheduler:
         heartbeat, now = agent.heartbeat, self._clock.now()
         assert heartbeat.every is not None, "only agents with a heartbeat are passed"
         if known is not None and known.timing == Timing(heartbeat.every, heartbeat.zone, known.timing.anchor):
-            if known.message != heartbeat.message:
-                await self._schedules.keep(replace(known, message=heartbeat.message or ""))
+            wanted = replace(known, message=heartbeat.message or "", deliver=heartbeat.deliver or "")
+            if known != wanted:
+                await self._schedules.keep(wanted)
             return
         timing = Timing(heartbeat.every, heartbeat.zone, now)
         if known is not None:
             changed = replace(known, message=heartbeat.message or "", timing=timing, next_at=timing.after(now))
+            changed = replace(changed, deliver=heartbeat.deliver or "")
             await self._schedules.keep(changed)
             return
         await self._schedules.keep(
@@ -192,6 +201,7 @@ class Scheduler:
                 timing.after(now),
                 self._new_session(),
                 is_heartbeat=True,
+                deliver=heartbeat.deliver or "",
             )
         )
 

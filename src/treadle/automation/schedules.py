@@ -1,10 +1,11 @@
 """Management of schedules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from treadle.domain.agents import AgentSpec
+from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import UnknownSchedule, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
@@ -22,13 +23,27 @@ class ScheduleRegistry:
     """Implements `operations.automation.ScheduleManager`."""
 
     def __init__(
-        self, schedules: Schedules, agents: Callable[[str], AgentSpec], clock: Clock, ids: Ids, tell: Tell
+        self,
+        schedules: Schedules,
+        agents: Callable[[str], AgentSpec],
+        clock: Clock,
+        ids: Ids,
+        tell: Tell,
+        channels: Mapping[str, ChannelConfig] = {},
     ) -> None:
         self._schedules = schedules
         self._agents = agents
         self._clock = clock
         self._ids = ids
         self._tell = tell
+        self._channels = channels
+
+    def _check_delivery(self, target: str) -> None:
+        if target:
+            try:
+                find_recipient(self._channels, target)
+            except ValueError as error:
+                raise UsageError(f"The answers cannot be delivered: {error}. Use CHANNEL:NAME.") from None
 
     async def add(self, request: NewSchedule, owner: UserId = LOCAL_USER) -> ScheduleView:
         """Add a schedule. Raise UsageError if it would never fire."""
@@ -40,10 +55,18 @@ class ScheduleRegistry:
             timing = Timing(request.every, request.zone, now)
         except ValueError as error:
             raise UsageError(f"The schedule is invalid: {error}.") from None
+        self._check_delivery(request.deliver)
         session = None if request.session_id is None else SessionId(request.session_id)
         schedule_id = ScheduleId(self._ids("sch"))
         schedule = Schedule(
-            schedule_id, request.agent, request.message, timing, timing.after(now), session, owner=owner
+            schedule_id,
+            request.agent,
+            request.message,
+            timing,
+            timing.after(now),
+            session,
+            owner=owner,
+            deliver=request.deliver,
         )
         await self._schedules.keep(schedule)
         self._tell()
@@ -100,4 +123,5 @@ def to_schedule_view(schedule: Schedule) -> ScheduleView:
         schedule.run_id,
         schedule.problem,
         schedule.owner,
+        schedule.deliver,
     )

@@ -21,6 +21,9 @@ class HomeAgentContext:
         self._rules = rules.strip()
         self._skills = FolderSkills(home.path)
 
+    def set_rules(self, rules: str) -> None:
+        self._rules = rules.strip()
+
     def rules(self) -> str:
         return self._rules
 

@@ -15,10 +15,11 @@ from treadle.automation.sender import WebhookSender
 from treadle.automation.webhooks import WebhookRegistry
 from treadle.bootstrap.offline_service import make_offline_service
 from treadle.bootstrap.stores import Stores
-from treadle.config.agent_registry import file_fingerprint
 from treadle.config.home import Home
+from treadle.config.live_config import file_fingerprint
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
+from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub
 from treadle.operations.automation import Automation
 from treadle.operations.service import LocalService
@@ -91,7 +92,17 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
     schedules, hooks, webhooks, letters = stores.schedules, stores.hooks, stores.webhooks, stores.letters
     home, clock, ids = config.home, config.time_of_day, config.ids
     secrets, agents = VaultSecrets(home, config.vault.value), HomeAgentReader(home)
-    scheduler = Scheduler(schedules, service, agents.all, clock, ids)
+    channels = home.config().channels
+
+    async def deliver(target: str, run_id: RunId, key: str) -> str:
+        from treadle.bootstrap.channels import watch_run
+
+        problem = await watch_run(channels, stores.channels, target, run_id, key, clock.now())
+        if config.channels is not None:
+            config.channels.wake(target.partition(":")[0])
+        return problem
+
+    scheduler = Scheduler(schedules, service, agents.all, clock, ids, deliver)
     allow_local = home.config().webhooks.allow_local
     sender = WebhookSender(
         webhooks,
@@ -122,7 +133,7 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
             await asyncio.wait(tasks)
 
     return Automation(
-        ScheduleRegistry(schedules, agents.find, clock, ids, scheduler.look_now),
+        ScheduleRegistry(schedules, agents.find, clock, ids, scheduler.look_now, channels),
         InboundWebhookRegistry(hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
         WebhookRegistry(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
@@ -139,7 +150,7 @@ def make_offline_automation(home: Home, stores: Stores, vault: HomeVault) -> Aut
     clock, ids = SystemClock(), TimeOrderedIds()
     secrets, agents = VaultSecrets(home, vault.value), HomeAgentReader(home)
     return Automation(
-        ScheduleRegistry(stores.schedules, agents.find, clock, ids, _ignore_change),
+        ScheduleRegistry(stores.schedules, agents.find, clock, ids, _ignore_change, home.config().channels),
         InboundWebhookRegistry(stores.hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(
             stores.hooks, secrets, make_offline_service(stores, vault), stores.runs, agents.find, clock

@@ -5,7 +5,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
+from treadle.bootstrap.mcp import HomeMcpStatus
 from treadle.bootstrap.offline_service import make_offline_service
 from treadle.bootstrap.stores import Stores, open_home_readonly, open_stores_exclusively, open_stores_readonly
 from treadle.config.agent_registry import HomeAgents
@@ -16,9 +18,14 @@ from treadle.operations.automation import Automation
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller
 from treadle.operations.retention import RetentionService
+from treadle.operations.sign_in_service import SignInService
 from treadle.operations.token_service import TokenService
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
+
+if TYPE_CHECKING:
+    from treadle.operations.channels import ChannelManager
+    from treadle.ports.model import ModelRequest
 
 
 @asynccontextmanager
@@ -81,16 +88,28 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
     clock, ids = SystemClock(), TimeOrderedIds()
     vault = HomeVault(home.path, os.environ)
     opened.callback(vault.close)
+    access = TokenService(stores.tokens, clock, ids)
     return Context(
         service=make_offline_service(stores, vault),
         sessions=stores.sessions,
         vault=vault,
-        access=TokenService(stores.tokens, clock, ids),
+        access=access,
+        sign_ins=SignInService(stores.sign_ins, access, clock, ids),
         house=RetentionService(stores.deletions, clock),
         automation=_automation(home, stores, vault),
         agents=HomeAgents(home),
+        mcp=HomeMcpStatus(home),
+        channels=_channels(home, stores, vault),
         now=clock.now,
+        overview=stores.overview,
+        encode_request=_encode_request,
     )
+
+
+def _encode_request(mode: str, request: "ModelRequest") -> bytes:
+    from treadle.bootstrap.engine import encode_request  # imports the engine, which most commands do not need
+
+    return encode_request(mode, request)
 
 
 def _automation(home: Home, stores: Stores, vault: HomeVault) -> Callable[[], Automation]:
@@ -99,6 +118,16 @@ def _automation(home: Home, stores: Stores, vault: HomeVault) -> Callable[[], Au
         from treadle.bootstrap.automation import make_offline_automation
 
         return make_offline_automation(home, stores, vault)
+
+    return make
+
+
+def _channels(home: Home, stores: Stores, vault: HomeVault) -> "Callable[[], ChannelManager]":
+    @cache
+    def make() -> "ChannelManager":
+        from treadle.bootstrap.channels import make_offline_channels
+
+        return make_offline_channels(home, stores, vault)
 
     return make
 

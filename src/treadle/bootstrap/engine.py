@@ -8,24 +8,22 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
+from treadle.bootstrap.mcp import HomeMcp, HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
-from treadle.bootstrap.stores import (
-    ALL,
-    MonitoredDispatcher,
-    Stores,
-    WorkerShare,
-    open_stores,
-)
+from treadle.bootstrap.plugins import make_agent_hooks
+from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare, open_stores
+from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
+from treadle.domain.mcp_servers import McpSettings
 from treadle.domain.providers import ApiMode
 from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
@@ -33,10 +31,12 @@ from treadle.engine.loop import advance
 from treadle.models.formats import load_format
 from treadle.models.registry import ModelRegistry
 from treadle.operations.automation import Automation
+from treadle.operations.channels import ChannelManager
 from treadle.operations.context import Context, NoMetrics
 from treadle.operations.memory_service import MemoryService
 from treadle.operations.retention import RetentionService
 from treadle.operations.service import LocalService
+from treadle.operations.sign_in_service import SignInService
 from treadle.operations.token_service import TokenService
 from treadle.operations.usage import refuse_unless_running
 from treadle.ports.agent_context import AgentContext
@@ -51,6 +51,7 @@ from treadle.vault.secret_files import SecretFiles
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
+    from treadle.bootstrap.recipients import HomeRecipients
     from treadle.bootstrap.telemetry import EngineTelemetry
 
 TOOL_TIMEOUT_VARIABLE = "TREADLE_TOOL_TIMEOUT_SECS"
@@ -81,9 +82,19 @@ class EngineConfig:
     """The share of the work that it does."""
     time_of_day: Clock = field(default_factory=SystemClock)
     """The machine's clock, which follows when it is set; `clock` does not."""
+    tool_deps: Any = None
+    """What a program provides to its tools."""
+    mcp: HomeMcp | None = None
+    """The MCP servers of the home."""
+    channels: "HomeRecipients | None" = None
+    """The people and groups to which agents can send messages."""
+    tool_search: McpSettings = field(default_factory=McpSettings)
+    """When the tools of MCP servers are searched for."""
 
     async def close(self) -> None:
         """Close what was opened for the engine besides its database."""
+        if self.mcp is not None:
+            await self.mcp.close()
         await self.models.close()
         self.commands.close()
         self.vault.close()
@@ -170,8 +181,11 @@ class EngineParts:
             )
             work = partial(advance, deps=deps)
             await dispatcher.start(work if config.telemetry is None else config.telemetry.around(work))
-            context = _context(config, stores, deps, service, _make_lazy_automation(config, stores, service, hub))
+            context = _context(
+                config, database, stores, deps, service, hub, _make_lazy_automation(config, stores, service, hub)
+            )
             opened.push_async_callback(context.access.close)
+            opened.push_async_callback(context.sign_ins.close)
             announce, stop_runs = stores.announce, deps.stopping.set
             return cls(dispatcher, service, context, announce, stop_runs, only_own, clock, opened.pop_all())
 
@@ -222,14 +236,17 @@ async def _make_deps(
         worker_name(),
         _read_timeouts(),
         hooks=config.hooks,
+        agent_hooks=make_agent_hooks(config.home, config.commands),
         vault=config.vault,
         agent_context=config.agent_context,
         workspace=config.home.workspace,
         hidden=(config.home.path, *database_files(database)),
+        tool_deps=config.tool_deps,
         approvals=stores.approvals,
         results=stores.results,
         sessions=stores.sessions,
         memories=memories,
+        tool_search=config.tool_search,
         agents=EngineAgents(
             HomeAgents(config.home), config.agents, partial(refuse_unless_running, states=stores.books), identity
         ),
@@ -250,27 +267,53 @@ def _make_lazy_automation(
     return make
 
 
+def _make_lazy_channels(
+    config: EngineConfig, stores: Stores, service: LocalService, hub: EventHub
+) -> "Callable[[], ChannelManager]":
+    if config.channels is not None:
+        config.channels.store = stores.channels  # the tool `send_message` stores messages there
+
+    @cache
+    def make() -> "ChannelManager":
+        from treadle.bootstrap.channels import make_channels  # only for a server and its administration
+
+        return make_channels(config, stores, service, hub)
+
+    return make
+
+
 def _context(
     config: EngineConfig,
+    database: str,
     stores: Stores,
     deps: EngineDeps,
     service: LocalService,
+    hub: EventHub,
     automation: Callable[[], Automation],
 ) -> Context:
     """Return the context of calls from outside, with every service of the engine."""
     memories = stores.memories
+    access = TokenService(stores.tokens, config.time_of_day, config.ids)
     return Context(
         service=service,
         sessions=stores.sessions,
         vault=config.vault,
         memory=MemoryService(memories, deps.memories, memories, config.vault, config.clock, config.ids),
-        access=TokenService(stores.tokens, config.time_of_day, config.ids),
+        access=access,
+        sign_ins=SignInService(stores.sign_ins, access, config.time_of_day, config.ids),
         requests=stores.requests,
         house=RetentionService(stores.deletions, config.clock),
         automation=automation,
         agents=HomeAgents(config.home),
         secrets=SecretFiles(config.home.path, os.environ),
         now=config.clock.now,
+        overview=stores.overview,
+        system=HomeSystem(config.home, database, stores.overview, config.models, config.time_of_day.now()),
+        skills=HomeSkills(config.home.path),
+        encode_request=encode_request,
+        mcp=HomeMcpStatus(config.home, config.mcp),
+        channels=_make_lazy_channels(config, stores, service, hub),
+        home=config.home.path,
         metrics=NoMetrics() if config.telemetry is None else config.telemetry.metrics or NoMetrics(),
     )
 

@@ -1,19 +1,24 @@
 """Builds the configuration of an engine: the models, tools, secrets and prompt context of its home."""
 
 import os
+from typing import Any
 
 from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.engine import EngineConfig
+from treadle.bootstrap.mcp import HomeMcp
+from treadle.bootstrap.plugins import load_approved_hooks
+from treadle.bootstrap.recipients import HomeRecipients
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.database_url import database_files
 from treadle.config.home import Home
+from treadle.config.live_config import ConfigChange
 from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.sandbox.commands import ShellCommands
 from treadle.system.clock import SteadyClock, SystemClock, TimeOrderedIds
 from treadle.telemetry.settings import Telemetry
-from treadle.tools.builtin import builtin_tools
+from treadle.tools.builtin import INTERNAL_TOOLS, builtin_tools
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
@@ -26,9 +31,10 @@ def configure_engine(
     ids: Ids | None = None,
     telemetry: Telemetry | None = None,
     share: WorkerShare = ALL,
+    deps: Any = None,
 ) -> EngineConfig:
     """Return the configuration of an engine on a database, by default on that of the home."""
-    home = home or Home.from_environment(os.environ)
+    home = (home or Home.from_environment(os.environ)).with_live_config()
     steady_clock = clock or SteadyClock()
     config = home.config()
     vault = HomeVault(home.path, os.environ)
@@ -42,23 +48,33 @@ def configure_engine(
         config.defaults.model,
     )
     for name, provider in config.providers.items():
-        models.add(name, provider)
+        models.configure(name, provider)
+    context = HomeAgentContext(home, config.house_rules)
+    _follow_config(home, models, context)
     commands = ShellCommands(hidden=(home.path, *database_files(database or home.database_url)), user=os.environ)
     tools = ToolRegistry()
     tools.add_builtin(builtin_tools(commands, vault))
+    tools.add_internal(INTERNAL_TOOLS)
     tools.add_plugins()
+    mcp = HomeMcp(home, config, vault, commands)
+    tools.add_source(mcp.catalog)
+    recipients = HomeRecipients(config.channels)
+    if config.channels:
+        tools.add_source(recipients)
     engine_telemetry = None
     if telemetry is not None:
         from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry
 
         engine_telemetry = EngineTelemetry(telemetry, home, models, vault, steady_clock)
+        if engine_telemetry.metrics is not None:
+            engine_telemetry.metrics.connections = lambda: [(each.name, each.state) for each in mcp.states]
     return EngineConfig(
         home,
         models,
         tools,
-        [],
+        load_approved_hooks(home),
         vault,
-        HomeAgentContext(home, config.house_rules),
+        context,
         steady_clock,
         ids or TimeOrderedIds(),
         commands,
@@ -67,4 +83,21 @@ def configure_engine(
         config.credits.per_dollar,
         share=share,
         time_of_day=clock or SystemClock(),
+        tool_deps=deps,
+        mcp=mcp,
+        channels=recipients,
+        tool_search=config.mcp,
     )
+
+
+def _follow_config(home: Home, models: ModelRegistry, context: HomeAgentContext) -> None:
+    """Apply a changed config.yaml to the models and the prompt."""
+
+    def apply(change: ConfigChange) -> None:
+        config = change.config
+        models.catalog.reconfigure(config.aliases, config.models)
+        models.reconfigure(config.providers, config.defaults.provider, config.defaults.model)
+        context.set_rules(config.house_rules)
+
+    assert home.live is not None
+    home.live.listeners.append(apply)

@@ -9,6 +9,7 @@ from functools import cached_property
 
 from treadle.bootstrap.stores import Stores, open_stores_readonly
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.engine.event_hub import EventHub
 from treadle.engine.null_ports import NoVault
 from treadle.operations.service import LocalService
@@ -73,8 +74,8 @@ class _LazyTools:
 
         return ToolRegistry()
 
-    def find(self, name: str) -> Tool | None:
-        return self._tools.find(name)
+    def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None:
+        return self._tools.find(name, agent)
 
-    def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
-        return self._tools.select(allowlist)
+    def select(self, allowlist: Sequence[str], agent: AgentSpec | None = None) -> tuple[Tool, ...]:
+        return self._tools.select(allowlist, agent)

@@ -18,6 +18,7 @@ from treadle.stores.postgres.access import PostgresRequests, PostgresTokens
 from treadle.stores.postgres.accounts import PostgresAccounts
 from treadle.stores.postgres.approvals import PostgresApprovals
 from treadle.stores.postgres.automation import PostgresHooks, PostgresSchedules, PostgresWebhooks
+from treadle.stores.postgres.channels import PostgresChannels
 from treadle.stores.postgres.connection import connect
 from treadle.stores.postgres.database import PostgresDatabase, open_database, open_without_migrating
 from treadle.stores.postgres.database_facts import (
@@ -32,9 +33,11 @@ from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.leader_lock import LeaderLock
 from treadle.stores.postgres.memory import PostgresMemories
 from treadle.stores.postgres.notifications import PostgresNotifications
+from treadle.stores.postgres.overview import PostgresOverview
 from treadle.stores.postgres.results import PostgresResults
 from treadle.stores.postgres.schema import load_migrations
 from treadle.stores.postgres.sessions import PostgresSessions
+from treadle.stores.postgres.sign_ins import PostgresSignIns
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.system.clock import SteadyClock
 
@@ -103,15 +106,18 @@ def _make_stores(
         approvals=PostgresApprovals(database),
         results=PostgresResults(database),
         sessions=PostgresSessions(database),
+        overview=PostgresOverview(database),
         books=PostgresAccounts(database),
         memories=PostgresMemories(database),
         tokens=PostgresTokens(database),
+        sign_ins=PostgresSignIns(database),
         requests=PostgresRequests(database),
         deletions=PostgresDeletions(database, clock),
         schedules=PostgresSchedules(database),
         hooks=PostgresHooks(database),
         webhooks=webhooks,
         letters=webhooks,
+        channels=PostgresChannels(database),
         dispatcher=partial(_make_dispatcher, database, journal),
         close=close,
         alone=LeaderLock(database).take,

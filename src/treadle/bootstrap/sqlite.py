@@ -17,13 +17,16 @@ from treadle.stores.sqlite.access import SqliteRequests, SqliteTokens
 from treadle.stores.sqlite.accounts import SqliteAccounts
 from treadle.stores.sqlite.approvals import SqliteApprovals
 from treadle.stores.sqlite.automation import SqliteHooks, SqliteSchedules, SqliteWebhooks
+from treadle.stores.sqlite.channels import SqliteChannels
 from treadle.stores.sqlite.connection import SqliteDatabase, open_database, open_read_only, open_reader
 from treadle.stores.sqlite.deletion import SqliteDeletions
 from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.stores.sqlite.lock import DatabaseLock
 from treadle.stores.sqlite.memory import SqliteMemories
+from treadle.stores.sqlite.overview import SqliteOverview
 from treadle.stores.sqlite.results import SqliteResults
 from treadle.stores.sqlite.sessions import SqliteSessions
+from treadle.stores.sqlite.sign_ins import SqliteSignIns
 from treadle.stores.sqlite.writer import InlineWriter, SqliteWriter, ThreadWriter
 
 IN_MEMORY = ":memory:"
@@ -102,15 +105,18 @@ def _make_stores(
         approvals=SqliteApprovals(writer),
         results=SqliteResults(writer),
         sessions=SqliteSessions(writer),
+        overview=SqliteOverview(writer),
         books=SqliteAccounts(writer, clock),
         memories=SqliteMemories(writer),
         tokens=SqliteTokens(writer),
+        sign_ins=SqliteSignIns(writer),
         requests=SqliteRequests(writer),
         deletions=SqliteDeletions(writer, path, clock),
         schedules=SqliteSchedules(writer),
         hooks=SqliteHooks(writer),
         webhooks=webhooks,
         letters=webhooks,
+        channels=SqliteChannels(writer),
         dispatcher=partial(_make_dispatcher, journal),
         close=close,
         announce=announce,

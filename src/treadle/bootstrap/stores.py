@@ -13,15 +13,17 @@ from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.engine.event_hub import EventHub
 from treadle.operations.usage import UsageAccounts
-from treadle.ports.access import IdempotencyStore, Tokens
+from treadle.ports.access import IdempotencyStore, SignInStore, Tokens
 from treadle.ports.approvals import Approvals
 from treadle.ports.automation import DeadLetters, InboundWebhooks, Schedules, Webhooks
+from treadle.ports.channel import ChannelStore
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts, Deletions
 from treadle.ports.dispatcher import Dispatcher
 from treadle.ports.journal import Journal, Runs, Wakes
 from treadle.ports.memory import KnownAgents, MemoryKeeper
 from treadle.ports.memory_index import MemoryIndex, VectorStore
+from treadle.ports.overview import Overview
 from treadle.ports.results import Results
 from treadle.ports.sessions import SessionCatalog
 from treadle.system.clock import SystemClock, TimeOrderedIds
@@ -74,15 +76,18 @@ class Stores:
     approvals: Approvals
     results: Results
     sessions: SessionCatalog
+    overview: Overview
     books: UsageAccounts
     memories: StoredMemories
     tokens: Tokens
+    sign_ins: SignInStore
     requests: IdempotencyStore
     deletions: Deletions
     schedules: Schedules
     hooks: InboundWebhooks
     webhooks: Webhooks
     letters: DeadLetters
+    channels: ChannelStore
     dispatcher: Callable[[Clock, str, WorkerShare], MonitoredDispatcher]
     """Makes the dispatcher that executes runs, in the name of a worker."""
     close: Callable[[], Awaitable[None]]

@@ -1,10 +1,10 @@
 """The agents that an engine knows: those of its home, those that a program has added, and the system agents."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from treadle.config.home import Home
+from treadle.config.live_config import file_fingerprint
 from treadle.config.system_agents import SYSTEM_AGENTS
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import AgentId
@@ -44,16 +44,7 @@ class HomeAgents:
             return 0.0
 
     def _state(self, name: str) -> tuple[object, ...]:
-        return tuple(map(file_fingerprint, self._home.files_of_agent(name)))
-
-
-def file_fingerprint(path: Path) -> tuple[int, int, int] | None:
-    """Return what changes when a file is replaced or edited, or None if there is no file."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        return tuple(map(file_fingerprint, (self._home.config_file, *self._home.files_of_agent(name))))
 
 
 class EngineAgents:

@@ -1,9 +1,7 @@
 """The home: the folder with the configuration, the agents and the database of one user."""
 
-import os
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +9,14 @@ import msgspec
 import yaml
 from msgspec import Struct
 
+from treadle.config.agent_files import AgentTemplate, make_new_agent, render_agent, render_new_agent
+from treadle.config.live_config import LiveConfig
+from treadle.config.private_files import HOME_VARIABLE, exists, make_folder, write_atomically
 from treadle.config.yaml_files import read_struct, to_struct
 from treadle.domain.agents import AgentSpec
+from treadle.domain.channels import ChannelConfig, check_channel_names
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
+from treadle.domain.mcp_servers import McpServer, McpSettings, check_server_names
 from treadle.domain.models import ModelFacts
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.domain.providers import ProviderConfig
@@ -21,7 +24,6 @@ from treadle.domain.quotas import CreditRate
 from treadle.domain.schemas import check_schema
 from treadle.domain.suggestions import find_closest
 
-HOME_VARIABLE = "TREADLE_HOME"
 DATABASE_URL_VARIABLE = "TREADLE_DATABASE_URL"
 DEFAULT_AGENT = "default"
 DEFAULT_PERMITTED_TOOLS = ("read_file", "glob", "grep", "recall", "clarify", "memory_search")
@@ -104,8 +106,16 @@ class HomeConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Text that every agent gets in its system prompt, after its persona."""
     credits: CreditRate = CreditRate()
     """The value of credits."""
+    mcp_servers: dict[str, McpServer] = {}
+    """MCP servers by name. Their tools are named `server__tool`. `treadle mcp add` writes entries."""
+    mcp: McpSettings = McpSettings()
+    """When the tools of MCP servers are searched for instead of being listed."""
+    channels: dict[str, ChannelConfig] = {}
+    """Chat channels by name. `treadle serve` connects to them."""
 
     def __post_init__(self) -> None:
+        check_server_names(self.mcp_servers)
+        check_channel_names(self.channels)
         for alias, names in self.aliases.items():
             if not names:
                 raise ValueError(f"aliases.{alias} must name at least one model")
@@ -126,6 +136,8 @@ class Home(Struct, frozen=True):
     path: Path
     database: str | None = None
     """The URL of a database other than the home's own."""
+    live: LiveConfig | None = None
+    """The settings of a process that runs for long; None: the file is read each time."""
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "Home":
@@ -165,7 +177,7 @@ class Home(Struct, frozen=True):
                 )
             return path
         for folder in (self.path, path.parent, path):
-            _make_folder(folder)
+            make_folder(folder)
         return path
 
     @property
@@ -175,24 +187,38 @@ class Home(Struct, frozen=True):
 
     def ensure(self) -> Path:
         """Create the folder, private to this user, if it is missing."""
-        _make_folder(self.path)
+        make_folder(self.path)
         return self.path
 
+    @property
+    def config_file(self) -> Path:
+        return self.path / "config.yaml"
+
     def config(self) -> HomeConfig:
-        path = self.path / "config.yaml"
-        if not _exists(path):
-            return HomeConfig()
-        return read_struct(path, HomeConfig)
+        if self.live is not None:
+            return self.live.refresh()
+        return read_struct(self.config_file, HomeConfig) if exists(self.config_file) else HomeConfig()
+
+    def with_live_config(self) -> "Home":
+        """Return this home with settings that follow the file while it is valid."""
+        if self.live is not None:
+            return self
+        return msgspec.structs.replace(self, live=LiveConfig(self.config_file, self.config))
+
+    def watching_config(self, say: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
+        """Apply changes of config.yaml while this is entered, and say so."""
+        live = self.live or LiveConfig(self.config_file, self.config)
+        return live.watching(say)
 
     # ── Agents ──
 
     def agents(self) -> Sequence[str]:
         """Return the names of the agents that have a file."""
         folder = self.path / "agents"
-        if not _exists(folder):
+        if not exists(folder):
             return ()
         try:
-            return sorted(entry.name for entry in folder.iterdir() if _exists(entry / "config.yaml"))
+            return sorted(entry.name for entry in folder.iterdir() if exists(entry / "config.yaml"))
         except OSError as error:
             raise ConfigError(f"{folder}: cannot be read: {error.strerror}; check its permissions") from None
 
@@ -227,8 +253,14 @@ class Home(Struct, frozen=True):
         if name not in self.agents():
             raise UnknownAgent(self._unknown_agent(name))
 
-    def create_agent(self, name: str, model: str | None = None, source: Path | None = None) -> Path:
-        """Create an agent with this model, or from a file, optionally with another model. Return its file."""
+    def create_agent(
+        self,
+        name: str,
+        model: str | None = None,
+        source: Path | None = None,
+        template: AgentTemplate | None = None,
+    ) -> Path:
+        """Create an agent from a template or from a file, optionally with another model. Return its file."""
         if name in self.agents():
             raise UsageError(f"There is an agent `{name}` already. Change it with: treadle agents edit {name}")
         if source is None and not model and self.config().defaults.model is None:
@@ -237,20 +269,22 @@ class Home(Struct, frozen=True):
                 f"or set `defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}."
             )
         try:
-            spec = _make_agent(name, model or "") if source is None else _read_agent_file(source)
+            spec = make_new_agent(name, model or "", template) if source is None else _read_agent_file(source)
             named = msgspec.structs.replace(spec, name=name, model=model or spec.model)
         except ValueError as error:
             raise UsageError(f"{error}.") from None
-        is_unchanged = source is not None and named == spec
-        text = source.read_text(encoding="utf-8-sig") if source and is_unchanged else _render_agent(named)
-        _write_atomically(self._agent_file(name), text)
+        if source is None:
+            text = render_new_agent(named)
+        else:
+            text = source.read_text(encoding="utf-8-sig") if named == spec else render_agent(named)
+        write_atomically(self._agent_file(name), text)
         return self._agent_file(name)
 
     def replace_agent(self, name: str, source: Path) -> None:
         """Replace the file of an agent with another one, which is checked first."""
         path = self.agent_file(name)
         _read_agent_file(source, name)
-        _write_atomically(path, source.read_text(encoding="utf-8-sig"))
+        write_atomically(path, source.read_text(encoding="utf-8-sig"))
 
     def put_agent(self, values: dict[str, Any], *, new: bool) -> AgentSpec:
         """Store an agent with these settings, which are checked like those of a file."""
@@ -261,7 +295,7 @@ class Home(Struct, frozen=True):
             raise InvalidState(f"There is an agent `{spec.name}` already.")
         if not new:
             self.refuse_unknown(spec.name)
-        _write_atomically(self._agent_file(spec.name), _render_agent(spec))
+        write_atomically(self._agent_file(spec.name), render_agent(spec))
         return self._with_allowed(spec)
 
     def delete_agent(self, name: str) -> None:
@@ -277,7 +311,7 @@ class Home(Struct, frozen=True):
 
     def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
         path = self._allowed_file(spec.name)
-        if not _exists(path):
+        if not exists(path):
             return spec
         rules = (*spec.approvals.rules, *read_struct(path, Allowed).allowed)
         return msgspec.structs.replace(spec, approvals=msgspec.structs.replace(spec.approvals, rules=rules))
@@ -286,9 +320,9 @@ class Home(Struct, frozen=True):
         """Permit an agent to do this without an approval, from its next run on. Return the changed file."""
         path = self._allowed_file(agent)
         rule = ApprovalRule(tool, "auto", pattern)
-        known = read_struct(path, Allowed).allowed if _exists(path) else ()
+        known = read_struct(path, Allowed).allowed if exists(path) else ()
         rules = [msgspec.to_builtins(each) for each in (*known, *(() if rule in known else (rule,)))]
-        _write_atomically(
+        write_atomically(
             path, _ALLOWED_HEADER + yaml.safe_dump({"allowed": rules}, sort_keys=False, allow_unicode=True)
         )
         return path
@@ -297,7 +331,7 @@ class Home(Struct, frozen=True):
         defaults = self.config().defaults
         if defaults.model is not None:
             spec = _make_default_agent(defaults.model, defaults.provider)
-            _write_atomically(self._agent_file(DEFAULT_AGENT), _render_default_agent(spec))
+            write_atomically(self._agent_file(DEFAULT_AGENT), _render_default_agent(spec))
             return self._with_allowed(spec)
         if model:
             return self._with_allowed(_make_default_agent(model))
@@ -319,11 +353,6 @@ class Home(Struct, frozen=True):
         return f"No agent is called `{name}`; {hint}. An agent is a file {self._agent_file('NAME')}"
 
 
-def _make_agent(name: str, model: str) -> AgentSpec:
-    """Return an agent as `agents create` writes it: every call needs an approval, until its file says otherwise."""
-    return AgentSpec(name, model, approvals=ApprovalRules(default="ask"))
-
-
 def _make_default_agent(model: str, provider: str | None = None) -> AgentSpec:
     """Return the default agent, which may read freely and needs an approval for everything else."""
     rules = tuple(ApprovalRule(tool, "auto") for tool in (*DEFAULT_PERMITTED_TOOLS, "load_skill"))
@@ -336,14 +365,8 @@ def _make_default_agent(model: str, provider: str | None = None) -> AgentSpec:
 
 def _render_default_agent(spec: AgentSpec) -> str:
     return "# The agent that answers when no other is named. Treadle made this file; change it as you like.\n" + (
-        _render_agent(spec)
+        render_agent(spec)
     )
-
-
-def _render_agent(spec: AgentSpec) -> str:
-    """Return the content of an agent's file, without defaults."""
-    settings = {key: value for key, value in msgspec.to_builtins(spec).items() if value not in (None, {}, "")}
-    return yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
 
 
 def _read_agent_file(path: Path, name: str | None = None) -> AgentSpec:
@@ -361,40 +384,3 @@ def _check_output_schema(path: Path | str, schema: dict[str, Any]) -> None:
         check_schema(schema)
     except ValueError as error:
         raise ConfigError(f"{path}: output: it is not a JSON Schema: {error}") from None
-
-
-def _exists(path: Path) -> bool:
-    """Return whether the path exists. If it cannot be inspected, return True, so that reading it reports why."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _make_folder(path: Path) -> None:
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            f"The folder {path} cannot be created: {error.strerror}. Make its parent writable, or set "
-            f"{HOME_VARIABLE} to another one."
-        ) from None
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    """Write a file so that readers see either the old or the new content. Create its folders, private to this
-    user."""
-    for folder in reversed(path.parents[:3]):  # home, agents, NAME: each private to this user
-        _make_folder(folder)
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(temporary).replace(path)
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: cannot be written: {error.strerror}; check the permissions of the folder"
-        ) from None

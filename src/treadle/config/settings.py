@@ -10,7 +10,7 @@ from msgspec import NODEFAULT, Struct
 
 from treadle.domain.suggestions import find_closest
 
-SECRET_KEYS = ("key", "header")
+SECRET_KEYS = ("key", "header", "env", "secret")
 """A value whose path contains one of these is not quoted in errors."""
 
 _Kind = TypeVar("_Kind", bound=Struct)

@@ -26,6 +26,17 @@ def read_struct(path: Path, kind: type[_Kind]) -> _Kind:
         raise ConfigError(f"{path}: it is nested too deeply, or an alias (*) contains itself") from None
 
 
+def parse_struct(text: str, kind: type[_Kind], source: str) -> _Kind:
+    """Return YAML text as a `kind`. `source` says where it is from."""
+    try:
+        data = yaml.load(text, _Loader)
+        return to_struct({} if data is None else data, kind, source)
+    except InvalidValue as wrong:
+        raise ConfigError(f"{source}: {wrong}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source}: {_describe_syntax_error(error)}") from None
+
+
 def to_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
     """Return plain values as a `kind`, checked as strictly as those of a file. `source` says where they are
     from."""

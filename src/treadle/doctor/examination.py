@@ -5,6 +5,7 @@ import os
 from collections.abc import Sequence
 
 from treadle.config.home import Home, HomeConfig
+from treadle.doctor.channels import describe_channels
 from treadle.doctor.database import describe_database
 from treadle.doctor.findings import Finding, setting
 from treadle.doctor.machine import (
@@ -15,6 +16,7 @@ from treadle.doctor.machine import (
     describe_vault,
     describe_weights,
 )
+from treadle.doctor.mcp import describe_mcp
 from treadle.doctor.models import Surveyed, describe_models, list_configured_models
 from treadle.doctor.providers import (
     Progress,
@@ -52,11 +54,13 @@ async def examine(
         models = _skip([setting("providers", "not tried, as the vault cannot be read", "", "wrong")])
     else:
         models = _describe_providers_and_models(home, config, offline, progress, timeout_seconds)
-    database, providers, sandbox, server = await asyncio.gather(
+    database, providers, sandbox, server, mcp, channels = await asyncio.gather(
         describe_database(home, offline=offline),
         models,
         describe_sandbox(home),
         describe_server(config.server, timeout_seconds, offline=offline),
+        describe_mcp(home),
+        describe_channels(home),
     )
     return [
         describe_home(home),
@@ -68,6 +72,8 @@ async def examine(
         describe_embedder(),
         describe_weights(home),
         server,
+        *mcp,
+        *channels,
     ]
 
 

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from treadle.config.home import Home
 from treadle.doctor.findings import Basis
+from treadle.doctor.models import list_configured_models
 from treadle.doctor.providers import (
     Progress,
     describe_key,
@@ -17,6 +19,7 @@ from treadle.domain.errors import MissingKey, UsageError
 from treadle.domain.providers import ApiMode, remove_credentials
 from treadle.models.probe import PROBE_SECONDS, Probe
 from treadle.models.registry import ModelRegistry
+from treadle.operations.system import ModelKind, ModelView
 
 
 class ListedProvider(Struct, frozen=True):
@@ -90,3 +93,40 @@ def _alias(models: ModelRegistry, alias: str, names: tuple[str, ...]) -> ListedA
     except UsageError as error:
         return ListedAlias(alias, names, None, str(error))
     return ListedAlias(alias, names, f"{found.provider}/{found.model}")
+
+
+async def list_models(
+    home: Home, models: ModelRegistry, *, probe: bool, timeout_seconds: float = PROBE_SECONDS
+) -> Sequence[ModelView]:
+    """Return the aliases and the configured models; with `probe`, also the models that the providers offer."""
+    config = home.config()
+    default = config.defaults.model
+    configured = dict.fromkeys([each.model for each in list_configured_models(home, config)] + [*config.models])
+    aliases = sorted(models.catalog.aliases)
+    views = [_view_model(models, name, "alias", default) for name in aliases]
+    views += [_view_model(models, name, "configured", default) for name in configured if name not in aliases]
+    if probe:
+        known = {view.resolved for view in views}
+        probes = await probe_providers(models, list_callable_providers(models), ignore_progress, timeout_seconds)
+        offered = [f"{name}/{model}" for name, found in probes.items() for model in sorted(found.models or ())]
+        views += [_view_model(models, name, "listed", default) for name in offered if name not in known]
+    return views
+
+
+def _view_model(models: ModelRegistry, name: str, kind: ModelKind, default: str | None) -> ModelView:
+    try:
+        found = models.resolve(name, None)
+    except UsageError as error:
+        return ModelView(name, kind, is_default=name == default, problem=str(error))
+    profile = found.profile
+    return ModelView(
+        name,
+        kind,
+        f"{found.provider}/{found.model}",
+        profile.context_window,
+        models.window_source(found),
+        None if profile.prices is None else profile.prices.input,
+        None if profile.prices is None else profile.prices.output,
+        profile.local,
+        name == default,
+    )

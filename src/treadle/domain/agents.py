@@ -10,6 +10,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from treadle.domain.durations import parse_duration
+from treadle.domain.hooks import CommandHook
+from treadle.domain.mcp_servers import McpServer, check_server_names
 from treadle.domain.permissions import ApprovalRules, SandboxMode, SandboxPolicy, make_sandbox_policy
 from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.schedules import Heartbeat
@@ -256,12 +258,17 @@ class AgentSpec(Struct, frozen=True, omit_defaults=True):
     """An agent that scores each answer."""
     errors: Errors = Errors()
     """An agent that diagnoses failed runs."""
+    mcp_servers: dict[str, McpServer] = {}
+    """MCP servers of this agent alone, by name. One with the name of a server of the home replaces it."""
+    hooks: tuple[CommandHook, ...] = ()
+    """Shell commands that decide about tool calls: before they run, or with their results."""
     concurrency: int | None = None
     """Maximum runs of the agent that execute at a time, over all processes. Runs that wait for a reviewer, a timer
     or child runs do not count. Null: no limit."""
 
     def __post_init__(self) -> None:
         _positive("concurrency", self.concurrency)
+        check_server_names(self.mcp_servers)
         if not _NAME.fullmatch(self.name):
             raise ValueError(f"name `{self.name}` must be 1 to 64 letters, digits, dots, dashes or underscores")
 

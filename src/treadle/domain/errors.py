@@ -16,6 +16,7 @@
     │   │   ├── UnknownMemory
     │   │   ├── UnknownToken
     │   │   ├── UnknownSchedule
+    │   │   ├── UnknownChannel
     │   │   ├── UnknownHook
     │   │   └── UnknownWebhook
     │   ├── InvalidState
@@ -101,6 +102,10 @@ class UnknownToken(Unknown):
 
 class UnknownSchedule(Unknown):
     """The schedule does not exist."""
+
+
+class UnknownChannel(Unknown):
+    """The channel, its pairing code or its person does not exist."""
 
 
 class UnknownHook(Unknown):

@@ -70,19 +70,29 @@ class ToolUse(Struct, frozen=True, tag="tool_use", tag_field="kind", omit_defaul
     extra: CallExtra | None = None
 
 
+class Image(Struct, frozen=True, tag="image", tag_field="kind", gc=False):
+    """An image, as base64 text.
+
+    For example:
+
+        from base64 import b64encode
+
+        image = treadle.Image("image/png", b64encode(b"the bytes of a file").decode())
+        agent = treadle.Agent(name="helper", model="provider/model-id")
+        treadle.Engine("sqlite:///helper.db").run_sync(agent, "What is this?", attachments=[image])
+    """
+
+    media_type: str
+    data: str
+
+
 class ToolResult(Struct, frozen=True, tag="tool_result", tag_field="kind", omit_defaults=True, gc=False):
     """The result of a call. Every call has exactly one."""
 
     call_id: str
     content: str
     is_error: bool = False
-
-
-class Image(Struct, frozen=True, tag="image", tag_field="kind", gc=False):
-    """An image, as base64 text."""
-
-    media_type: str
-    data: str
+    images: tuple[Image, ...] = ()
 
 
 Part = Text | Thinking | ToolUse | ToolResult | Image

@@ -96,6 +96,9 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     """Its chat template rejects consecutive user messages, so they are sent as one."""
     call_dialect: CallDialect | None = None
     """Its server leaves calls in the text of the reply, so they are parsed there, in this dialect."""
+    image_results: bool = False
+    """It sees images, so those in tool results are sent in the `chat_completions` format, in a user message after
+    the results. The other formats send them in the results."""
     local: bool = False
     """It runs on the user's own machine: it costs nothing, and may be slow."""
 
@@ -126,6 +129,8 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     """The chat template of the model rejects two user messages in a row; they are sent as one."""
     call_dialect: CallDialect | None = None
     """The server leaves tool calls in the text of the reply; they are read there in this dialect."""
+    image_results: bool | None = None
+    """The model sees images: those that tools return are sent to it in chat completions."""
 
     def __post_init__(self) -> None:
         for name in ("context_window", "max_output"):

@@ -1,6 +1,7 @@
 """The status, outcome and usage of a run."""
 
-from typing import Final, Literal
+from collections.abc import Iterable
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -124,3 +125,14 @@ class Metrics(Struct, frozen=True):
     def overhead_ms(self) -> int:
         """Time that was spent neither in the model nor in tools."""
         return max(0, self.duration_ms - self.model_ms - self.tool_ms)
+
+
+def add_metrics(metrics: Iterable[Metrics]) -> Metrics:
+    """Return the sums of the usage of several runs. Durations are added too, although runs may overlap."""
+    total: dict[str, Any] = {}
+    for each in metrics:
+        for name in Metrics.__struct_fields__:
+            if (value := getattr(each, name)) is not None and name != "first_token_ms":
+                total[name] = total.get(name, 0) + value
+    total["estimated"] = bool(total.get("estimated"))
+    return Metrics(**total)

@@ -100,6 +100,8 @@ class Heartbeat(Struct, frozen=True, omit_defaults=True):
     """The message. Required if `every` is set."""
     zone: str = "UTC"
     """The time zone of a cron expression."""
+    deliver: str | None = None
+    """The channel and recipient that the answers are sent to, such as `telegram:alice`. Null: none."""
 
     def __post_init__(self) -> None:
         if self.every is None:
@@ -135,6 +137,8 @@ class Schedule(Struct, frozen=True):
     """Why the latest tick started no run."""
     owner: UserId = LOCAL_USER
     """The user whom its runs are for: its creator. Heartbeats belong to the local user."""
+    deliver: str = ""
+    """Where the answers are sent, such as `telegram:alice`; empty for nowhere."""
 
     def is_due(self, now: Instant) -> bool:
         return self.firing_at is not None or (not self.paused and self.next_at is not None and self.next_at <= now)

@@ -1,14 +1,18 @@
-"""Validation of JSON Schemas, and of texts against them."""
+"""Validation of JSON Schemas, and of texts against them. The validator is imported when it is first used."""
 
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema_rs
 import msgspec
+
+if TYPE_CHECKING:
+    import jsonschema_rs
 
 
 def check_schema(schema: dict[str, Any]) -> None:
     """Raise ValueError if a JSON Schema is invalid or refers to another document."""
+    import jsonschema_rs
+
     try:
         _validator(msgspec.json.encode(schema, order="sorted"))
     except jsonschema_rs.ValidationError as error:
@@ -19,6 +23,8 @@ def check_schema(schema: dict[str, Any]) -> None:
 
 def find_mismatch(text: str, schema: dict[str, Any]) -> str | None:
     """Return why a text is not JSON that matches the schema, or None if it is."""
+    import jsonschema_rs
+
     try:
         value = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
@@ -32,13 +38,15 @@ def find_mismatch(text: str, schema: dict[str, Any]) -> str | None:
     return None
 
 
-def _describe_error(error: jsonschema_rs.ValidationError) -> str:
+def _describe_error(error: "jsonschema_rs.ValidationError") -> str:
     where = "/".join(str(step) for step in error.instance_path)
     return f"at `{where}`: {error.message}" if where else error.message
 
 
 @lru_cache(maxsize=64)
 def _validator(schema: bytes) -> Any:
+    import jsonschema_rs
+
     return jsonschema_rs.validator_for(
         msgspec.json.decode(schema), validate_formats=True, retriever=_refuse_reference
     )

@@ -5,7 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 Effect = Literal["none", "read", "write", "external"]
-Need = Literal["network", "workspace", "secrets", "results", "memory", "skills"]
+Need = Literal["network", "workspace", "secrets", "results", "memory", "skills", "tools"]
 
 
 COMMAND, COMMAND_ALIAS = "bash", "run_command"
@@ -43,6 +43,12 @@ class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """In older journals: the tool that this is an alias of. Rules, hooks and grants for that tool apply here."""
     aliases: tuple[str, ...] = ()
     """Other names under which it may be allowed and called. Rules, hooks and grants may use any of them."""
+    searchable: bool = False
+    """It may be hidden if there are many such tools."""
+    hidden: bool = False
+    """The model is not shown its schema. It finds the tool with `find_tools` and calls it with `call_tool`."""
+    forwards: bool = False
+    """The tool does not run: its calls are calls of the hidden tool that they name."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import EventData
+from treadle.domain.mcp_servers import McpSettings
 from treadle.engine.event_hub import EventHub
 from treadle.engine.isolation import Isolation, NoIsolation
 from treadle.engine.null_ports import (
@@ -71,8 +73,14 @@ class EngineDeps:
     """Returns the folder in which an agent's tools work, after making sure that it exists."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may read or change."""
+    tool_deps: Any = None
+    """What a program provides to its tools, as `ToolContext.deps`."""
     isolation: Isolation | NoIsolation = field(default_factory=Isolation)
     adopt: Callable[[Sequence[EventData]], Sequence[EventData]] | None = None
     """Replaces the events of a run before they are recorded. A replay continues with the recorded texts."""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the process is about to exit. Its runs are released at the next safe point."""
+    agent_hooks: Callable[[AgentSpec], Sequence[Hook]] = lambda agent: ()
+    """Returns the hooks that the file of an agent names."""
+    tool_search: McpSettings = field(default_factory=McpSettings)
+    """When the tools of MCP servers are hidden and searched for."""

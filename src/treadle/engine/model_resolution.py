@@ -8,17 +8,22 @@ from msgspec import Struct
 from treadle.core.retry import plan_fallback
 from treadle.core.routing import Route, choose_route
 from treadle.core.state import RunState
+from treadle.core.tools.search import exceeds_share
 from treadle.domain.errors import UsageError
 from treadle.domain.events import EventData, LlmError, ModelResolved, RunStart
 from treadle.domain.lineage import Lineage
+from treadle.domain.tools import ToolSpec
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
+from treadle.engine.session_tools import keep_offered_tools
 from treadle.ports.model import Resolved
 from treadle.ports.skills import Skill
 from treadle.ports.tool import Toolbox
 
 LOAD_SKILL = "load_skill"
 """The tool that every agent with skills has."""
+SEARCH_TOOLS = ("find_tools", "call_tool")
+"""The tools of a run that has hidden tools."""
 
 
 class MissingDependency(Struct, frozen=True):
@@ -39,7 +44,7 @@ async def resolve_model(run: OwnedRun, deps: EngineDeps) -> Resolved | MissingDe
         return MissingDependency("nothing: it is about to end")
     try:
         model, events = await _find_model(state, deps)
-        start = _make_start(state, deps)
+        start = await _make_start(run, deps, model.profile.context_window)
     except UsageError as error:
         return MissingDependency(str(error))
     run.record(*start, *events)
@@ -132,14 +137,15 @@ def _current_route(state: RunState) -> Route:
     return Route(state.attempts.route, "a fallback", "fallback")
 
 
-def _make_start(state: RunState, deps: EngineDeps) -> tuple[RunStart, ...]:
+async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[RunStart, ...]:
     """Return the start of a run: its tools, those of its skills, and the sections of its system prompt after the
     persona.
 
     Raise UsageError if a run that has started needs a tool that is missing."""
+    state = run.state
     if state.started:
         for name in {spec.name for spec in state.tools.values()}:
-            if deps.tools.find(name) is None:
+            if deps.tools.find(name, state.agent) is None:
                 raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
         return ()
     context, agent = deps.agent_context, state.agent
@@ -150,10 +156,32 @@ def _make_start(state: RunState, deps: EngineDeps) -> tuple[RunStart, ...]:
     notes = kept[1] if kept is not None and kept[0] == workspace else context.notes(agent)
     route = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.prompt.instructions}" if state.prompt.instructions else ""
     sections = (context.rules(), context.catalog(skills) if skills else "", route)
-    tools = tuple([tool.spec for tool in deps.tools.select(allowed) if may_use_tool(state.lineage, tool.spec.name)])
+    selected = [tool.spec for tool in deps.tools.select(allowed, agent)]
+    tools = tuple([spec for spec in selected if may_use_tool(state.lineage, spec.name)])
+    tools = _hide_tools(await keep_offered_tools(tools, run, deps), state, window, deps)
     said = tuple([section for section in sections if section])
     guidance = context.guidance(agent, tools)
     return (RunStart(tools, said, notes, workspace if notes else "", guidance, "short"),)
+
+
+def _hide_tools(
+    tools: tuple[ToolSpec, ...], state: RunState, window: int, deps: EngineDeps
+) -> tuple[ToolSpec, ...]:
+    """Return the tools of a run. If there are too many searchable ones, they are hidden and the model can search
+    for them."""
+    searchable = [spec for spec in tools if spec.searchable]
+    limits = deps.tool_search
+    if not searchable or (
+        len(searchable) <= limits.search_above_tools
+        and not exceeds_share(searchable, state.agent.limits.context_window or window, limits.search_above_share)
+    ):
+        return tools
+    search = [deps.tools.find(name) for name in SEARCH_TOOLS]
+    if None in search:
+        return tools
+    hidden = [msgspec.structs.replace(spec, hidden=True) if spec.searchable else spec for spec in tools]
+    own = [tool.spec for tool in search if tool is not None and tool.spec not in hidden]
+    return tuple(sorted((*hidden, *own), key=lambda spec: spec.name))
 
 
 def may_use_tool(lineage: Lineage | None, tool: str) -> bool:

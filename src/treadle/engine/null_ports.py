@@ -13,7 +13,7 @@ from treadle.domain.users import UserId
 from treadle.ports.approvals import ApprovalRecord, Grant
 from treadle.ports.journal import RunRecord
 from treadle.ports.memory import NO_EXCLUSION, Recall, RecallExclusion
-from treadle.ports.sessions import SegmentRecord, SessionRecord
+from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord
 from treadle.ports.skills import Skill
 from treadle.ports.vault import Redaction, SecretRefused, TextStream
 
@@ -141,7 +141,7 @@ class NoSessions:
     ) -> Sequence[SessionRecord]:
         return ()
 
-    async def owner(self, session_id: SessionId) -> UserId | None:
+    async def basics(self, session_id: SessionId) -> SessionBasics | None:
         return None
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:

@@ -57,6 +57,8 @@ class OwnedRun:
         self.origin = claim.origin
         self.death = claim.death
         self.epoch = claim.epoch
+        self.previous = claim.session.last
+        """The previous run of the session that added to the conversation."""
         state = new_state_on(claim.origin, cached.transcript if cached else Transcript(), claim.session)
         if cached is not None:
             state.context.tokens, state.context.counted_by = cached.tokens, cached.counted_by
@@ -73,6 +75,7 @@ class OwnedRun:
         self._in_progress: tuple[StopCondition, Interruption] | None = None
         self._delivered = False
         self._delivery_task: asyncio.Task[None] | None = None
+        self._waiters: list[tuple[StopCondition, asyncio.Future[None]]] = []
         deps.hub.set_owner(claim.origin.run_id, self.on_delivery)
 
     def record(self, *events: EventData) -> None:
@@ -171,6 +174,17 @@ class OwnedRun:
             self._in_progress = None
             interruption.close()
 
+    async def wait_until(self, condition: StopCondition) -> None:
+        """Wait, while work is in progress, until a delivery meets the condition."""
+        if condition(self.state):
+            return
+        waiter = (condition, asyncio.get_running_loop().create_future())
+        self._waiters.append(waiter)
+        try:
+            await waiter[1]
+        finally:
+            self._waiters.remove(waiter)
+
     def on_delivery(self) -> None:
         """Fold what was delivered if work is in progress, and stop the work if the stop condition is met."""
         self._delivered = True
@@ -254,6 +268,9 @@ class OwnedRun:
                 fold(self.state, event.data, event.sequence, event.timestamp)
                 self._seen = event.sequence
                 self._folded += 1
+        for condition, waiter in self._waiters:
+            if not waiter.done() and condition(self.state):
+                waiter.set_result(None)
 
     async def release_unfinished(self) -> None:
         """Release the run unfinished and due at once, with all that was recorded."""

@@ -375,7 +375,7 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
     try:
         agent = await deps.agents.named(step.agent, run.state.agent)
         deps.models.resolve(agent.model, agent.provider)
-        deps.tools.select(agent.tools)
+        deps.tools.select(agent.tools, agent)
         seconds, session = EVALUATION_SECONDS, SessionId(deps.ids("ses"))
         child = _Child(agent, message, session, lineage, seconds + QUEUE_SECONDS, seconds)
         event, child_run = await _make_child(child, run, deps, end=step.end)

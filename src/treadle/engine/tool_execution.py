@@ -11,17 +11,19 @@ import msgspec
 
 from treadle.core.state import RunState
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
+from treadle.core.tools.search import find_hidden_tools
 from treadle.domain.events import EventData, SecretDenied, SecretUsed, ToolCallError, ToolCallProgress
 from treadle.domain.excerpts import place_excerpt
-from treadle.domain.messages import make_sendable
+from treadle.domain.messages import Image, make_sendable
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.deps import EngineDeps
 from treadle.engine.interruption import Interruption
 from treadle.engine.owned_run import OwnedRun
+from treadle.engine.questions import ask_during_call
 from treadle.engine.tool_preparation import CallFailure, ReadyCall, describe_exception, must_stop_calls
 from treadle.engine.tool_results import PLAIN_FAILURE, finish_call
 from treadle.ports.memory import Recall
-from treadle.ports.tool import Observation, ToolContext, ToolError
+from treadle.ports.tool import Observation, ToolContext, ToolError, ToolTimeout
 from treadle.ports.vault import SecretRefused, TextStream, VaultError
 
 logger = logging.getLogger(__name__)
@@ -61,9 +63,11 @@ class RunningCall:
     """One call in progress."""
 
     __slots__ = (
+        "_asking_since",
         "_clock",
         "_deps",
         "_loop",
+        "_questions",
         "_redaction",
         "_run",
         "_shown_characters",
@@ -81,6 +85,8 @@ class RunningCall:
         self._started_at = deps.clock.monotonic()
         self._timeout = _timeout(item, deps)
         self._shown_characters = 0
+        self._questions = 0
+        self._asking_since: float | None = None
         self._redaction: TextStream | None = None
         """Redacts the progress that the tool shows; made when it first shows some."""
 
@@ -93,7 +99,8 @@ class RunningCall:
         except (ToolError, SecretRefused) as error:
             before, reason = f"`{name}` failed: ", str(error)
             cause = "tool_error" if isinstance(error, ToolError) else "secret_refused"
-            failure = CallFailure(cause=cause, excerpt=place_excerpt(before, reason))
+            kind = "timeout" if isinstance(error, ToolTimeout) else "failed"
+            failure = CallFailure(kind, cause=cause, excerpt=place_excerpt(before, reason))
             result = Observation(before + reason, is_error=True)
         except VaultError as error:
             logger.warning("tool %s was not run: %s", name, error)
@@ -130,6 +137,7 @@ class RunningCall:
             self._report_progress,
             agent.name,
             user=self._run.state.owner,
+            deps=self._deps.tool_deps,
         )
         needs = self.item.tool.spec.needs
         if not needs:
@@ -147,6 +155,8 @@ class RunningCall:
             search_memory=self._search_memory,
             new_memory_id=partial(self._deps.ids, "mem"),
             load_skill=partial(self._deps.agent_context.load, agent),
+            ask=self.ask,
+            find_tools=partial(find_hidden_tools, self._run.state.tools),
         )
 
     def _workspace(self) -> Path:
@@ -202,7 +212,19 @@ class RunningCall:
         state = self._run.state
         return (state.agent.name,) if state.lineage is None else (state.agent.name, *state.lineage.agents)
 
+    async def ask(self, question: str, options: tuple[str, ...]) -> str | None:
+        """Ask the user a question while the call is in progress. Its timeout does not run meanwhile."""
+        self._questions += 1
+        self._asking_since = self._clock.monotonic()
+        try:
+            return await ask_during_call(self._run, self._deps, self.item.call, self._questions, question, options)
+        finally:
+            self._started_at += self._clock.monotonic() - self._asking_since
+            self._asking_since = None
+
     def _time_left(self) -> float:
+        if self._asking_since is not None:
+            return self._timeout or 0.0
         return self._started_at + (self._timeout or 0.0) - self._clock.monotonic()
 
     def _elapsed_ms(self) -> int:
@@ -231,6 +253,9 @@ def _check_result(result: Any) -> Observation:
     content, code = cast("Any", result.content), cast("Any", result.exit_code)
     if not isinstance(content, str) or not isinstance(code, int | None):
         raise TypeError("it returned an Observation whose content is not text or whose exit code is no number")
+    images: Any = result.images
+    if not isinstance(images, tuple) or not all(isinstance(image, Image) for image in cast("tuple[Any]", images)):
+        raise TypeError("it returned an Observation whose images are not a tuple of images")
     return result
 
 

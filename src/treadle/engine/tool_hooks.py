@@ -14,8 +14,6 @@ from treadle.domain.tools import ToolSpec
 from treadle.ports.hooks import Block, Hook, HookedCall, Rewrite
 from treadle.ports.tool import Observation
 
-HOOK_TIMEOUT_SECONDS = 30.0
-
 
 class BlockedByHook(Exception):
     """A hook blocked the call, failed or timed out."""
@@ -27,9 +25,9 @@ class BlockedByHook(Exception):
         self.cause: HookCause = cause
 
 
-def select_hooks(hooks: Sequence[Hook], tool: ToolSpec) -> list[Hook]:
-    """Return the hooks whose pattern matches any name of the tool."""
-    return [hook for hook in hooks if any(fnmatchcase(name, hook.tools) for name in tool.names)]
+def select_hooks(hooks: Sequence[Hook], tool: ToolSpec, own: Sequence[Hook] = ()) -> list[Hook]:
+    """Return the hooks whose pattern matches any name of the tool: those of the engine, then the agent's own."""
+    return [hook for hook in (*hooks, *own) if any(fnmatchcase(name, hook.tools) for name in tool.names)]
 
 
 async def run_before_hooks(hooks: Sequence[Hook], call: HookedCall) -> HookedCall:
@@ -76,12 +74,12 @@ def _check_arguments(hook: Hook, arguments: Any) -> dict[str, Any]:
 
 async def _call_hook(hook: Hook, method: Callable[..., Any], *arguments: object) -> Any:
     try:
-        async with asyncio.timeout(HOOK_TIMEOUT_SECONDS):
+        async with asyncio.timeout(hook.timeout):
             return await method(*arguments)
     except BlockedByHook:
         raise
     except TimeoutError:
-        reason = f"the hook {hook.name} did not answer within {HOOK_TIMEOUT_SECONDS:g} s"
+        reason = f"the hook {hook.name} did not answer within {hook.timeout:g} s"
         raise BlockedByHook(hook.name, reason, "timeout") from None
     except (Exception, SystemExit, asyncio.CancelledError) as error:  # a hook that exits must not end the process
         task = asyncio.current_task()

@@ -68,7 +68,7 @@ async def prepare_calls(
     ready: list[ReadyCall] = []
     refused: list[EventData] = []
     preparation = _prepare_each(calls, ready, refused, run, deps)
-    if deps.hooks:  # hooks may be slow: commit first, and let a delivery stop them
+    if deps.hooks or run.state.agent.hooks:  # hooks may be slow: commit first, and let a delivery stop them
         await run.flush()
         if not await run.run_unless(must_stop_calls, preparation, until=run.state.deadline):
             return [], []
@@ -106,7 +106,7 @@ def _select_concurrent(ready: list[ReadyCall], run: OwnedRun) -> list[ReadyCall]
 
 
 async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
-    tool = deps.tools.find(call.name)
+    tool = deps.tools.find(call.name, run.state.agent)
     if tool is None:
         text = f"The tool `{call.name}` is not to be had any more. Go on without it."
         raise CallRefused(ToolCallError(call.call_id, call.name, "failed", text, cause="tool_missing"))
@@ -182,7 +182,10 @@ async def _assess_subjects(call: Call, tool: Tool, arguments: Any, run: OwnedRun
 async def _apply_hooks(call: Call, tool: Tool, text: str, run: OwnedRun, deps: EngineDeps) -> tuple[str, Any]:
     """Return the arguments as the hooks leave them, as text and decoded."""
     arguments = _parse(call, tool, text)
-    if not deps.hooks or not (hooks := select_hooks(deps.hooks, tool.spec)):
+    if not (deps.hooks or run.state.agent.hooks):
+        return text, arguments
+    hooks = select_hooks(deps.hooks, tool.spec, deps.agent_hooks(run.state.agent))
+    if not hooks:
         return text, arguments
     hooked_call = make_hooked_call(call, tool, text, run)
     try:

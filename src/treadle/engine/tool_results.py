@@ -28,7 +28,7 @@ async def finish_call(
 ) -> tuple[EventData, ...]:
     """Return the events that end a call, from its result. `failure` holds the facts if the result is an error."""
     call, returned = item.call, result
-    if deps.hooks:
+    if deps.hooks or run.state.agent.hooks:
         try:
             result = await _apply_hooks(item, result, run, deps)
         except BlockedByHook as blocked:
@@ -73,6 +73,7 @@ async def finish_call(
             truncation is not None,
             truncation,
             excerpt,
+            result.images,
         )
     return (*events, ended)
 
@@ -122,7 +123,7 @@ def _note_edit(item: ReadyCall, run: OwnedRun) -> str:
 
 
 async def _apply_hooks(item: ReadyCall, result: Observation, run: OwnedRun, deps: EngineDeps) -> Observation:
-    hooks = select_hooks(deps.hooks, item.tool.spec)
+    hooks = select_hooks(deps.hooks, item.tool.spec, deps.agent_hooks(run.state.agent))
     if not hooks:
         return result
     return await run_after_hooks(hooks, make_hooked_call(item.call, item.tool, item.start.arguments, run), result)

@@ -24,6 +24,12 @@ _ALTERNATING_ROLE_MODELS = re.compile(
     r"gemma-?[12](?!\d)|mixtral|mistral-?7b|mistral:|llama-?2(?!\d)|codellama", re.IGNORECASE
 )
 """Models whose chat templates refuse two user messages in a row."""
+_VISION_MODELS = re.compile(
+    r"claude-|gpt-(?:4o|4\.1|4\.5|[5-9]|\d\d)|(?:^|/)o[134](?!-mini-2024)|gemini|gemma-?[3-9]|llava|pixtral|"
+    r"(?<![a-z])vl(?![a-z])|vision|llama-?4|kimi-k2\.[5-9]|glm-\d[\d.]*v|grok-[4-9]|mistral-(?:small|medium|large)-?3",
+    re.IGNORECASE,
+)
+"""Models that see images. Others may refuse a request with one, so images of tools are not sent to them."""
 _LOOPBACK_HOST = re.compile(r"localhost|127\.[\d.]+|::1")
 
 ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -90,6 +96,11 @@ class Catalog:
         self._profiles[provider, model] = msgspec.structs.replace(profile, context_window=tokens)
         self._reported.add((provider, model))
 
+    def reconfigure(self, aliases: Mapping[str, tuple[str, ...]], models: Mapping[str, ModelFacts]) -> None:
+        """Use other settings for short names and facts."""
+        self.aliases, self._models = {**ALIASES, **aliases}, dict(models)
+        self._profiles = {key: found for key, found in self._profiles.items() if key in self._reported}
+
     def forget(self, provider: str) -> None:
         """Drop the cached facts of a provider whose configuration was replaced."""
         self._reported = {key for key in self._reported if key[0] != provider}
@@ -144,4 +155,8 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
         back = "never"
     elif _REASONING_RETURNED_MODELS.search(model):
         back = "always"
-    return Profile(reasoning_back=back, alternating_roles=_ALTERNATING_ROLE_MODELS.search(model) is not None)
+    return Profile(
+        reasoning_back=back,
+        alternating_roles=_ALTERNATING_ROLE_MODELS.search(model) is not None,
+        image_results=_VISION_MODELS.search(model) is not None,
+    )

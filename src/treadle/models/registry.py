@@ -63,6 +63,8 @@ class ModelRegistry:
         self._clock = clock
         self._presets = build_presets(environment)
         self._configs = dict(self._presets)
+        self._configured: set[str] = set()
+        """Providers of the home's settings."""
         self.local = LocalModels(weights)
         self._ready: dict[str, _ReadyProvider] = {LOCAL: _ReadyProvider("chat_completions", self.local)}
         self._own_breakers = Breakers()
@@ -78,6 +80,28 @@ class ModelRegistry:
         self._configs[name] = config if preset is None else _fill_from_preset(config, preset)
         self._ready.pop(name, None)
         self.catalog.forget(name)
+
+    def reconfigure(
+        self, providers: Mapping[str, ProviderConfig], default_provider: str | None, default_model: str | None
+    ) -> None:
+        """Use other settings of the home from the next request on. Providers that a program has added stay."""
+        self._default, self._default_model = default_provider, default_model
+        for name in self._configured - set(providers):
+            self._configured.discard(name)
+            self._configs.pop(name, None)
+            self._ready.pop(name, None)
+            if name in self._presets:
+                self._configs[name] = self._presets[name]
+            self.catalog.forget(name)
+        for name, config in providers.items():
+            self.configure(name, config)
+
+    def configure(self, name: str, config: ProviderConfig) -> None:
+        """Register a provider of the home's settings. Its client stays if nothing has changed."""
+        preset = self._presets.get(name)
+        if self._configs.get(name) != (config if preset is None else _fill_from_preset(config, preset)):
+            self.add(name, config)
+        self._configured.add(name)
 
     def add_model(self, name: str, model: Model, api_mode: str = "custom") -> None:
         """Register an existing client as a provider. It serves every model id."""

@@ -104,8 +104,10 @@ class ApprovalService:
             match event.data:
                 case ClarifyRequested(call_id) as asked:
                     open_[call_id] = asked
-                case ClarifyAnswered(call_id) | ToolCallEnd(call_id) | ToolCallError(call_id):
+                case ClarifyAnswered(call_id):
                     open_.pop(call_id, None)
+                case ToolCallEnd(call_id) | ToolCallError(call_id):
+                    open_ = {key: asked for key, asked in open_.items() if call_id not in (key, asked.during)}
                 case RunEnd():
                     open_.clear()
                 case _:

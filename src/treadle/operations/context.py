@@ -12,15 +12,24 @@ from treadle.domain.errors import UnknownAgent, UnknownApproval, UnknownRun, Unk
 from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from treadle.domain.agents import AgentSpec
     from treadle.operations.automation import Automation
+    from treadle.operations.channels import ChannelManager
+    from treadle.operations.mcp_servers import McpInspection, McpServerView
     from treadle.operations.memory_service import MemoryService
     from treadle.operations.retention import RetentionService
     from treadle.operations.service import LocalService
+    from treadle.operations.sign_in_service import SignInService
+    from treadle.operations.skills import SkillApprovals
+    from treadle.operations.system import SystemFacts
     from treadle.operations.token_service import TokenService
     from treadle.ports.access import IdempotencyStore
     from treadle.ports.approvals import ApprovalRecord
     from treadle.ports.journal import RunRecord
+    from treadle.ports.model import ModelRequest
+    from treadle.ports.overview import Overview
     from treadle.ports.sessions import SessionCatalog, SessionRecord
     from treadle.ports.vault import Vault
 
@@ -65,6 +74,27 @@ class AgentFiles(Protocol):
 
     def changed_at(self, name: str) -> float:
         """Return when the file of an agent was last changed."""
+        ...
+
+
+class McpStatus(Protocol):
+    """The MCP servers of a home, and the connections of this process to them."""
+
+    def servers(self) -> "Sequence[McpServerView]":
+        """Return the configured servers. Nothing is connected for it."""
+        ...
+
+    async def inspect(self, name: str, agent: str | None) -> "McpInspection":
+        """Connect to a server and compare its tools with the approved ones. Raise UsageError if it cannot be
+        used."""
+        ...
+
+    async def approve(self, name: str, agent: str | None, digest: str) -> "McpServerView":
+        """Approve what an inspection with this digest found. Raise UsageError if the server has changed since."""
+        ...
+
+    def revoke(self, name: str, agent: str | None) -> None:
+        """Remove the approval of a server. Raise UsageError if it has none."""
         ...
 
 
@@ -124,6 +154,9 @@ class Context:
     vault: "Vault" = _ABSENT
     memory: "MemoryService" = _ABSENT
     access: "TokenService" = _ABSENT
+    sign_ins: "SignInService" = _ABSENT
+    address: Callable[[], str | None] = lambda: None
+    """The URL of the server in this process; None if it serves no port."""
     requests: "IdempotencyStore" = _ABSENT
     house: "RetentionService" = _ABSENT
     automation: "Callable[[], Automation]" = _ABSENT
@@ -131,6 +164,15 @@ class Context:
     secrets: SecretStore = _ABSENT
     now: Callable[[], Instant] = _ABSENT
     metrics: StreamMetrics = _ABSENT
+    overview: "Overview" = _ABSENT
+    system: "SystemFacts" = _ABSENT
+    skills: "SkillApprovals" = _ABSENT
+    encode_request: "Callable[[str, ModelRequest], bytes]" = _ABSENT
+    """Return the body of a request in a wire format."""
+    mcp: McpStatus = _ABSENT
+    channels: "Callable[[], ChannelManager]" = _ABSENT
+    home: "Path | None" = None
+    """The folder with the configuration, if this process serves a home."""
     hand_over: Callable[[], None] = _ABSENT
     """Release the home to the process that requests it. Raises InvalidState if this process keeps it."""
 
@@ -193,9 +235,9 @@ class Context:
         that is limited to its own user cannot name a new session, because it would learn which ids are taken."""
         principal, requested = self.principal, SessionId(session_id)
         if principal.only_owner is not None or not principal.may("read"):
-            owner = await self.sessions.owner(requested)
-            is_free = owner is None and principal.only_owner is None
-            if owner != principal.user and not is_free:
+            known = await self.sessions.basics(requested)
+            is_free = known is None and principal.only_owner is None
+            if (known is None or known.owner != principal.user) and not is_free:
                 raise unknown_session(session_id)
         if principal.agents is not None:
             runs = await self.sessions.runs(requested)

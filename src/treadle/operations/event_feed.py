@@ -1,6 +1,7 @@
 """The events of many runs in one stream: durable ones in the order of commits, and live ones on request."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from msgspec import Struct
@@ -19,6 +20,9 @@ GATHER_SECONDS = 0.02
 """How long live events are collected, so that fewer pieces are sent. Durable events never wait."""
 MAX_RUNS_IN_PROGRESS = 1000
 """How many runs in progress are listened to from the start. Later ones are listened to when they are queued."""
+
+ENDED_RUNS = 100
+"""How many runs are listened to after their end, the latest ones."""
 
 
 class Missed(Struct, frozen=True):
@@ -99,6 +103,7 @@ class LiveEvents:
         """The text that was in flight when a run was first listened to, which the reader got in one piece."""
         self._events: list[Event] = []
         self._missed = 0
+        self._ended: deque[RunId] = deque()
 
     def __enter__(self) -> "LiveEvents":
         return self
@@ -131,16 +136,15 @@ class LiveEvents:
         yield page[start:]
 
     def follow(self, page: Sequence[PositionedEvent]) -> None:
-        """Listen to the runs of a page, up to their end."""
+        """Listen to the runs of a page."""
         for placed in page:
             event = placed.event
             if isinstance(event.data, LlmResponse | LlmError):  # what is held was written before it
                 self._events = [held for held in self._events if held.run_id != event.run_id]
+            self.listen_to(event.run_id, event.sequence)
+            self._seen[event.run_id] = max(event.sequence, self._seen[event.run_id])
             if isinstance(event.data, RunEnd):
-                self._leave(event.run_id)
-            else:
-                self.listen_to(event.run_id, event.sequence)
-                self._seen[event.run_id] = max(event.sequence, self._seen[event.run_id])
+                self._keep_ended(event.run_id)
 
     def take(self) -> list[Event]:
         """Return the events that may be shown now."""
@@ -153,6 +157,12 @@ class LiveEvents:
         """Return how many events were dropped since the last time; None if none were."""
         missed, self._missed = self._missed, 0
         return Missed(missed) if missed else None
+
+    def _keep_ended(self, run_id: RunId) -> None:
+        """Listen to an ended run for a while: its answer is sent to channels and webhooks after its end."""
+        self._ended.append(run_id)
+        if len(self._ended) > ENDED_RUNS:
+            self._leave(self._ended.popleft())
 
     def _leave(self, run_id: RunId) -> None:
         if self._seen.pop(run_id, None) is not None:

@@ -6,6 +6,7 @@ names are sent in the path; the others are sent in the query (GET, DELETE) or in
 
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from functools import cached_property
 from inspect import getdoc
 from types import NoneType
@@ -204,15 +205,22 @@ class Operation(Generic[Q, R]):
         for field in msgspec.structs.fields(self.request):
             name = field.encode_name
             if name in path:
-                found[field.name] = path[name]
+                found[field.name] = self._convert(name, path[name], field)
             elif name in self.query_fields and name in query:
-                try:
-                    found[field.name] = msgspec.convert(query[name], field.type, strict=False)
-                except msgspec.ValidationError as error:
-                    raise InvalidParameter(f"{name}: {error}") from None
+                found[field.name] = self._convert(name, query[name], field)
             elif name in self.query_fields and field.required:
                 raise InvalidParameter(f"{name}: the parameter is missing")
         return found
+
+    @staticmethod
+    def _convert(name: str, text: str, field: FieldInfo) -> Any:
+        try:
+            value = msgspec.convert(text, field.type, strict=False)
+        except msgspec.ValidationError as error:
+            raise InvalidParameter(f"{name}: {error}") from None
+        if value is None:  # the word "null": a parameter without a value is left out
+            raise InvalidParameter(f"{name}: Invalid value '{text}'. Leave the parameter out instead.")
+        return value
 
 
 class InvalidParameter(Exception):
@@ -244,6 +252,10 @@ class EventSource(Protocol):
 class OperationClient(Caller, EventSource, Protocol):
     """A caller that can also follow runs."""
 
+    def feed(self) -> AsyncGenerator[Event, None]:
+        """Follow all runs: every event that is committed from now on."""
+        ...
+
 
 class LocalCaller:
     """Implements `Client` in this process."""
@@ -259,6 +271,11 @@ class LocalCaller:
 
     def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self.context.service.stored(run_id, after)
+
+    async def feed(self) -> AsyncGenerator[Event, None]:
+        async with aclosing(self.context.service.feed()) as feed:
+            async for placed in feed:
+                yield placed.event
 
 
 async def list_items(

@@ -7,17 +7,24 @@ from treadle.operations.operation import Operation
 
 ENTITIES: dict[str, tuple[str, ...]] = {
     "agents": ("agents",),
-    "runs": ("runs", "run_control", "replays"),
+    "runs": ("runs", "run_control", "run_inspection", "replays", "event_lines"),
     "events": ("event_streams",),
+    "tickets": ("stream_tickets",),
     "approvals": ("approvals",),
-    "sessions": ("sessions",),
+    "sessions": ("sessions", "transcripts"),
+    "search": ("search",),
     "memory": ("memories",),
+    "skills": ("skills",),
     "vault": ("vault",),
     "tokens": ("tokens",),
     "usage": ("usage_report",),
     "schedules": ("schedules",),
     "hooks": ("inbound_webhooks",),
     "webhooks": ("webhooks",),
+    "system": ("system",),
+    "mcp": ("mcp_servers",),
+    "channels": ("channels",),
+    "dashboard": ("dashboard",),
     "local": ("local_admin",),
 }
 """The modules of each entity, in `treadle.operations`."""

@@ -123,6 +123,7 @@ START = Operation[StartRun, Accepted | RunDetail](
     description="Start a run, or send a message to the run that waits in the session. With `wait`, respond when "
     "the "
     "run has ended (200) or when that time is over (202), with the state of the run and what it waits for.",
+    hand_written=True,
 )
 STEER = Operation(
     "runs.steer",
@@ -184,6 +185,29 @@ FORK = Operation(
     status=202,
     errors=(402, 404, 409, 422),
 )
+
+
+@START.handler
+async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail:
+    """Start a run. The route applies overrides and waits; here a run has the settings of its agent."""
+    from treadle.operations.submissions import Submission  # which imports the engine
+
+    if request.run.overrides is not None or request.wait or request.run.wait:
+        raise UsageError("Overrides and waiting are for the HTTP route. Start the run without them.")
+    agent, principal, run = context.visible_agent(request.name), context.principal, request.run
+    session = None if run.session_id is None else await context.open_session(run.session_id)
+    submission = Submission(
+        agent,
+        user(run.message, *map(part_of, run.attachments)),
+        session,
+        context.key,
+        token=principal.token_id,
+        token_quotas=principal.quotas,
+        user=principal.user,
+        only_own=principal.only_owner is not None,
+    )
+    ticket = await context.service.submit(submission)
+    return Accepted(ticket.run_id, ticket.session_id)
 
 
 @STEER.handler

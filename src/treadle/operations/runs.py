@@ -61,6 +61,13 @@ class RunView(Struct, frozen=True):
     """Sequence of its latest event."""
     owner: UserId = LOCAL_USER
     """The user of the run."""
+    summary: str = ""
+    """The beginning of the message that it answers."""
+    cost: float | None = None
+    """Dollars; null until it has ended. So are the others."""
+    tokens: int | None = None
+    steps: int | None = None
+    duration_ms: int | None = None
 
     @property
     def origin(self) -> Origin:
@@ -97,6 +104,9 @@ class ListRuns(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 50
     id_prefix: Annotated[str, Meta(max_length=64, description="Only runs whose id begins with this.")] | None = None
     since: Annotated[datetime, Meta(tz=True, description="Only runs created at this time or later.")] | None = None
+    until: Annotated[datetime, Meta(tz=True, description="Only runs created before this time.")] | None = None
+    text: Annotated[str, Meta(max_length=200, description="Only runs whose message has this.")] | None = None
+    min_cost: Annotated[float, Meta(ge=0, description="Only ended runs that cost at least this.")] | None = None
 
 
 class ListChildren(Struct, frozen=True, forbid_unknown_fields=True):
@@ -182,6 +192,9 @@ async def list_runs(context: Context, request: ListRuns) -> Page[RunView]:
         context.principal.only_owner,
         request.id_prefix,
         None if request.since is None else request.since.timestamp(),
+        None if request.until is None else request.until.timestamp(),
+        request.text or None,
+        request.min_cost,
     )
     return await _page(context, wanted, request.limit)
 
@@ -310,4 +323,9 @@ def _fields(record: RunRecord) -> dict[str, Any]:
         "wake_at": maybe(record.wake_at),
         "sequence": record.sequence,
         "owner": record.owner,
+        "summary": record.message,
+        "cost": record.cost,
+        "tokens": record.tokens,
+        "steps": record.steps,
+        "duration_ms": record.duration_ms,
     }

@@ -21,6 +21,8 @@ class NewSchedule(Struct, frozen=True, forbid_unknown_fields=True):
     """The time zone of a cron expression."""
     session_id: SessionName | None = None
     """Go on in this session; without it each run begins one of its own."""
+    deliver: str = ""
+    """The channel and recipient that the answers are sent to, such as `telegram:alice`."""
 
 
 class ScheduleView(Struct, frozen=True):
@@ -43,6 +45,8 @@ class ScheduleView(Struct, frozen=True):
     """Why the latest tick started no run."""
     owner: UserId = LOCAL_USER
     """The user of its runs: its creator."""
+    deliver: str = ""
+    """Where the answers are sent; empty for nowhere."""
 
 
 class OneSchedule(Struct, frozen=True, forbid_unknown_fields=True):

@@ -34,7 +34,7 @@ from treadle.operations.event_feed import Missed, durable_feed, live_feed
 from treadle.operations.journal_pages import read_stored_events
 from treadle.operations.run_stream import StreamReader, follow_run
 from treadle.operations.schemas import Ticket
-from treadle.operations.usage import ALL_BY_AGENT, UsageAccounts, UsageLine, UsageQuery, compute_usage
+from treadle.operations.usage import UsageAccounts
 from treadle.ports.accounts import AgentState, Balance
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
@@ -76,7 +76,7 @@ class LocalService:
         self._runs = runs
         self._sessions = sessions
         self._hub = hub
-        self._books = books
+        self.accounts = books
         self._credits_per_dollar = credits_per_dollar
         self._models = models
         self._drafts = DraftFactory(vault, clock, ids)
@@ -91,7 +91,7 @@ class LocalService:
     def _admission(self) -> "Admission":
         from treadle.operations.submissions import Admission
 
-        return Admission(self._models, self._tools, self._books)
+        return Admission(self._models, self._tools, self.accounts)
 
     @cached_property
     def _approval_service(self) -> "ApprovalService":
@@ -111,17 +111,18 @@ class LocalService:
     async def submit(self, submission: "Submission", because: EventData | None = None) -> Ticket:
         """Accept a message: start a run, or deliver the message to the run that waits in the session.
 
-        An automatic message passes the event that caused it (`because`). It always starts a run of its own, which
-        records that event. Everything that can be checked is checked here, before anything is written."""
-        from treadle.operations.submissions import redact_message
+        An automatic message passes the event that caused it (`because`), which its own run records. Everything
+        that can be checked is checked here, before anything is written."""
+        from treadle.operations.submissions import redact_message, settle
 
         if submission.key is not None and (known := await self._runs.submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
+        submission = await settle(submission, self._sessions)
         await self._admission.check(submission)
-        owner = await self._owner(submission)
         message, redacted = redact_message(submission.message, self._vault.redactor)
         command = submission.command
-        waiting = None if because is not None else await self._waiting(submission.session_id)
+        own = because is not None or submission.after_current
+        waiting = None if own else await self._waiting(submission.session_id)
         if submission.session_id is not None and waiting is not None:
             if command is not None:
                 raise InvalidState(
@@ -148,7 +149,7 @@ class LocalService:
             self._credits_per_dollar,
             submission.before,
             submission.instructions,
-            owner=journaled_owner(owner),
+            owner=journaled_owner(submission.user),
         )
         reason = () if because is None else (because,)
         first = (queued, *reason, *redacted, *(() if command is not None else (UserMessage(message),)))
@@ -158,14 +159,9 @@ class LocalService:
             return Ticket(run_id, origin.session_id)
         return Ticket(run_id, (await self._runs.record(run_id)).origin.session_id)
 
-    async def _owner(self, submission: "Submission") -> UserId:
-        """Return the owner of the run: the owner of its session, or else the sender."""
-        if submission.session_id is None:
-            return submission.user
-        owner = await self._sessions.owner(submission.session_id) or submission.user
-        if submission.only_own and owner != submission.user:
-            raise unknown_session(submission.session_id)
-        return owner
+    def check_model(self, name: str) -> None:
+        """Raise UnknownModel or MissingKey for a model that cannot be called."""
+        self._models.resolve(name, None)
 
     async def fork(self, fork: "Fork") -> Ticket:
         """Queue a run that continues from a step of an old run, in a new session. Nothing of the old run is
@@ -336,22 +332,18 @@ class LocalService:
         """Return the position of the latest event in commit order."""
         return await self._runs.position()
 
-    async def usage(self, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
-        """Return usage, one line per agent, token, model or day."""
-        return await compute_usage(self._books, query)
-
     async def balance(self, account: str) -> Balance:
         """Return the usage of an account: `agent/NAME`, `token/ID` or `tree/RUN`. Only accounts with a ceiling are
         counted."""
-        return await self._books.balance(account)
+        return await self.accounts.balance(account)
 
     async def agent_state(self, name: str) -> AgentState:
-        return await self._books.state(name)
+        return await self.accounts.state(name)
 
     async def set_agent_state(self, name: str, state: AgentState) -> None:
         """Set whether an agent accepts messages. Runs in progress continue."""
         await self._agent_id(name)  # registers the agent
-        await self._books.set_state(name, state)
+        await self.accounts.set_state(name, state)
 
     async def agent_of(self, run_id: RunId) -> AgentSpec:
         """Return the agent of a run, as it was when the run was queued."""

@@ -11,6 +11,7 @@ from treadle.domain.ids import RunId, SegmentId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
+from treadle.operations.refusal import refuse_other_model
 from treadle.operations.retention import Deleted, Pruned
 from treadle.operations.runs import RunView, run_view
 from treadle.operations.schemas import Cursor, Limit, Page, moment
@@ -35,6 +36,8 @@ class SessionView(Struct, frozen=True):
     """The user of all its runs."""
     title: str = ""
     """The title that it was given, or the beginning of its first message."""
+    model: str | None = None
+    """The model that was chosen for it; null: its runs use the model of the agent."""
 
 
 class SegmentView(Struct, frozen=True):
@@ -78,6 +81,14 @@ class RenameSession(Struct, frozen=True, forbid_unknown_fields=True):
     title: Annotated[str, Meta(min_length=1, max_length=TITLE_LIMIT)]
 
 
+class SetModel(Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: SessionId
+    model: Annotated[
+        Annotated[str, Meta(min_length=1, max_length=200)] | None,
+        Meta(description="An alias or provider/model-id; null: the agent's model."),
+    ]
+
+
 class DeleteSession(Struct, frozen=True, forbid_unknown_fields=True):
     session_id: SessionId
 
@@ -118,6 +129,15 @@ RENAME = Operation(
     request=RenameSession,
     response=SessionView,
     errors=(404,),
+)
+SET_MODEL = Operation(
+    "sessions.set_model",
+    "PUT",
+    "/v1/sessions/{session_id}/model",
+    scope="run",
+    request=SetModel,
+    response=SessionView,
+    errors=(404, 422),
 )
 DELETE = Operation(
     "sessions.delete",
@@ -178,6 +198,22 @@ async def rename_session(context: Context, request: RenameSession) -> SessionVie
     return session_view(await context.visible_session(record.session_id))
 
 
+@SET_MODEL.handler
+async def set_model_of_session(context: Context, request: SetModel) -> SessionView:
+    """Choose the model of a session.
+
+    It applies to the next runs of the session's agent. A run in progress keeps its model, and a run that is
+    started with a model of its own uses that one. A model that is not one of the agent's own requires the scope
+    `admin`."""
+    record = await context.readable_session(request.session_id)
+    if request.model is not None:
+        if not context.principal.may("admin"):
+            refuse_other_model(request.model, context.visible_agent(record.agent))
+        context.service.check_model(request.model)
+    await context.sessions.set_model(record.session_id, request.model)
+    return session_view(await context.visible_session(record.session_id))
+
+
 @DELETE.handler
 async def delete_session(context: Context, request: DeleteSession) -> Deleted:
     """Delete a session permanently.
@@ -213,6 +249,7 @@ def _fields(record: SessionRecord) -> dict[str, Any]:
         "segments": record.segments,
         "owner": record.owner,
         "title": record.title,
+        "model": record.model,
     }
 
 

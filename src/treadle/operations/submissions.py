@@ -21,8 +21,10 @@ from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import check_schema
 from treadle.domain.users import LOCAL_USER, UserId, check_user
+from treadle.operations.context import unknown_session
 from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_running
 from treadle.ports.model import Models
+from treadle.ports.sessions import Sessions
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Redactor
 
@@ -53,6 +55,10 @@ class Submission(Struct, frozen=True):
     """The owner of a new session. An existing session, and the run in it, keep the owner of the session."""
     only_own: bool = False
     """The sender cannot see sessions and runs of other users."""
+    has_own_model: bool = False
+    """The sender chose the model of this run: the model of the session does not apply."""
+    after_current: bool = False
+    """It always starts a run of its own, after those of the session, even if a run of the session waits."""
 
     @property
     def command(self) -> SessionCommand | None:
@@ -61,6 +67,20 @@ class Submission(Struct, frozen=True):
             return None
         parts = self.message.parts
         return parse_command(parts[0].text) if len(parts) == 1 and isinstance(parts[0], Text) else None
+
+
+async def settle(submission: Submission, sessions: Sessions) -> Submission:
+    """Return a submission with the owner of its session, and with the model that was chosen for the session. Raise
+    UnknownSession if the sender may not see the session."""
+    known = None if submission.session_id is None else await sessions.basics(submission.session_id)
+    if submission.session_id is None or known is None:
+        return submission
+    if submission.only_own and known.owner != submission.user:
+        raise unknown_session(submission.session_id)
+    agent = submission.agent
+    if known.model is not None and known.agent == agent.name and not submission.has_own_model:
+        agent = msgspec.structs.replace(agent, model=known.model, provider=None)
+    return msgspec.structs.replace(submission, user=known.owner, agent=agent)
 
 
 class Admission:
@@ -90,7 +110,7 @@ class Admission:
                 check_schema(agent.output)
             except ValueError as error:
                 raise UsageError(f"The output of agent `{agent.name}` is not a JSON Schema: {error}") from None
-        self._tools.select(agent.tools)
+        self._tools.select(agent.tools, agent)
         self._check_workspace(agent)
         for rule in agent.approvals.rules:
             self._check_rule(agent, rule)
@@ -123,7 +143,7 @@ class Admission:
 
     def _check_rule(self, agent: AgentSpec, rule: ApprovalRule) -> None:
         """Raise UsageError for a rule that can never apply, or that contradicts its examples."""
-        if not any(character in rule.tool for character in "*?[") and self._tools.find(rule.tool) is None:
+        if not any(character in rule.tool for character in "*?[") and self._tools.find(rule.tool, agent) is None:
             raise UsageError(
                 f"The approvals of agent `{agent.name}` have a rule for `{rule.tool}`, which is not a known tool; "
                 "fix the rule."

@@ -2,8 +2,11 @@
 
 import asyncio
 import hashlib
+import hmac
 import logging
+import re
 import secrets
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 
@@ -21,6 +24,9 @@ from treadle.ports.clock import Clock, Ids
 logger = logging.getLogger(__name__)
 
 PREFIX = "trd_"
+TICKET_PREFIX = "tkt_"
+TICKET_SECONDS = 600
+_EXPIRY = re.compile(r"[0-9]{1,12}")
 SECRET_BYTES = 32
 FRESH_SECONDS = 2.0
 """How long a lookup is cached. Another process may have revoked the token in the meantime."""
@@ -119,10 +125,21 @@ class TokenService:
     def held_open(self, secret: str, principal: Principal, cut: Callable[[], None]) -> Generator[None]:
         """Call `cut` if the token becomes invalid while the block runs, for a stream that must end with its
         token."""
+        with self._hold(_digest(secret), principal, cut):
+            yield
+
+    @contextmanager
+    def hold_ticket(self, digest: bytes, principal: Principal, cut: Callable[[], None]) -> Generator[None]:
+        """Do the same for a stream that was opened with a ticket."""
+        with self._hold(digest, principal, cut):
+            yield
+
+    @contextmanager
+    def _hold(self, digest: bytes, principal: Principal, cut: Callable[[], None]) -> Generator[None]:
         if principal.token_id is None:
             yield
             return
-        _, cuts = self._streams.setdefault(principal.token_id, (_digest(secret), set()))
+        _, cuts = self._streams.setdefault(principal.token_id, (digest, set()))
         cuts.add(cut)
         if self._watcher is None:
             self._watcher = asyncio.create_task(self._watch(), name="treadle-tokens")
@@ -132,6 +149,34 @@ class TokenService:
             cuts.discard(cut)
             if not cuts:
                 self._streams.pop(principal.token_id, None)
+
+    # ── Stream tickets ──
+
+    async def make_ticket(self, token_id: TokenId, path: str) -> tuple[str, Instant]:
+        """Return a ticket for one stream path, and when it expires.
+
+        It is signed with the digest of the token, which every server of the database knows and no client does."""
+        digest = await self._tokens.find_digest(token_id)
+        if digest is None:
+            raise UnknownToken(f"There is no token {token_id}.")
+        expires_at = int(self._clock.now()) + TICKET_SECONDS
+        return f"{TICKET_PREFIX}{token_id}.{expires_at}.{_sign(digest, expires_at, path)}", float(expires_at)
+
+    async def read_ticket(self, ticket: str, path: str) -> tuple[Principal, bytes] | None:
+        """Return the principal and the digest of the token that a ticket for this path was made for; None if the
+        ticket is not valid, or its token no longer is."""
+        token_id, _, rest = ticket.removeprefix(TICKET_PREFIX).partition(".")
+        expiry, _, signature = rest.partition(".")
+        if not ticket.startswith(TICKET_PREFIX) or not _EXPIRY.fullmatch(expiry):
+            return None
+        digest = await self._tokens.find_digest(TokenId(token_id))
+        if digest is None or not hmac.compare_digest(_sign(digest, int(expiry), path).encode(), signature.encode()):
+            return None
+        record = await self._record(digest)
+        now = self._clock.now()
+        if record is None or not record.is_valid(now) or now >= int(expiry):
+            return None
+        return record.principal, digest
 
     async def close(self) -> None:
         if self._watcher is not None:
@@ -188,6 +233,11 @@ def _check(request: NewToken, now: Instant) -> None:
         )
     if request.expires_at is not None and request.expires_at <= now:
         raise UsageError("The expiry of the token is in the past. Use a time in the future.")
+
+
+def _sign(digest: bytes, expires_at: int, path: str) -> str:
+    signed = hmac.new(digest, f"stream ticket\n{expires_at}\n{path}".encode(), hashlib.sha256).digest()
+    return urlsafe_b64encode(signed).decode().rstrip("=")
 
 
 def _digest(secret: str) -> bytes:

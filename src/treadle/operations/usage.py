@@ -60,9 +60,18 @@ ALL_BY_AGENT = UsageQuery()
 
 async def compute_usage(accounts: Accounts, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
     """Return usage, one line per agent, token, model or day, sorted. Raise UsageError for an invalid day."""
+    return summed_up(await find_usage(accounts, query), query.by)
+
+
+async def find_usage(accounts: Accounts, query: UsageQuery) -> list[Used]:
+    """Return usage records, earliest day first. Raise UsageError for an invalid day."""
     wanted = UsageFilter(query.agents, _number(query.since, "since"), _number(query.until, "until"))
     found = await accounts.usage(wanted)
-    return summed_up([used for used in found if query.token in (None, used.token)], query.by)
+    return [used for used in found if query.token in (None, used.token)]
+
+
+def day_of(used: Used) -> date:
+    return date.fromordinal(EPOCH.toordinal() + used.day)
 
 
 def summed_up(used: Iterable[Used], by: UsageKey) -> list[UsageLine]:
@@ -96,7 +105,7 @@ def _key(used: Used, by: UsageKey) -> str:
         case "model":
             return used.model
         case "day":
-            return date.fromordinal(EPOCH.toordinal() + used.day).isoformat()
+            return day_of(used).isoformat()
 
 
 def _number(day: str | None, name: str) -> int | None:

@@ -1,14 +1,17 @@
 """Usage: what agents, tokens and models have used."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.schemas import Page
-from treadle.operations.usage import UsageLine, UsageQuery
-from treadle.ports.accounts import UsageKey
+from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, day_of, find_usage, summed_up
+from treadle.ports.accounts import UsageKey, Used
 
 Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day in UTC: 2026-03-01.")]
 
@@ -20,7 +23,32 @@ class ShowUsage(Struct, frozen=True, forbid_unknown_fields=True):
     until: Day | None = None
 
 
+Bucket = Literal["day", "week", "month"]
+SeriesKey = Literal["all", "agent", "token", "model"]
+
+
+class UsagePoint(Struct, frozen=True):
+    """What one group used in one day, week or month."""
+
+    start: date
+    """The first day, in UTC. Weeks begin on Monday."""
+    key: str
+    """The agent, token or model; empty for all."""
+    used: UsageLine
+
+
+class ShowSeries(Struct, frozen=True, forbid_unknown_fields=True):
+    bucket: Bucket = "day"
+    by: SeriesKey = "all"
+    agent: str | None = None
+    since: Day | None = None
+    until: Day | None = None
+
+
 SHOW = Operation("usage.show", "GET", "/v1/usage", scope="read", request=ShowUsage, response=Page[UsageLine])
+SERIES = Operation(
+    "usage.series", "GET", "/v1/usage/series", scope="read", request=ShowSeries, response=Page[UsagePoint]
+)
 
 
 @SHOW.handler
@@ -31,4 +59,40 @@ async def show_usage(context: Context, request: ShowUsage) -> Page[UsageLine]:
     principal = context.principal
     token = None if principal.only_owner is None else principal.token_id
     query = UsageQuery(request.by, context.visible_agents(request.agent), request.since, request.until, token)
-    return Page(tuple(await context.service.usage(query)))
+    return Page(tuple(await compute_usage(context.service.accounts, query)))
+
+
+@SERIES.handler
+async def show_series(context: Context, request: ShowSeries) -> Page[UsagePoint]:
+    """Get what was used over time, per day, week or month.
+
+    Optionally one line per agent, token or model. Days on which nothing was used are left out."""
+    principal = context.principal
+    token = None if principal.only_owner is None else principal.token_id
+    query = UsageQuery("day", context.visible_agents(request.agent), request.since, request.until, token)
+    records = await find_usage(context.service.accounts, query)
+    return Page(tuple(_collect_points(records, request.bucket, request.by)))
+
+
+def _collect_points(records: Sequence[Used], bucket: Bucket, by: SeriesKey) -> list[UsagePoint]:
+    buckets: dict[date, list[Used]] = {}
+    for used in records:
+        buckets.setdefault(_first_day(day_of(used), bucket), []).append(used)
+    points: list[UsagePoint] = []
+    for start in sorted(buckets):
+        if by == "all":
+            [line] = summed_up([replace(used, agent="") for used in buckets[start]], "agent")
+            points.append(UsagePoint(start, "", line))
+        else:
+            points += [UsagePoint(start, line.key, line) for line in summed_up(buckets[start], by)]
+    return points
+
+
+def _first_day(day: date, bucket: Bucket) -> date:
+    match bucket:
+        case "day":
+            return day
+        case "week":
+            return day - timedelta(days=day.weekday())
+        case "month":
+            return day.replace(day=1)

@@ -58,12 +58,56 @@ class Tokens(Protocol):
         """Return the token with this digest, valid or not."""
         ...
 
+    async def find_digest(self, token_id: TokenId) -> bytes | None:
+        """Return the digest of a token, valid or not, or None if there is no such token."""
+        ...
+
     async def list(self) -> Sequence[TokenRecord]:
         """Return all tokens, oldest first."""
         ...
 
     async def revoke(self, token_id: TokenId, at: Instant) -> bool:
         """Revoke a token. Return False if it does not exist or is revoked already."""
+        ...
+
+
+class SignIn(Struct, frozen=True):
+    """A browser that has signed in. Its cookie is never stored, only the digest of the cookie."""
+
+    sign_in_id: str
+    token_id: TokenId | None
+    """The token that it signed in with; None: it signed in as the owner of the home."""
+    created_at: Instant
+    used_at: Instant
+    token: TokenRecord | None = None
+    """The token as it is now; None if there is none."""
+
+
+class SignInStore(Protocol):
+    async def add(self, sign_in: SignIn, digest: bytes) -> None: ...
+
+    async def find(self, digest: bytes) -> SignIn | None:
+        """Return the sign-in whose cookie has this digest, with its token, valid or not."""
+        ...
+
+    async def touch(self, sign_in_id: str, at: Instant) -> None:
+        """Record that a sign-in was used."""
+        ...
+
+    async def remove(self, sign_in_id: str) -> None: ...
+
+    async def remove_all(self, token_id: TokenId | None) -> int:
+        """Remove the sign-ins of a token, or of the owner of the home. Return how many there were."""
+        ...
+
+    async def remove_old(self, used_before: Instant, created_before: Instant) -> None: ...
+
+    async def add_code(self, digest: bytes, expires_at: Instant) -> None:
+        """Store the digest of a one-time code, and remove the codes that have expired."""
+        ...
+
+    async def take_code(self, digest: bytes, now: Instant) -> bool:
+        """Remove a code. Return False if there is none, or if it has expired."""
         ...
 
 

@@ -8,6 +8,8 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Observation
 
+HOOK_TIMEOUT_SECONDS = 30.0
+
 
 class HookedCall(Struct, frozen=True):
     """A tool call as a hook receives it."""
@@ -36,10 +38,25 @@ class Hook:
     """Base class of tool hooks. Override what you need. Hooks run in the order in which they were added.
 
     A hook that raises blocks the call, because a safeguard must not be bypassed by breaking it. A hook may be
-    called more than once before its call runs."""
+    called more than once before its call runs.
+
+        class NoForce(treadle.Hook):
+            tools = "bash"
+
+            async def before(self, call):
+                if "--force" in call.arguments["command"]:
+                    return treadle.Block("Do not use --force.")
+                return treadle.Rewrite({"command": "nice " + call.arguments["command"]})
+
+
+        engine = treadle.Engine("sqlite:///helper.db")
+        engine.add_hooks(NoForce())
+    """
 
     tools: str = "*"
     """The tools that the hook applies to: a name or a glob."""
+    timeout: float = HOOK_TIMEOUT_SECONDS
+    """Maximum seconds of one call of the hook. A hook that takes longer blocks the call."""
 
     @property
     def name(self) -> str:

@@ -157,6 +157,13 @@ class RunRecord(Struct, frozen=True):
     """The name of its agent."""
     owner: UserId = LOCAL_USER
     """The user of the run, from its `run_queued` event."""
+    message: str = ""
+    """The beginning of the message that it answers."""
+    cost: float | None = None
+    """Dollars; None until it has ended. So are the others."""
+    tokens: int | None = None
+    steps: int | None = None
+    duration_ms: int | None = None
 
 
 class RunFilter(Struct, frozen=True):
@@ -176,6 +183,23 @@ class RunFilter(Struct, frozen=True):
     """Only those whose id begins with this."""
     since: Instant | None = None
     """Only those that were created at this time or later."""
+    until: Instant | None = None
+    """Only those that were created before this time."""
+    text: str | None = None
+    """Only those whose message begins with a part that contains this, in any case."""
+    min_cost: float | None = None
+    """Only those that have ended and cost at least this much, in dollars."""
+
+
+MESSAGE_CHARACTERS = 200
+"""How much of the message of a run lists show and search."""
+
+
+def summarize_message(text: str) -> str:
+    """Return the beginning of a message as one line of printable characters."""
+    start = text[: MESSAGE_CHARACTERS * 4]
+    line = " ".join("".join([each if each.isprintable() else " " for each in start]).split())
+    return line if len(line) <= MESSAGE_CHARACTERS else f"{line[: MESSAGE_CHARACTERS - 1].rstrip()}…"
 
 
 ALL_RUNS = RunFilter()

@@ -1,5 +1,6 @@
 """Sandboxed shell commands: the request and its result."""
 
+from asyncio import StreamReader
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
@@ -34,6 +35,50 @@ class Command(Struct, frozen=True):
     """In seconds."""
     git: GitUse | None = None
     """How the command line itself calls git, if it does."""
+
+
+class Program(Struct, frozen=True):
+    """A program that runs until it is stopped, with pipes for its input, its output and its errors."""
+
+    argv: tuple[str, ...]
+    workspace: Path
+    """The folder that it may write. It exists."""
+    policy: SandboxPolicy = SandboxPolicy()
+    environment: Mapping[str, str] = {}
+    """Additional variables. They cannot replace the variables that every command gets."""
+    folder: Path | None = None
+    """The folder in which it starts; None for the workspace."""
+
+
+class RunningProgram(Protocol):
+    """A program in progress. It never outlives the engine."""
+
+    @property
+    def output(self) -> StreamReader:
+        """What it writes to its standard output."""
+        ...
+
+    @property
+    def errors(self) -> str:
+        """The end of what it wrote to its standard error."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Write to its standard input. Raise OSError if it has closed it."""
+        ...
+
+    def close_input(self) -> None:
+        """Close its standard input, after what was written."""
+        ...
+
+    async def wait(self) -> int | None:
+        """Wait until none of its processes is left. Return its exit code, or None if it is unknown."""
+        ...
+
+    async def stop(self, patience: float) -> None:
+        """Close its input, wait this many seconds for it to end, then kill it with everything that it
+        started."""
+        ...
 
 
 class Finished(Struct, frozen=True):
@@ -85,4 +130,15 @@ class Commands(Protocol):
 
     async def confinement(self) -> Confinement:
         """Return what this machine offers, determined once. Without a sandbox, `run` logs a warning once."""
+        ...
+
+
+class Programs(Protocol):
+    async def start(self, program: Program, max_line: int) -> RunningProgram:
+        """Start a program. Its output can be read line by line, up to this many bytes each. Raise SandboxMissing or
+        CommandError."""
+        ...
+
+    async def confinement(self) -> Confinement:
+        """Return what this machine offers, determined once."""
         ...

@@ -45,6 +45,17 @@ class SessionRecord(Struct, frozen=True):
     """The user of all its runs."""
     title: str = ""
     """The title that a caller set, or the beginning of the first message."""
+    model: str | None = None
+    """The model that a caller chose for its runs; None: the model of the agent."""
+
+
+class SessionBasics(Struct, frozen=True):
+    """What a message needs to know of the session that it continues."""
+
+    owner: UserId
+    agent: str
+    """The name of the agent of its first run."""
+    model: str | None
 
 
 def title_of(text: str) -> str:
@@ -76,8 +87,8 @@ class Sessions(Protocol):
         or of this owner."""
         ...
 
-    async def owner(self, session_id: SessionId) -> UserId | None:
-        """Return the owner of a session, or None if it has no runs."""
+    async def basics(self, session_id: SessionId) -> SessionBasics | None:
+        """Return the owner, the agent and the chosen model of a session, or None if it has no runs."""
         ...
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
@@ -102,4 +113,8 @@ class SessionCatalog(Sessions, Protocol):
 
     async def rename(self, session_id: SessionId, title: str) -> None:
         """Set the title of a session. Does nothing if there is no such session."""
+        ...
+
+    async def set_model(self, session_id: SessionId, model: str | None) -> None:
+        """Set the model of a session; None: the model of its agent. Does nothing if there is no such session."""
         ...

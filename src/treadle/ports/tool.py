@@ -1,14 +1,16 @@
 """Tools: the actions that a model can call."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from treadle.domain.agents import AgentSpec
 from treadle.domain.events import EventData
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.memories import MemoryId
+from treadle.domain.messages import Image
 from treadle.domain.permissions import SandboxPolicy
 from treadle.domain.tools import ToolSpec
 from treadle.domain.users import LOCAL_USER, UserId
@@ -16,11 +18,20 @@ from treadle.ports.memory import Recall
 
 
 class Observation(Struct, frozen=True):
-    """A tool result with more than its text."""
+    """A tool result with more than its text.
+
+    For example:
+
+        @treadle.tool
+        def check() -> treadle.Observation:
+            return treadle.Observation("2 tests failed", exit_code=1, is_error=True)
+    """
 
     content: str
     exit_code: int | None = None
     is_error: bool = False
+    images: tuple[Image, ...] = ()
+    """Images, for models that accept them in results. The text says what they are."""
 
 
 class Subjects(Struct, frozen=True):
@@ -84,8 +95,20 @@ def _no_skill(name: str, file: str | None) -> str:
     raise LookupError("There are no skills.")
 
 
+async def _no_answer(question: str, options: tuple[str, ...]) -> str | None:
+    return None
+
+
 class ToolContext(Struct, frozen=True):
-    """What a tool knows about its call, and the services that it can use."""
+    """What a tool knows about its call, and the services that it can use.
+
+    For example:
+
+        @treadle.tool
+        def pay(amount: float, context: treadle.ToolContext) -> str:
+            context.progress("paying")
+            return f"paid {amount} with the key {context.idempotency_key}"
+    """
 
     run_id: RunId
     session_id: SessionId
@@ -119,6 +142,13 @@ class ToolContext(Struct, frozen=True):
     load_skill: Callable[[str, str | None], str] = _no_skill
     """Return the instructions of a skill that this agent may use, or one of its files. Raises LookupError. May be
     called from a thread."""
+    deps: Any = None
+    """What the program gave to `Engine(deps=...)`: clients, connection pools, or doubles of them in a test."""
+    ask: Callable[[str, tuple[str, ...]], Awaitable[str | None]] = _no_answer
+    """Ask the user a question, with options to choose from, and return the answer; None if no one answers. The
+    timeout of the call does not run meanwhile."""
+    find_tools: Callable[[str, int], Sequence[ToolSpec]] = lambda query, limit: ()
+    """Return the tools of this run that the model was not shown and that match a query, the best first."""
 
 
 class InvalidArguments(ValueError):
@@ -126,7 +156,20 @@ class InvalidArguments(ValueError):
 
 
 class ToolError(Exception):
-    """The call failed for a reason that the tool explains. The model receives the message unchanged."""
+    """The call failed for a reason that the tool explains. The model receives the message unchanged.
+
+    For example:
+
+        @treadle.tool
+        def divide(a: float, b: float) -> float:
+            if b == 0:
+                raise treadle.ToolError("b is 0: pass another number.")
+            return a / b
+    """
+
+
+class ToolTimeout(ToolError):
+    """What the tool called did not answer in time."""
 
 
 class Tool(Protocol):
@@ -148,10 +191,26 @@ class Tool(Protocol):
         ...
 
 
-class Toolbox(Protocol):
-    def find(self, name: str) -> Tool | None: ...
+class ToolSource(Protocol):
+    """Tools that are looked up when they are needed, such as those of MCP servers. Some belong to one agent."""
 
-    def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
+    def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None: ...
+
+    def names(self, glob: str, agent: AgentSpec | None = None) -> Iterable[str]:
+        """Return the names of the tools that match a glob."""
+        ...
+
+    def explain(self, name: str, agent: AgentSpec | None = None) -> str | None:
+        """Return why a tool of this source cannot be used now, or None if the name is not one of its own."""
+        ...
+
+
+class Toolbox(Protocol):
+    """`agent` is the agent of the run. Without it, only tools that every agent may use are found."""
+
+    def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None: ...
+
+    def select(self, allowlist: Sequence[str], agent: AgentSpec | None = None) -> tuple[Tool, ...]:
         """Return the tools that match an allowlist of names and globs, in a fixed order.
 
         Raise UsageError for a name that no tool has."""

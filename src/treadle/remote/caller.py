@@ -8,7 +8,7 @@ import msgspec
 from treadle.domain.envelope import Event, from_json
 from treadle.domain.ids import RunId
 from treadle.operations import runs
-from treadle.operations.event_streams import FOLLOW_RUN, FollowRun
+from treadle.operations.event_streams import FOLLOW_ALL, FOLLOW_RUN, FollowAll, FollowRun
 from treadle.operations.operation import PAGE_LIMIT, Operation, Q, R
 from treadle.operations.schemas import Page
 from treadle.remote.connection import Connection
@@ -28,6 +28,12 @@ class RemoteCaller:
         """Follow a run: the durable events after a sequence, then all events as they happen."""
         request = FOLLOW_RUN.encode(FollowRun(run_id, after))
         async with aclosing(self._connection.stream(request)) as stream:
+            async for data in stream:
+                yield from_json(data)
+
+    async def feed(self) -> AsyncGenerator[Event, None]:
+        """Follow all runs: every event that is committed from now on."""
+        async with aclosing(self._connection.stream(FOLLOW_ALL.encode(FollowAll()))) as stream:
             async for data in stream:
                 yield from_json(data)
 

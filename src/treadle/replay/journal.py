@@ -178,6 +178,8 @@ class RecordedJournal:
 
     async def read(self, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         recorded = self._script.recorded
+        if run_id == PREVIOUS_RUN:
+            return ()  # what the run took from it is part of its own events
         if run_id != recorded.origin.run_id:
             return recorded.others[run_id].events[after : after + limit]
         return self._script.events[after : self._script.committed]

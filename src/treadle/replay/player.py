@@ -210,6 +210,8 @@ class Player:
             for call in tuple(self._tools.in_progress.values()):  # the call that may report the event does
                 if self._script.next() is event:
                     call.context.report(data)
+        elif isinstance(data, e.ClarifyRequested) and data.during in self._tools.in_progress:
+            self._tools.in_progress[data.during].ask(data)
         elif (call_id := getattr(data, "call_id", None)) in self._tools.in_progress and self._end_call(
             str(call_id)
         ):
@@ -242,7 +244,7 @@ class Player:
             return True
         if not isinstance(outcome, e.HookBlocked):
             self._script.monotonic = call.began + outcome.duration_ms / 1000
-        if isinstance(outcome, e.ToolCallError) and outcome.kind == "timeout":
+        if isinstance(outcome, e.ToolCallError) and outcome.kind == "timeout" and outcome.cause != "tool_error":
             self._timers.fire(call.task)
         else:
             set_result(call, outcome)

@@ -1,13 +1,14 @@
 """Replays the tools. No tool is run. Tools that this engine knows decode their arguments for the rules."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 
 from treadle.domain import events as e
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.excerpts import take_excerpt
 from treadle.domain.messages import ToolUse
@@ -22,11 +23,15 @@ from treadle.ports.tool import (
     Toolbox,
     ToolContext,
     ToolError,
+    ToolTimeout,
 )
 from treadle.ports.vault import VaultError
 from treadle.replay.script import Script
 
-REPORTED = (e.ProcessKilled, e.SandboxDenied, e.MemorySaved, e.JournalWritten, e.MemoryDegraded)
+REPORTED = (
+    e.ProcessKilled, e.SandboxDenied, e.MemorySaved, e.JournalWritten, e.MemoryDegraded, e.McpConnected,
+    e.McpDisconnected, e.McpFailed,
+)  # fmt: skip
 """Events that tools record besides their results."""
 CallOutcome = e.ToolCallEnd | e.ToolCallError | e.HookBlocked
 
@@ -39,7 +44,19 @@ class ReplayedCall:
         self.context = context
         self.task = asyncio.current_task()
         self.began = script.monotonic
-        self.result: asyncio.Future[Observation] = asyncio.get_running_loop().create_future()
+        self._loop = asyncio.get_running_loop()
+        self.result: asyncio.Future[Observation] = self._loop.create_future()
+        self._question: asyncio.Task[str | None] | None = None
+
+    def ask(self, recorded: e.ClarifyRequested) -> None:
+        """Ask the question that the tool asked during the call. The answer is part of its recorded result."""
+        self._question = self._loop.create_task(
+            cast("Coroutine[Any, Any, str | None]", self.context.ask(recorded.question, recorded.options))
+        )
+
+    def close(self) -> None:
+        if self._question is not None:
+            self._question.cancel()
 
 
 class RecordedTools:
@@ -60,10 +77,10 @@ class RecordedTools:
             0 if start is None else next(index for index, event in enumerate(script.events) if event.data is start)
         )
 
-    def find(self, name: str) -> Tool | None:
+    def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None:
         return self._tools.get(name)
 
-    def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
+    def select(self, allowlist: Sequence[str], agent: AgentSpec | None = None) -> tuple[Tool, ...]:
         """Return the tools of the run when it starts, and later those of a child run, with the withheld ones."""
         if self._script.committed <= self._started:
             return tuple(self._tools.values())
@@ -142,6 +159,7 @@ class RecordedTool:
             return await call.result
         finally:
             self._box.in_progress.pop(call.call_id, None)
+            call.close()
 
 
 def _find_concern(data: e.ToolCallStart | e.ApprovalRequested | e.ToolCallError) -> Concern | None:
@@ -174,12 +192,14 @@ def set_result(call: ReplayedCall, outcome: CallOutcome) -> None:
         case e.ToolCallError(cause="raised"):
             call.result.set_exception(_make_exception(outcome))
         case e.ToolCallError(cause="tool_error"):
-            call.result.set_exception(ToolError(take_excerpt(outcome.content, outcome.excerpt)))
+            kind = ToolTimeout if outcome.kind == "timeout" else ToolError
+            call.result.set_exception(kind(take_excerpt(outcome.content, outcome.excerpt)))
         case e.ToolCallError(cause="vault_unavailable"):
             call.result.set_exception(VaultError("The vault cannot be opened."))
         case _:
             is_error = isinstance(outcome, e.ToolCallError)
-            call.result.set_result(Observation(_find_output(outcome), outcome.exit_code, is_error))
+            images = outcome.images if isinstance(outcome, e.ToolCallEnd) else ()
+            call.result.set_result(Observation(_find_output(outcome), outcome.exit_code, is_error, images))
 
 
 def _find_output(outcome: e.ToolCallEnd | e.ToolCallError) -> str:

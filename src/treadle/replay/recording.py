@@ -23,6 +23,7 @@ WRITTEN = (
     e.RunStart, e.ModelResolved, e.RunWaiting, e.RunRecovered, e.RunQuarantined, e.RunEnd, e.StepStart, e.StepEnd,
     e.LlmRequest, e.LlmResponse, e.LlmError, e.LlmRetry, e.LlmFallback, e.BreakerOpened, e.BreakerClosed,
     e.ToolCallStart, e.ToolCallEnd, e.ToolCallError, e.ToolCallBlocked, e.ResultTruncated, e.HookBlocked,
+    e.McpConnected, e.McpDisconnected, e.McpFailed,
     e.ProcessKilled, e.SandboxDenied, e.ContextTrimmed, e.CompactionStarted, e.CompactionFailed, e.ContextCompacted,
     e.SegmentOpened, e.CommandObeyed, e.CompactionUndone, e.MessagePinned, e.LoopWarning, e.StuckDetected,
     e.RecoveryAction, e.EmptyTurn, e.Continuation, e.CallWritten, e.OutputRejected, e.BudgetHint, e.PhantomAction,

@@ -48,27 +48,29 @@ class Broker:
 
     def _accept(self) -> bool:
         """Start the command that was handed over. Return False when the engine has closed the channel."""
-        word, descriptors, _, _ = socket.recv_fds(self._channel, 1, 2)
+        word, descriptors, _, _ = socket.recv_fds(self._channel, 1, 1 + 3)
         if not word:
             return False
-        control, output = descriptors
+        control, *streams = descriptors
         pid = os.fork()
         if pid == 0:
-            self._supervise(control, output)
+            self._supervise(control, streams)
         self._supervisors.add(pid)
-        os.close(control)
-        os.close(output)
+        for descriptor in descriptors:
+            os.close(descriptor)
         return True
 
-    def _supervise(self, control: int, output: int) -> NoReturn:
+    def _supervise(self, control: int, streams: list[int]) -> NoReturn:
+        """Become the supervisor of a command, which has one stream for its output, or of a program, which has
+        three."""
         code = 1
         try:
             self._channel.close()
-            Supervisor(socket.socket(fileno=control), output, self._engine).serve()
+            Supervisor(socket.socket(fileno=control), streams, self._engine).serve()
             code = 0
         except BaseException as error:
             with suppress(OSError):
-                os.write(output, f"{error}\n".encode())
+                os.write(streams[-1], f"{error}\n".encode())
         finally:
             os._exit(code)
 

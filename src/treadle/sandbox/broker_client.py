@@ -52,6 +52,8 @@ class CommandRequest(Struct, frozen=True):
     unconfined process applies it to itself."""
     denied: tuple[str, ...] = ()
     """Paths that a command without a sandbox may not open, if the kernel supports that."""
+    max_poll: float = 0.25
+    """Longest interval in seconds between two checks of its resource usage."""
 
 
 class CommandReport(Struct, frozen=True):
@@ -72,14 +74,15 @@ class BrokerProcess:
         self._is_dead = lambda: False
         self._end = lambda: None
 
-    def take(self, control: socket.socket, output: int) -> None:
-        """Hand over the two ends of a new command."""
+    def take(self, control: socket.socket, *streams: int) -> None:
+        """Hand over the ends of a new command: one stream for its output, or three for its input, its output and
+        its errors."""
         if self._is_dead():
             self.close()
         for is_last_attempt in (False, True):
             channel = self._channel or self._start()
             try:
-                socket.send_fds(channel, [b"."], [control.fileno(), output])
+                socket.send_fds(channel, [b"."], [control.fileno(), *streams])
             except OSError as error:
                 self.close()
                 if is_last_attempt:

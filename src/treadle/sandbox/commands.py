@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from treadle.domain.permissions import SandboxPolicy
-from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, SandboxMissing
+from treadle.ports.sandbox import Command, CommandError, Confinement, Finished, Program, SandboxMissing
 from treadle.sandbox.advice import suggest_setting
 from treadle.sandbox.broker_client import BrokerProcess, CommandRequest, CommandSession, CommandWatch, to_finished
 from treadle.sandbox.bubblewrap import (
@@ -27,6 +27,7 @@ from treadle.sandbox.environment import build_environment
 from treadle.sandbox.git_settings import build_git_variables, read_git_overrides
 from treadle.sandbox.limits import CommandLimits
 from treadle.sandbox.output import Output
+from treadle.sandbox.programs import MAX_POLL_SECONDS, UNLIMITED_SECONDS, ProgramSession, find_program
 from treadle.sandbox.seccomp import build_unconfined_filter, explain_missing_filter
 from treadle.sandbox.toolchains import SYSTEM_PATH, Toolchains, find_toolchains
 
@@ -66,7 +67,7 @@ class ShellCommands:
         self._has_warned = False
 
     async def run(self, command: Command, show: Callable[[str], None]) -> Finished:
-        confined = await self._is_confined(command)
+        confined = await self._is_confined(command.policy)
         workspace = _resolve_workspace(command.workspace)
         tools = self._find_tools(workspace)
         overrides = await read_git_overrides(command.git, workspace, tools.outside)
@@ -90,6 +91,31 @@ class ShellCommands:
         advice = suggest_setting(ended, command.policy, self._user.get("PATH", "")) if confined else ""
         return msgspec.structs.replace(ended, advice=advice) if advice else ended
 
+    async def start(self, program: Program, max_line: int) -> ProgramSession:
+        confined = await self._is_confined(program.policy)
+        workspace = _resolve_workspace(program.workspace)
+        folder = workspace if program.folder is None else _resolve_workspace(workspace / program.folder)
+        line, tools = find_program(program.argv, self._user, workspace, self._hidden, HOME)
+        try:
+            variables = build_environment(program.environment, tools, HOME)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        if confined:
+            request = self._build_confined_request(
+                self._sandbox, line, workspace, program.policy, variables, UNLIMITED_SECONDS, tools.folders
+            )
+            request = msgspec.structs.replace(request, confined=(*request.confined[:-1], str(folder)))
+        else:
+            request = self._build_request(line, variables, str(workspace), str(folder), UNLIMITED_SECONDS)
+            request = self._restrict_unconfined(request, program.policy)
+        session = ProgramSession(self._broker, max_line)
+        await session.start(msgspec.structs.replace(request, max_poll=MAX_POLL_SECONDS))
+        return session
+
+    def _restrict_unconfined(self, request: CommandRequest, policy: SandboxPolicy) -> CommandRequest:
+        denied = () if policy.mode == "off" else tuple(map(str, self._hidden))
+        return msgspec.structs.replace(request, filter=build_unconfined_filter() or b"", denied=denied)
+
     async def confinement(self) -> Confinement:
         if self._confinement is None:
             self._confinement = await self._probe()
@@ -99,13 +125,13 @@ class ShellCommands:
         """Stop the broker. It is started again if another command arrives."""
         self._broker.close()
 
-    async def _is_confined(self, command: Command) -> bool:
-        if command.policy.mode == "off":
+    async def _is_confined(self, policy: SandboxPolicy) -> bool:
+        if policy.mode == "off":
             return False
         found = await self.confinement()
         if found.sandbox:
             return True
-        if command.policy.mode == "required":
+        if policy.mode == "required":
             raise SandboxMissing(found.reason)
         if not self._has_warned:
             self._has_warned = True
@@ -137,8 +163,7 @@ class ShellCommands:
         line = (self._shell, "-lc", f"export PATH={shlex.quote(tools.path)}; {command.text}")
         if not confined:
             request = self._build_request(line, variables, str(workspace), str(workspace), command.timeout)
-            denied = () if command.policy.mode == "off" else tuple(map(str, self._hidden))
-            return msgspec.structs.replace(request, filter=build_unconfined_filter() or b"", denied=denied)
+            return self._restrict_unconfined(request, command.policy)
         toolchains = tools.folders
         return self._build_confined_request(
             self._sandbox, line, workspace, command.policy, variables, command.timeout, toolchains

@@ -69,18 +69,18 @@ def home_prefix(supervisor: int) -> str:
     return f"treadle-{supervisor}-"
 
 
-def exec_command(request: dict[str, Any], output: int, passed: list[int]) -> NoReturn:
-    """Turn the forked child into the command."""
+def exec_command(request: dict[str, Any], streams: list[int], passed: list[int]) -> NoReturn:
+    """Turn the forked child into the command. A single stream is for its output and its errors; its input is
+    empty then."""
     try:
         os.setsid()
+        if len(streams) == 1:
+            streams = [os.open(os.devnull, os.O_RDWR), *streams, *streams]
         temporary = [
-            os.dup2(descriptor, TEMPORARY_FD + index) for index, descriptor in enumerate((output, *passed))
+            os.dup2(descriptor, TEMPORARY_FD + index) for index, descriptor in enumerate((*streams, *passed))
         ]
-        os.dup2(os.open(os.devnull, os.O_RDWR), 0)
-        os.dup2(temporary[0], 1)
-        os.dup2(temporary[0], 2)
-        for index, descriptor in enumerate(temporary[1:]):
-            os.dup2(descriptor, FIRST_PASSED_FD + index)
+        for index, descriptor in enumerate(temporary):
+            os.dup2(descriptor, index)
         os.closerange(FIRST_PASSED_FD + len(passed), min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], MAX_FD))
         apply_limits(request)
         for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
@@ -122,9 +122,9 @@ def apply_limits(request: dict[str, Any]) -> None:
 
 
 class Supervisor:
-    def __init__(self, control: socket.socket, output: int, engine: int | None) -> None:
+    def __init__(self, control: socket.socket, streams: list[int], engine: int | None) -> None:
         self._control = control
-        self._output = output
+        self._streams = streams
         self._engine = engine
         self._ended: dict[int, int] = {}
         self._seen: set[int] = set()
@@ -175,8 +175,8 @@ class Supervisor:
             request["environment"] = relocate_home(request["environment"], self._home)
         self._main = os.fork()
         if self._main == 0:
-            exec_command(request, self._output, passed)
-        for descriptor in (self._output, *passed):
+            exec_command(request, self._streams, passed)
+        for descriptor in (*self._streams, *passed):
             os.close(descriptor)
 
     def _open_sandbox_descriptors(self, request: dict[str, Any]) -> list[int]:
@@ -204,7 +204,7 @@ class Supervisor:
                 self._reason = "timeout"
             elif now >= next_poll:
                 self._reason = self._find_excess(self._request["limits"])
-                interval = min(interval * 1.5, MAX_POLL_SECONDS)
+                interval = min(interval * 1.5, self._request.get("max_poll", MAX_POLL_SECONDS))
                 next_poll = time.monotonic() + interval
             else:
                 self._listen(min(deadline, next_poll) - now)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from treadle.domain.inert_text import make_inert, make_prose_inert
 from treadle.skills.content import open_folder, read_regular
-from treadle.skills.inert_text import make_inert, make_prose_inert
 from treadle.skills.manifest import InvalidSkill
 
 NAME = "AGENTS.md"

@@ -3,8 +3,8 @@ load."""
 
 from collections.abc import Sequence
 
+from treadle.domain.inert_text import make_one_line
 from treadle.ports.skills import Skill
-from treadle.skills.inert_text import make_one_line
 
 MAX_CHARACTERS = 16_000
 _HEAD = """\

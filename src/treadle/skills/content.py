@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle.skills.inert_text import has_hidden
+from treadle.domain.inert_text import has_hidden
 from treadle.skills.manifest import InvalidSkill
 
 MAX_FILES = 200

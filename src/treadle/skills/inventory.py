@@ -14,10 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.inert_text import make_one_line
 from treadle.domain.suggestions import find_closest
 from treadle.skills.approvals import HOME, Approval, ApprovedSkills
 from treadle.skills.content import SkillContent, SkillFile, read_content
-from treadle.skills.inert_text import make_one_line
 from treadle.skills.locations import (
     Origin,
     SkillLocation,

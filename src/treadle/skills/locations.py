@@ -8,9 +8,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from treadle.domain.inert_text import has_hidden
 from treadle.skills.approvals import HOME
 from treadle.skills.content import open_folder
-from treadle.skills.inert_text import has_hidden
 
 Origin = Literal["home", "workspace", "shipped"]
 WORKSPACE_FOLDER = (".agents", "skills")

@@ -12,7 +12,7 @@ from typing import Any, cast
 import yaml
 from msgspec import Struct
 
-from treadle.skills.inert_text import has_hidden, make_one_line
+from treadle.domain.inert_text import has_hidden, make_one_line
 
 MAX_BYTES = 256 * 1024
 MAX_FRONTMATTER_CHARACTERS = 16_000

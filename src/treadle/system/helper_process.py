@@ -55,6 +55,18 @@ def start_bare_helper(module: str, *arguments: str, pass_fds: Sequence[int] = ()
     )
 
 
+def start_command_helper(module: str, *arguments: str) -> None:
+    """Start a module that continues the work of a command: in a session of its own, in the same folder and with the
+    same environment, which holds the user's keys. No module is imported from the folder."""
+    subprocess.Popen(
+        helper_command(module, *arguments),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
 async def start_piped_helper(module: str, *arguments: str) -> Process:
     """Start a module in a session of its own, with pipes for its input, its output and its errors."""
     return await asyncio.create_subprocess_exec(

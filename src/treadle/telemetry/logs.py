@@ -58,6 +58,8 @@ LOGGED_EVENTS = frozenset(
         e.RunRecovered,
         e.BreakerOpened,
         e.BreakerClosed,
+        e.McpDisconnected,
+        e.McpFailed,
     )
 )
 """Event types that produce a log line."""
@@ -110,6 +112,8 @@ class RunLog:
                 logger.info("run resumed: %s", reason, extra=self.about(run_id))
             case e.BreakerOpened(provider, model) | e.BreakerClosed(provider, model):
                 logger.info("%s: %s/%s", e.NAMES[type(data)], provider, model, extra=self.about(run_id))
+            case e.McpDisconnected(server, reason) | e.McpFailed(server, reason):
+                logger.info("%s: %s: %s", e.NAMES[type(data)], server, reason, extra=self.about(run_id))
             case _:
                 pass
 

@@ -58,6 +58,28 @@ class ToolFamilies:
 
     def __init__(self) -> None:
         self.started = Family("treadle_tool_calls_started_total", "Calls that were begun.", ("tool",))
+        self.mcp = Family(
+            "treadle_mcp_connections_total",
+            "Connections to MCP servers: connected, disconnected (lost during a call) or failed.",
+            ("server", "event"),
+        )
+        self.mcp_now = Family(
+            "treadle_mcp_connections",
+            "Connections to MCP servers now, by state: starting, connected, failed, closed.",
+            ("server", "state"),
+            "gauge",
+        )
+        self.channels_now = Family(
+            "treadle_channels",
+            "Chat channels now, by state: starting, connected, waiting, failed, stopped.",
+            ("channel", "state"),
+            "gauge",
+        )
+        self.channel_messages = Family(
+            "treadle_channel_messages_total",
+            "Messages of chat channels: received, dropped, sent, retried, failed.",
+            ("channel", "event"),
+        )
         self.calls = Family("treadle_tool_calls_total", "Calls that have a result.", ("tool", "result"))
         self.duration = Histogram("treadle_tool_call_duration_seconds", "Calls that ran.", ("tool",), CALLS)
         self.killed = Family("treadle_processes_killed_total", "Commands that were stopped, and why.", ("why",))

@@ -1,6 +1,6 @@
 """Counts committed events. Per event this costs a few dictionary lookups."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from treadle.domain import events as e
@@ -18,6 +18,8 @@ from treadle.telemetry.process import ProcessFamilies
 
 Breakers = Callable[[], Iterable[tuple[str, str, str]]]
 """Returns provider, model and phase of every circuit breaker of this process."""
+Connections = Callable[[], Iterable[tuple[str, str]]]
+"""Returns the server and the state of every MCP connection of this process."""
 PHASES: Final = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 UNFINISHED: Final[tuple[Status, ...]] = ("pending", "running", "waiting")
 MAX_TOOLS = 300
@@ -44,6 +46,9 @@ class MetricsWatcher:
     def __init__(self, clock: Clock, breakers: Breakers = lambda: (), most_names: int | None = None) -> None:
         self._now = clock.now
         self._breakers = breakers
+        self.connections: Connections = lambda: ()
+        self.channels: Callable[[], Sequence[tuple[str, str, Mapping[str, int]]]] = lambda: ()
+        """The chat channels: name, state, and how often each thing happened to messages."""
         self._runs: dict[RunId, _Run] = {}
         self._agents = Names() if most_names is None else Names(most_names)
         self._tools = Names(MAX_TOOLS if most_names is None else most_names)
@@ -83,6 +88,15 @@ class MetricsWatcher:
         for provider, model, phase in self._breakers():
             cell = breaker.cell(self._models.of(provider, model).labels)
             cell.value = max(PHASES[phase], cell.value)  # breakers of several addresses may share a name
+        self.tool.mcp_now.clear()
+        for server, state in self.connections():
+            self.tool.mcp_now.add((server, state))
+        self.tool.channels_now.clear()
+        self.tool.channel_messages.clear()
+        for channel, state, counts in self.channels():
+            self.tool.channels_now.add((channel, state))
+            for event, count in counts.items():
+                self.tool.channel_messages.add((channel, event), float(count))
         return render_page((*self._families, *self._process.families))
 
     def stream_opened(self) -> None:
@@ -157,6 +171,9 @@ class MetricsWatcher:
             e.LlmRetry: self._retried,
             e.LlmFallback: self._fell_back,
             e.BreakerOpened: self._opened,
+            e.McpConnected: self._mcp,
+            e.McpDisconnected: self._mcp,
+            e.McpFailed: self._mcp,
             e.ToolCallStart: self._call_started,
             e.AgentSpawn: self._delegated,
             e.ToolCallEnd: self._call_ended,
@@ -260,6 +277,9 @@ class MetricsWatcher:
 
     def _opened(self, run: _Run, data: e.BreakerOpened) -> None:
         self.model.opened.add(self._models.of(data.provider, data.model).labels)
+
+    def _mcp(self, run: _Run, data: e.McpConnected | e.McpDisconnected | e.McpFailed) -> None:
+        self.tool.mcp.add((data.server, e.NAMES[type(data)].removeprefix("mcp_")))
 
     def _unknown(self) -> ModelCells:
         """Return the counters for a call whose request was not seen, because the journal could not be read."""

@@ -337,6 +337,7 @@ _MOMENTS: Final[dict[type[EventData], str]] = {
         e.ClarifyAnswered, e.LoopWarning, e.StuckDetected, e.RecoveryAction, e.EmptyTurn, e.Continuation,
         e.CallWritten, e.OutputRejected, e.PhantomAction, e.ContextTrimmed, e.SegmentOpened, e.MemoryDegraded,
         e.Redacted,
+        e.McpConnected, e.McpDisconnected, e.McpFailed,
         e.BreakerOpened, e.BreakerClosed, e.ProcessKilled, e.SandboxDenied, e.QuotaWarning, e.QuotaExceeded,
         e.BudgetExhausted,
     )

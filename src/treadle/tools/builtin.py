@@ -9,15 +9,21 @@ from treadle.tools.bash import Bash
 from treadle.tools.clarify import clarify
 from treadle.tools.delegation import agent_send, agent_spawn, invoke_agent
 from treadle.tools.files import make_file_tools
+from treadle.tools.hidden_tools import CallTool, find_tools
 from treadle.tools.load_skill import load_skill
 from treadle.tools.memory import journal_write, memory_save, memory_search
 from treadle.tools.recall import recall
 from treadle.tools.toolset import Toolset
+from treadle.tools.update_plan import update_plan
 from treadle.tools.vault_get import make_vault_get
 from treadle.tools.web import make_web_fetch
 
 SMALL_SET = ("read_file", "write_file", "edit_file", "glob", "bash")
 """The set `@small`, for models on the user's own machine: few tools with short descriptions."""
+
+
+INTERNAL_TOOLS: tuple[Tool, ...] = (find_tools, CallTool())
+"""Tools that the engine adds to a run. No glob of an allowlist selects them."""
 
 
 def builtin_tools(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
@@ -32,6 +38,7 @@ def builtin_tools(commands: Commands, vault: Vault) -> Iterator[Toolset | Tool]:
     yield journal_write
     yield load_skill
     yield clarify
+    yield update_plan
     yield agent_spawn
     yield agent_send
     yield invoke_agent

@@ -10,6 +10,7 @@ import msgspec
 
 from treadle.domain.tools import Effect, Need, ToolSpec
 from treadle.ports.tool import Observation, Subjects, ToolContext
+from treadle.tools import pydantic
 from treadle.tools.docstrings import Docstring, parse_docstring
 from treadle.tools.generators import make_progress_callback, run_async_generator, run_generator
 from treadle.tools.signature import Signature
@@ -46,7 +47,7 @@ class FunctionTool(Generic[_P, _R]):
             if isinstance(value, str):
                 texts.append(value)
             elif value is not None and not isinstance(value, int | float):
-                texts += _collect_texts(msgspec.to_builtins(value))
+                texts += _collect_texts(msgspec.to_builtins(value, enc_hook=pydantic.encode))
         return Subjects(tuple(texts), pattern="*")
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
@@ -71,7 +72,7 @@ class FunctionTool(Generic[_P, _R]):
         if result is None:
             return ""
         try:
-            return msgspec.json.encode(result).decode()
+            return msgspec.json.encode(result, enc_hook=pydantic.encode).decode()
         except TypeError as error:
             raise TypeError(f"tool `{self.spec.name}` returned what is not text and not JSON: {error}") from error
 
@@ -117,7 +118,13 @@ def tool(
     The schema comes from the signature, the description from the docstring, and the descriptions of parameters
     from `Annotated[T, msgspec.Meta(description=...)]` or the docstring's `Args:` section. The engine supplies a
     parameter annotated `ToolContext`, and the model does not see it. Raise TypeError if a JSON object cannot
-    supply the parameters."""
+    supply the parameters.
+
+        @treadle.tool(effect="read", repeatable=True)
+        def weather(city: str) -> str:
+            '''Return the weather in a city.'''
+            return f"It is sunny in {city}."
+    """
 
     def decorate(function: Callable[..., Any]) -> FunctionTool[..., Any]:
         documented: Docstring = parse_docstring(function)

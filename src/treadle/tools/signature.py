@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from treadle.ports.tool import InvalidArguments, ToolContext
+from treadle.tools import pydantic
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _REFUSED_KINDS = {
@@ -35,7 +36,7 @@ class Signature:
         shown = {name: parameter for name, parameter in parameters.items() if name not in self._context}
         arguments = _make_arguments_type(shown, descriptions)
         self.schema = _build_schema(tool_name, arguments, {name: default for name, (_, default) in shown.items()})
-        self._decoder = msgspec.json.Decoder(arguments)
+        self._decoder = msgspec.json.Decoder(arguments, dec_hook=pydantic.decode)
 
     def decode(self, arguments: str) -> Struct:
         try:
@@ -110,7 +111,7 @@ def _make_field(default: Any) -> Any:
 def _build_schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the JSON Schema with the object itself at the top, where providers expect it."""
     try:
-        schema = msgspec.json.schema(arguments)
+        schema = msgspec.json.schema(arguments, schema_hook=pydantic.make_schema)
     except TypeError as error:
         reason = str(error).splitlines()[-1]
         raise TypeError(f"tool `{tool_name}`: a parameter's type cannot be read from JSON: {reason}") from error
@@ -121,6 +122,7 @@ def _build_schema(tool_name: str, arguments: type[Struct], defaults: Mapping[str
     for name, default in defaults.items():
         if default is not inspect.Parameter.empty:
             top["properties"][name] = _simplify_optional(top["properties"][name], default)
+    definitions |= pydantic.take_definitions(top)
     return top | ({"$defs": definitions} if definitions else {})
 
 

@@ -5,10 +5,11 @@ from fnmatch import fnmatchcase
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeGuard, cast
 
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.suggestions import find_closest
 from treadle.domain.tools import ToolSpec
-from treadle.ports.tool import Tool
+from treadle.ports.tool import Tool, ToolSource
 from treadle.tools.toolset import Toolset
 
 PLUGIN_GROUP = "treadle.tools"
@@ -25,6 +26,9 @@ class ToolRegistry:
         self._builtin: set[str] = set()
         """Names of the built-in tools, which other tools may replace."""
         self._sets: dict[str, tuple[str, ...]] = {}
+        self._sources: list[ToolSource] = []
+        self._internal: dict[str, Tool] = {}
+        """Tools that the engine adds to a run, which no glob selects."""
         for tool in tools:
             self.add(tool)
 
@@ -63,28 +67,47 @@ class ToolRegistry:
         for tool in tools:
             self.add(tool)
 
-    def find(self, name: str) -> Tool | None:
-        return self._tools.get(name) or self._find_by_alias(name)
+    def add_internal(self, tools: Iterable[Tool]) -> None:
+        """Register tools that the engine adds to a run. A tool of the same name takes precedence."""
+        self._internal |= {tool.spec.name: tool for tool in tools}
+
+    def add_source(self, source: ToolSource) -> None:
+        """Add tools that are looked up when they are needed. A tool of the registry itself comes first."""
+        self._sources.append(source)
+
+    def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None:
+        return self._tools.get(name) or self._find_by_alias(name) or self._find_in_sources(name, agent)
+
+    def _find_in_sources(self, name: str, agent: AgentSpec | None) -> Tool | None:
+        for source in self._sources:
+            if (tool := source.find(name, agent)) is not None:
+                return tool
+        return self._internal.get(name)
 
     def _find_by_alias(self, name: str) -> Tool | None:
         return next((tool for tool in self._tools.values() if name in tool.spec.aliases), None)
 
-    def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
-        names = {name for entry in allowlist for name in self._match_entry(entry)}
-        return tuple(self._tools[name] for name in sorted(names))
+    def select(self, allowlist: Sequence[str], agent: AgentSpec | None = None) -> tuple[Tool, ...]:
+        names = {name for entry in allowlist for name in self._match_entry(entry, agent)}
+        found = [self.find(name, agent) for name in sorted(names)]
+        return tuple(tool for tool in found if tool is not None)
 
-    def _match_entry(self, entry: str) -> list[str]:
+    def _match_entry(self, entry: str, agent: AgentSpec | None) -> list[str]:
         """Return the tool names that one entry of an allowlist matches. A glob may match none."""
         if entry.startswith(SET_PREFIX) and (names := self._sets.get(entry.removeprefix(SET_PREFIX))) is not None:
             return list(names)
         if any(character in entry for character in "*?["):
-            return [
+            own = [
                 name
                 for name, tool in self._tools.items()
                 if any(fnmatchcase(known, entry) for known in (name, *tool.spec.aliases))
             ]
-        if (tool := self.find(entry)) is not None:
+            return [*own, *(name for source in self._sources for name in source.names(entry, agent))]
+        if (tool := self.find(entry, agent)) is not None:
             return [tool.spec.name]
+        for source in self._sources:
+            if (reason := source.explain(entry, agent)) is not None:
+                raise UsageError(reason)
         known = sorted([*self._tools, *(f"{SET_PREFIX}{name}" for name in self._sets)])
         near = find_closest(entry, known)
         meant = f"did you mean `{near}`?" if near else f"known tools: {', '.join(known) or 'none'}"

@@ -22,7 +22,18 @@ class ToolWrapper(Protocol):
 
 
 class Toolset:
-    """A named group of tools. An agent file refers to it as `@name`."""
+    """A named group of tools. An agent file refers to it as `@name`.
+
+    For example:
+
+        @treadle.tool
+        def add(a: float, b: float) -> float:
+            return a + b
+
+
+        numbers = treadle.Toolset("numbers", [add])
+        agent = treadle.Agent(name="helper", model="provider/model-id", tools=[numbers.prefixed("math_")])
+    """
 
     def __init__(self, name: str, tools: Iterable[Tool]) -> None:
         self.name = name

@@ -12,6 +12,7 @@ from treadle.stores.postgres.deletion import PostgresDeletions
 from treadle.stores.postgres.journal import PostgresJournal
 from treadle.stores.postgres.memory import PostgresMemories
 from treadle.stores.postgres.sessions import PostgresSessions
+from treadle.stores.postgres.sign_ins import PostgresSignIns
 from treadle.stores.postgres.writer import PostgresWriter
 from treadle.testing.conformance.store import Store
 from treadle.testing.conformance.store_harness import FullStore
@@ -56,6 +57,7 @@ class KeptOnServer:
                 journal,
                 PostgresMemories(database),
                 PostgresTokens(database),
+                PostgresSignIns(database),
                 PostgresRequests(database),
                 PostgresSchedules(database),
                 PostgresHooks(database),

@@ -21,7 +21,7 @@ from treadle.domain.envelope import Origin
 from treadle.domain.errors import StoreDamaged, StoreError, StoreOwned, UsageError
 from treadle.domain.events import ApprovalDecided, ApprovalRequested, LlmRequest, RunQueued, RunStart, SegmentOpened
 from treadle.domain.ids import ApprovalId, RunId, SegmentId, SessionId, TokenId
-from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
+from treadle.ports.access import IdempotentRequest, SignIn, StoredResponse, TokenRecord
 from treadle.ports.accounts import Ceilings, Reserve
 from treadle.stores.migrate import migration as moving
 from treadle.stores.migrate.migration import LOCK_ID, Progress, migrate_database
@@ -45,6 +45,14 @@ INSERT INTO warnings VALUES ('token/x', 'credits', 1.5, 2.5);
 INSERT INTO accounts VALUES ('token/x', 0.1, 0.2);
 INSERT INTO windows VALUES ('token/x', 'calls', 1800000000, 4);
 INSERT INTO usage VALUES (20000, 'ada', '', 'p/m', 1, 2, 3, 4, 5, 6, 7, 0.125, 0.25, 0);
+INSERT INTO channel_people VALUES ('telegram', '11', 'Anna', 'anna', '["direct"]', 1.5);
+INSERT INTO channel_codes VALUES ('ABCDEFGH', 'telegram', '12', 'Ben', '12', 2.5, '', '[]');
+INSERT INTO channel_conversations VALUES ('telegram', '11', 'ses_top', 'anna', 1);
+INSERT INTO channel_cursors VALUES ('matrix', 's1_2');
+INSERT INTO channel_inbox (channel, message_id, conversation, received_at, content, state)
+VALUES ('telegram', '11/1', '11', 1.5, '{"message_id":"11/1","conversation":"11","sender":"11"}', 'new');
+INSERT INTO channel_outbox (channel, key, conversation, state, created_at, content)
+VALUES ('telegram', 'k', '11', 'ready', 1.5, '{"key":"k","conversation":"11","text":"hi"}');
 """
 
 
@@ -77,6 +85,7 @@ async def live(desk: FullStoreProcess) -> None:
     await shelf.embed(*(make_unit_vector(1, n, 0.5) for n in range(7)))
     await kept.memories.forget(["mem_6"])
     await kept.tokens.add(TokenRecord(TokenId("tok_1"), "one", ("read",), None, 1.0), b"digest")
+    await kept.sign_ins.add(SignIn("sgn_1", TokenId("tok_1"), 1.0, 2.0), b"cookie")
     for key in ("a", "b"):
         await kept.requests.begin(IdempotentRequest(None, "POST", key), b"d", 5e9)
     await kept.requests.answer(IdempotentRequest(None, "POST", "b"), StoredResponse(b"d", 202, b"\x00\xff"))

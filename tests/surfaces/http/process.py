@@ -34,6 +34,15 @@ class Serving:
         self.port = int(told["url"].rpartition(":")[2])
         self.token = told["token"] or self.token
 
+    def wait_for_note(self, text: str) -> str:
+        """Return the first line on standard error that contains the text."""
+        assert self._process is not None
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            if text in line.decode():
+                return line.decode()
+        raise AssertionError(f"it has ended without: {text}")
+
     def kill(self) -> None:
         """As by `kill -9`."""
         assert self._process is not None

@@ -168,7 +168,7 @@ class Theirs(NamedTuple):
 
     def path(self, template: str) -> str:
         values = {**self._asdict(), "response": f"resp_{self.run_id}", "name": "keen"}
-        return template.format_map({"memory_id": "mem_0", **values})
+        return template.format_map({"memory_id": "mem_0", "step": "1", "other_id": self.run_id, **values})
 
 
 NOBODYS = Theirs(f"run_{'0' * 32}", f"ses_{'0' * 32}", f"apr_{'0' * 32}")
@@ -178,6 +178,7 @@ ASKED: dict[str, Any] = {
     "POST /v1/runs/{run_id}/answers/{call_id}": {"text": "Yes."},
     "POST /v1/approvals/{approval_id}": {"decision": "approve"},
     "PATCH /v1/sessions/{session_id}": {"title": "Mine"},
+    "PUT /v1/sessions/{session_id}/model": {"model": None},
 }
 """What is sent to routes that name something of a user: whatever the method, it must not be there."""
 OF_NOBODY = {
@@ -186,14 +187,31 @@ OF_NOBODY = {
     "GET /v1/models",
     "GET /v1/models/{name}",
     "POST /v1/hooks/{hook_id}",
+    "GET /v1/skills",
+    "GET /v1/skills/{name}",
+    "DELETE /v1/dashboard/sign-in",
+    "DELETE /v1/dashboard/sign-ins",
+    "GET /v1/dashboard/identity",
+    "POST /v1/dashboard/sign-in",
+    "GET /v1/system",
+    "GET /v1/system/guards",
+    "GET /v1/system/models",
 }
 """Routes that tell nothing of any user; what comes to a hook is signed."""
-LISTS = {"GET /v1/runs", "GET /v1/sessions", "GET /v1/approvals", "GET /v1/memory", "GET /v1/usage"}
+LISTS = {
+    "GET /v1/runs",
+    "GET /v1/sessions",
+    "GET /v1/approvals",
+    "GET /v1/memory",
+    "GET /v1/usage",
+    "GET /v1/usage/series",
+    "GET /v1/search",
+}
 """Routes that leave out what belongs to others."""
 STREAMS = {"GET /v1/events", "GET /v1/agents/{name}/events"}
 IN_A_SESSION = {"POST /v1/agents/{name}/runs", "POST /v1/chat/completions", "POST /v1/responses"}
 """Routes that go on in a session that the body names."""
-OWN_ALONE = {"POST /v1/memory", "GET /metrics"}
+OWN_ALONE = {"POST /v1/memory", "POST /v1/stream-tickets", "GET /metrics"}
 
 
 def is_about_something_of_a_user(operation: str) -> bool:
@@ -259,7 +277,7 @@ def test_for_a_limited_token_nothing_of_other_users_exists_on_any_route(tmp_path
 
 
 def _filled(path: str) -> str:
-    for name in ("token_id", "schedule_id", "hook_id", "webhook_id"):
+    for name in ("token_id", "schedule_id", "hook_id", "webhook_id", "channel"):
         path = path.replace("{" + name + "}", "x")
     return path
 
@@ -276,6 +294,8 @@ def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
                 "/v1/sessions": (f"?cursor={theirs.session_id}", ""),
                 "/v1/approvals": ("",),
                 "/v1/memory": ("", "?agent=keen", f"?agent=keen&query=dog%20{CANARY}"),
+                "/v1/search": (f"?text={CANARY}", "?text=Hello"),
+                "/v1/usage/series": ("?by=token", "?by=agent", ""),
                 "/v1/usage": ("?by=token", "?by=agent", "?by=day", "?by=model"),
             }
             assert {f"GET {path}" for path in filters} == LISTS

@@ -14,6 +14,7 @@ _PLACES: Final[Mapping[Asker, str]] = {
     "terminal": "; the user is at a terminal",
     "channel": "; the user writes through a chat channel",
     "command": "",
+    "editor": "; the user is in an editor",
 }
 
 

@@ -26,7 +26,9 @@ MAX_RESULT_CHARACTERS = 64 * 1024
 
 
 def set_preamble(state: RunState, tools: tuple[ToolSpec, ...], recalled: str = "") -> None:
-    """Build the preamble of a run and estimate its size."""
+    """Build the preamble of a run, without hidden tools, and estimate its size."""
+    if any(tool.hidden for tool in tools):
+        tools = tuple([tool for tool in tools if not tool.hidden])
     state.prompt.preamble = make_preamble(
         state.agent, tools, (state.prompt.guidance, *state.prompt.sections, state.prompt.notes, recalled)
     )

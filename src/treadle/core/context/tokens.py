@@ -127,7 +127,7 @@ def estimate_message(message: Message) -> int:
     for part in message.parts:
         if isinstance(part, ToolResult):
             said.append(extract_text(part.content))
-            around += _RESULT
+            around += _RESULT + _IMAGE * len(part.images)
         elif isinstance(part, ToolUse):
             said += (part.name, part.arguments)
             around += _CALL

@@ -88,7 +88,8 @@ class Transcript:
             if found is None:
                 answers.append(ToolResult(sent_id, LOST_RESULT, is_error=True))
             else:
-                answers.append(ToolResult(sent_id, make_sendable(found.content), found.is_error))
+                answers.append(ToolResult(sent_id, make_sendable(found.content), found.is_error, found.images))
+                self.image_characters += sum([len(image.data) for image in found.images])
         self._awaiting = {}
         if answers:
             self._append(Message("tool", tuple(answers)))

@@ -5,6 +5,7 @@ from treadle.core.retry import MAX_KEYS
 from treadle.core.state import RunState, join_messages
 from treadle.core.suspicion import MODEL_CALL
 from treadle.core.tools.ledger import WARN_AFTER_FAILURES
+from treadle.core.tools.search import resolve_forwarded_call
 from treadle.core.usage import StepUsage
 from treadle.domain import events as e
 from treadle.domain.messages import Message, Part, Text, ToolUse
@@ -59,7 +60,7 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
         if isinstance(part, Text):
             text += part.text
         elif isinstance(part, ToolUse):
-            uses.append(part)
+            uses.append(resolve_forwarded_call(part, state.tools))
     stripped = text.strip()
     if data.stop == "interrupted":
         parts, uses = (Text(text),), []

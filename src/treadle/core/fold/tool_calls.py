@@ -23,7 +23,7 @@ def _call_started(state: RunState, data: e.ToolCallStart) -> None:
 def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
     state.guards.suspicion.finish(data.name)
     content = _observation(state, "ok", data)
-    _call_ended(state, ToolResult(data.call_id, content), data.content, data.duration_ms)
+    _call_ended(state, ToolResult(data.call_id, content, images=data.images), data.content, data.duration_ms)
 
 
 @on(e.ToolCallError)

@@ -53,6 +53,7 @@ from treadle.domain.events.tool_calls import (
     ToolCallStart,
     Truncation,
 )
+from treadle.domain.events.mcp import McpConnected, McpDisconnected, McpFailed
 from treadle.domain.events.permissions import (
     ApprovalDecided,
     ApprovalExpired,
@@ -137,6 +138,7 @@ from treadle.domain.events.automation import (
     WebhookFailed,
     WebhookReceived,
 )
+from treadle.domain.events.channels import ChannelFailed, ChannelReceived, ChannelSent
 from treadle.domain.events.streams import (
     StreamReset,
 )
@@ -174,6 +176,9 @@ __all__ = [
     "CallErrorKind",
     "CallWritten",
     "CancelRequested",
+    "ChannelFailed",
+    "ChannelReceived",
+    "ChannelSent",
     "ChildSignal",
     "ClarifyAnswered",
     "ClarifyRequested",
@@ -207,6 +212,9 @@ __all__ = [
     "LlmResponse",
     "LlmRetry",
     "LoopWarning",
+    "McpConnected",
+    "McpDisconnected",
+    "McpFailed",
     "Measured",
     "MemoryDegraded",
     "MemoryFlushed",

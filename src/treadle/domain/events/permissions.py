@@ -61,6 +61,9 @@ class ClarifyRequested(EventData, frozen=True):
     question: str
     options: tuple[str, ...] = ()
     expires_at: Instant | None = None
+    during: str | None = None
+    """The call that is in progress and asks the question, if the question is not a call of its own. The run
+    continues with the answer; it does not wait."""
 
 
 @durable("clarify_answered")

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from treadle.domain.events.definitions import EventData, durable, live
 from treadle.domain.excerpts import Excerpt
+from treadle.domain.messages import Image
 from treadle.domain.permissions import ConcernKind
 
 
@@ -56,6 +57,8 @@ class ToolCallEnd(EventData, frozen=True):
     truncation: Truncation | None = None
     excerpt: Excerpt | None = None
     """The part of `content` that the tool returned, if the engine added something to it."""
+    images: tuple[Image, ...] = ()
+    """Images that the tool returned."""
 
 
 CallErrorKind = Literal[

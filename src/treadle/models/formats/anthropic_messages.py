@@ -5,7 +5,7 @@ instructions, and, through an option at the end of the request, after the last t
 therefore starts with the bytes of the previous one. After a turn with very many blocks, the next request carries
 one more mark; the model does not see marks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -171,6 +171,8 @@ def _make_block(part: Part, provider: str, model: str) -> dict[str, Any] | None:
             result: dict[str, Any] = {"type": "tool_result", "tool_use_id": sanitize_id(call_id)}
             if is_error:  # the only kind of result that must not be empty
                 return result | {"content": content if _is_not_blank(content) else _EMPTY_ERROR, "is_error": True}
+            if part.images:
+                return result | {"content": _make_blocks((Text(content), *part.images), provider, model)}
             return result | {"content": content} if _is_not_blank(content) else result
         case Thinking():
             if not part.belongs_to(provider, model):
@@ -180,6 +182,10 @@ def _make_block(part: Part, provider: str, model: str) -> dict[str, Any] | None:
             return {"type": "redacted_thinking", "data": part.sealed}
         case Image(media_type, data):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
+
+
+def _make_blocks(parts: Iterable[Part], provider: str, model: str) -> list[dict[str, Any]]:
+    return [block for part in parts if (block := _make_block(part, provider, model)) is not None]
 
 
 def _is_not_blank(text: str) -> bool:

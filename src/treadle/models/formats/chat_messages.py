@@ -18,6 +18,7 @@ MAX_REASONING_CHARACTERS = 400_000
 """Limit on the reasoning of one reply that is sent back. Of longer reasoning, the start and the end are sent."""
 REASONING_PLACEHOLDER = " "
 """Replaces missing reasoning. DeepSeek and Kimi refuse an empty text as if it were missing."""
+IMAGES_OF_RESULT = "(Images of the result of {call_id}:)"
 _SKIP_SIGNATURE_CHECK = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
 """What Google accepts with a call made by another model."""
 _GEMINI = re.compile(r"gemini", re.IGNORECASE)
@@ -34,6 +35,7 @@ class ChatMessages:
         self._plain = request.plain
         self._filled = request.filled
         self._back = "always" if request.filled else "never" if request.plain else request.profile.reasoning_back
+        self._sends_images = request.profile.image_results
         self._previous: Message | None = None
         self._begun = False
 
@@ -41,6 +43,7 @@ class ChatMessages:
     def key(self) -> str:
         """Return the cache key: everything apart from the message that its bytes depend on."""
         how = "plain" if self._plain else "filled" if self._filled else self._back
+        how = f"{how}:images" if self._sends_images else how
         return how if self._plain else f"{how}:{self._provider}/{self._model}"
 
     def encode(self, message: Message) -> bytes:
@@ -55,16 +58,19 @@ class ChatMessages:
                 returns = self._back == "always" or (self._back == "tool_loop" and is_in_loop)
                 return self._encode_assistant(message, returns)
             case "tool":
-                return b"".join(
-                    [
-                        b","
-                        + encode(
-                            {"role": "tool", "tool_call_id": sanitize_id(part.call_id), "content": part.content}
-                        )
-                        for part in message.parts
-                        if isinstance(part, ToolResult)
-                    ]
-                )
+                results = [part for part in message.parts if isinstance(part, ToolResult)]
+                return b"".join([*map(_encode_result, results), *self._encode_images(results)])
+
+    def _encode_images(self, results: list[ToolResult]) -> list[bytes]:
+        """Return a user message with the images of tool results, which the results themselves cannot carry here."""
+        if not self._sends_images or not any(part.images for part in results):
+            return []
+        content: list[dict[str, Any]] = []
+        for part in results:
+            if part.images:
+                content.append({"type": "text", "text": IMAGES_OF_RESULT.format(call_id=sanitize_id(part.call_id))})
+                content += map(_make_image, part.images)
+        return [b"," + encode({"role": "user", "content": content})]
 
     def _find_previous(self, message: Message) -> Message | None:
         """Return the message before this one. The messages before the first of this request were encoded
@@ -143,6 +149,13 @@ def _user_content(message: Message) -> str | list[dict[str, Any]]:
         if isinstance(part, Text) and part.text:
             content.append({"type": "text", "text": part.text})
         elif isinstance(part, Image):
-            url = f"data:{part.media_type};base64,{part.data}"
-            content.append({"type": "image_url", "image_url": {"url": url}})
+            content.append(_make_image(part))
     return content
+
+
+def _make_image(image: Image) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{image.media_type};base64,{image.data}"}}
+
+
+def _encode_result(part: ToolResult) -> bytes:
+    return b"," + encode({"role": "tool", "tool_call_id": sanitize_id(part.call_id), "content": part.content})

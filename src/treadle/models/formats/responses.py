@@ -105,9 +105,18 @@ def _make_user_item(message: Message) -> dict[str, Any] | None:
         if isinstance(part, Text) and part.text:
             content.append({"type": "input_text", "text": part.text})
         elif isinstance(part, Image):
-            url = f"data:{part.media_type};base64,{part.data}"
-            content.append({"type": "input_image", "image_url": url, "detail": "auto"})
+            content.append(_make_image(part))
     return {"role": "user", "content": content}
+
+
+def _make_output(content: str, images: tuple[Image, ...]) -> list[dict[str, Any]]:
+    """Return the output of a call with images."""
+    return [{"type": "input_text", "text": content}, *map(_make_image, images)]
+
+
+def _make_image(image: Image) -> dict[str, Any]:
+    url = f"data:{image.media_type};base64,{image.data}"
+    return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
 def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
@@ -123,7 +132,8 @@ def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
                 "arguments": arguments or "{}",
             }
         case ToolResult(call_id, content):
-            return {"type": "function_call_output", "call_id": sanitize_id(call_id), "output": content}
+            output = _make_output(content, part.images) if part.images else content
+            return {"type": "function_call_output", "call_id": sanitize_id(call_id), "output": output}
         case Thinking():
             if part.sealed is None or part.item_id is None or not part.belongs_to(provider, model):
                 return None

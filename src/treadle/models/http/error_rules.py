@@ -17,6 +17,7 @@ from treadle.models.http.error_rule import (
     is_unreadable_call,
 )
 from treadle.models.http.error_status import effective_status
+from treadle.models.http.failure import USUALLY_PASSES
 from treadle.models.http.overflow import NO_OVERFLOW, Blame, exceeds_rate_alone, judge_overflow
 from treadle.models.http.request_size import RequestSize
 from treadle.models.http.retry_after import find_requested_wait
@@ -28,7 +29,6 @@ def _any_of(*patterns: str) -> re.Pattern[str]:
 
 _PAY = "Add credit or raise the spending limit in your account there; trying again will not help."
 _SLOW_DOWN = "Fewer runs at a time, or a higher limit there, avoid it."
-USUALLY_PASSES = "This usually passes."
 _SHORTEN = (
     "Send /compact to summarise the conversation or /reset to start an empty one, or use a model with a larger "
     "context window."

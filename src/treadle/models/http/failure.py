@@ -4,17 +4,20 @@ import os
 import re
 from collections.abc import Mapping
 from html import unescape
-from typing import Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 import aiohttp
 import msgspec
 
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.error_rules import USUALLY_PASSES, Decision, classify_error
 from treadle.models.http.keys import ProviderKey
 from treadle.models.http.request_size import RequestSize
 from treadle.ports.model import Failed
 
+if TYPE_CHECKING:
+    from treadle.models.http.error_rule import Decision
+
+USUALLY_PASSES = "This usually passes."
 MAX_QUOTED_CHARACTERS = 500
 """How much of a provider's message is quoted."""
 
@@ -34,6 +37,8 @@ def from_response(info: RequestInfo, status: int, headers: Mapping[str, str], bo
     said = f"answered {status}"
     if 300 <= status < 400:
         said += f" and points to {_one_line(info.endpoint, headers.get('Location', 'nowhere'))}"
+    from treadle.models.http.error_rules import classify_error  # compiles many patterns, which most runs never need
+
     decision = classify_error(status, text, info.size, headers)
     failed = _build_failure(info, status, said, text, decision)
     should_retry = {"true": True, "false": False}.get(headers.get("x-should-retry", "").lower(), failed.retryable)
@@ -45,12 +50,14 @@ def from_response(info: RequestInfo, status: int, headers: Mapping[str, str], bo
 def from_stream_error(info: RequestInfo, error: Any) -> Failed:
     """Return the failure for an error inside a stream that started with a good status."""
     text = msgspec.json.encode({"error": error}).decode()
+    from treadle.models.http.error_rules import classify_error
+
     decision = classify_error(None, text, info.size)
     failed = _build_failure(info, decision.report.status, "broke off its reply with an error", text, decision)
     return msgspec.structs.replace(failed, retry_after=decision.report.wait)
 
 
-def _build_failure(info: RequestInfo, status: int | None, said: str, body: str, decision: Decision) -> Failed:
+def _build_failure(info: RequestInfo, status: int | None, said: str, body: str, decision: "Decision") -> Failed:
     rule, endpoint, key = decision.rule, info.endpoint, info.key
     if rule.kind == "auth" and key is None:
         next_step = f"No key was sent: set {endpoint.key_setting}."

@@ -76,7 +76,7 @@ TABLES = (
     _table(
         "runs",
         "id run_id session_id agent_id parent_run_id submission_key created_at status outcome waiting_for sequence "
-        "epoch worker lease_until wake_at counted places owner lost_worker title",
+        "epoch worker lease_until wake_at counted places owner lost_worker title session_model",
         "id",
         identity="id",
         source={"sequence": LAST_SEQUENCE},
@@ -84,6 +84,7 @@ TABLES = (
     _table("events", "position run sequence event_id timestamp type version data", "position", identity="position"),
     _table("deliveries", "run key sequence", "run key"),
     _table("deaths", "worker runs at", "worker"),
+    _table("run_summaries", "run message cost tokens steps duration_ms", "run"),
     _table("said", "session_id run messages whole", "session_id run", converters={"whole": bool}),
     _table(
         "approvals",
@@ -115,6 +116,7 @@ TABLES = (
         "token_id name digest scopes agents quotas created_at expires_at revoked_at owner visibility",
         "token_id",
     ),
+    _table("sign_ins", "sign_in_id digest token_id created_at used_at", "sign_in_id"),
     _table("requests", "token_id route key digest at status body", "token_id route key"),
     _table("accounts", "account cost credits", "account"),
     _table("windows", "account kind bucket amount", "account kind bucket"),
@@ -135,7 +137,7 @@ TABLES = (
     _table(
         "schedules",
         "schedule_id agent message every zone anchor next_at session_id is_heartbeat paused firing_at firing_since "
-        "fired_at run_id problem owner",
+        "fired_at run_id problem owner deliver",
         "rowid",
         converters={"is_heartbeat": bool, "paused": bool},
     ),
@@ -153,10 +155,32 @@ TABLES = (
         "webhook_id event_id",
         converters={"queued": bool},
     ),
+    _table("channel_people", "channel sender name owner grants added_at", "channel sender"),
+    _table("channel_codes", "code channel sender name conversation expires_at owner grants", "code"),
+    _table(
+        "channel_conversations",
+        "channel conversation session_id owner is_direct",
+        "channel conversation",
+        converters={"is_direct": bool},
+    ),
+    _table("channel_cursors", "channel cursor", "channel"),
+    _table(
+        "channel_inbox",
+        "number channel message_id conversation received_at content state run_id",
+        "number",
+        identity="number",
+    ),
+    _table(
+        "channel_outbox",
+        "number channel key conversation state created_at content message_id attempts first_failed_at retry_at "
+        "run_id problem",
+        "number",
+        identity="number",
+    ),
 )
 """Ordered so that each table follows the tables it references."""
-NOT_MIGRATED = frozenset(("memory_words",))
-"""Tables that PostgreSQL replaces with an index of its own."""
+NOT_MIGRATED = frozenset(("memory_words", "sign_in_codes"))
+"""A table that PostgreSQL replaces with an index of its own, and codes that expire within minutes."""
 
 
 class TableChecksum:

@@ -1,6 +1,7 @@
 """Tokens and idempotent requests on PostgreSQL."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -37,10 +38,14 @@ class PostgresTokens:
 
     async def find(self, digest: bytes) -> TokenRecord | None:
         found = await self._database.row("token_by_digest", digest)
-        return None if found is None else _record(found)
+        return None if found is None else to_token_record(found)
+
+    async def find_digest(self, token_id: TokenId) -> bytes | None:
+        found = await self._database.row("token_digest", token_id)
+        return None if found is None else bytes(found[0])
 
     async def list(self) -> Sequence[TokenRecord]:
-        return [_record(row) for row in await self._database.rows("tokens")]
+        return [to_token_record(row) for row in await self._database.rows("tokens")]
 
     async def revoke(self, token_id: TokenId, at: Instant) -> bool:
         return await self._database.row("revoke_token", token_id, at) is not None
@@ -72,7 +77,7 @@ def _text(value: object) -> str | None:
     return None if value is None else _encode(value).decode()
 
 
-def _record(row: PostgresRow) -> TokenRecord:
+def to_token_record(row: PostgresRow | Sequence[Any]) -> TokenRecord:
     token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
     return TokenRecord(
         token_id,

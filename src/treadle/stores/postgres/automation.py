@@ -38,6 +38,7 @@ class PostgresSchedules:
             schedule.is_heartbeat,
             schedule.paused,
             schedule.owner,
+            schedule.deliver,
         )
 
     async def list(self) -> Sequence[Schedule]:
@@ -142,7 +143,7 @@ def _text(value: object) -> str:
 
 def _to_schedule(row: PostgresRow) -> Schedule:
     schedule_id, agent, message, every, zone, anchor, *rest = row
-    next_at, session_id, is_heartbeat, paused, firing_at, firing_since, fired_at, run_id, problem, owner = rest
+    next_at, session_id, is_heartbeat, paused, firing_at, firing_since, fired_at, run_id, problem, *last = rest
     return Schedule(
         schedule_id,
         unescape_nul(agent),
@@ -157,7 +158,7 @@ def _to_schedule(row: PostgresRow) -> Schedule:
         fired_at,
         run_id,
         unescape_nul(problem),
-        owner,
+        *last,
     )
 
 

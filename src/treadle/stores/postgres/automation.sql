@@ -1,15 +1,15 @@
 -- name: keep_schedule
 INSERT INTO schedules (schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused,
-                       owner)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
+                       owner, deliver)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 ON CONFLICT (schedule_id) DO UPDATE SET
     agent = excluded.agent, message = excluded.message, every = excluded.every, zone = excluded.zone,
     anchor = excluded.anchor, next_at = excluded.next_at, session_id = excluded.session_id,
-    paused = excluded.paused;
+    paused = excluded.paused, deliver = excluded.deliver;
 
 -- name: schedules
 SELECT schedule_id, agent, message, every, zone, anchor, next_at, session_id, is_heartbeat, paused,
-       firing_at, firing_since, fired_at, run_id, problem, owner
+       firing_at, firing_since, fired_at, run_id, problem, owner, deliver
 FROM schedules ORDER BY number;
 
 -- name: remove_schedule

@@ -23,6 +23,7 @@ SELECT content FROM results WHERE session_id = $1 AND call_id = $2 ORDER BY id D
 -- name: sessions
 SELECT listed.session_id, coalesce(name, ''), one.run_id, runs, unfinished, first_at, latest_at,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id), one.owner, one.title,
+       one.session_model,
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
@@ -37,16 +38,20 @@ ORDER BY last DESC LIMIT $3;
 -- name: rename_session
 UPDATE runs SET title = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);
 
--- name: owner_of_session
-SELECT owner FROM runs WHERE session_id = $1 ORDER BY id LIMIT 1;
+-- name: set_model_of_session
+UPDATE runs SET session_model = $2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = $1);
+
+-- name: basics_of_session
+SELECT owner, coalesce(name, ''), session_model FROM runs LEFT JOIN agents USING (agent_id)
+WHERE session_id = $1 ORDER BY runs.id LIMIT 1;
 
 -- name: grave
 SELECT session_id, deleted_at, deleted_by FROM deleted_sessions WHERE session_id = $1;
 
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), owner
-FROM runs LEFT JOIN agents USING (agent_id) WHERE session_id = $1 ORDER BY id;
+       coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id WHERE session_id = $1 ORDER BY id;
 
 -- name: ends_of_session
 SELECT e.type, e.version, e.data

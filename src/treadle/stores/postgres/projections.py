@@ -10,10 +10,13 @@ from treadle.domain.events import (
     ApprovalDecided,
     ApprovalExpired,
     ApprovalRequested,
+    RunEnd,
     RunForked,
     RunStart,
     SegmentOpened,
+    UserMessage,
 )
+from treadle.ports.journal import summarize_message
 from treadle.stores.postgres.memory_rows import MEMORY_PROJECTIONS
 
 Projection = dict[str, Any]
@@ -72,7 +75,30 @@ def _project_start(draft: Draft) -> Sequence[Projection]:
 
 def _project_fork(draft: Draft) -> Sequence[Projection]:
     assert isinstance(draft.data, RunForked)
-    return ({"as": "forked", "run": draft.data.run_id},)
+    return {"as": "forked", "run": draft.data.run_id}, _opening(draft.data.asked)
+
+
+def _project_message(draft: Draft) -> Sequence[Projection]:
+    assert isinstance(draft.data, UserMessage)
+    return (_opening(draft.data.message.text),)
+
+
+def _opening(text: str) -> Projection:
+    return {"as": "opening", "message": summarize_message(text)}
+
+
+def _project_end(draft: Draft) -> Sequence[Projection]:
+    assert isinstance(draft.data, RunEnd)
+    used = draft.data.metrics
+    return (
+        {
+            "as": "ended",
+            "cost": used.cost,
+            "tokens": used.input_tokens + used.output_tokens,
+            "steps": used.steps,
+            "duration_ms": used.duration_ms,
+        },
+    )
 
 
 PROJECTIONS: dict[str, Callable[[Draft], Sequence[Projection]]] = {
@@ -80,6 +106,8 @@ PROJECTIONS: dict[str, Callable[[Draft], Sequence[Projection]]] = {
     "approval_decided": _project_decision,
     "approval_expired": _project_expiry,
     **MEMORY_PROJECTIONS,
+    "user_message": _project_message,
+    "run_end": _project_end,
     "run_forked": _project_fork,
     "run_start": _project_start,
     "segment_opened": _project_segment,

@@ -46,6 +46,9 @@ class PostgresRuns:
             filter.owner,
             filter.id_prefix,
             filter.since,
+            filter.until,
+            filter.text,
+            filter.min_cost,
         )
         return [to_run_record(row) for row in found]
 
@@ -84,8 +87,8 @@ def to_event(origin: Origin, record: tuple[Any, ...]) -> Event:
 
 def to_run_record(row: PostgresRow) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
-    sequence, agent, owner = rest
+    sequence, agent, owner, *summary = rest
     origin = Origin(run_id, session_id, agent_id, parent)
     return RunRecord(
-        origin, status, outcome, created_at, sequence, wake_at, waiting_for, unescape_nul(agent), owner
+        origin, status, outcome, created_at, sequence, wake_at, waiting_for, unescape_nul(agent), owner, *summary
     )

@@ -7,7 +7,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
-from treadle.ports.sessions import SegmentRecord, SessionRecord, default_title
+from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, default_title
 from treadle.stores.postgres.batch import explain_deleted_session
 from treadle.stores.postgres.connection import unescape_nul
 from treadle.stores.postgres.database import PostgresDatabase
@@ -31,9 +31,12 @@ class PostgresSessions:
         names = None if agents is None else list(agents)
         return [_record(row) for row in await self._database.rows("sessions", before, names, limit, None, owner)]
 
-    async def owner(self, session_id: SessionId) -> UserId | None:
-        found = await self._database.row("owner_of_session", session_id)
-        return None if found is None else found[0]
+    async def basics(self, session_id: SessionId) -> SessionBasics | None:
+        found = await self._database.row("basics_of_session", session_id)
+        if found is None:
+            return None
+        owner, agent, model = found
+        return SessionBasics(owner, unescape_nul(agent), model)
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         found = await self._database.row("sessions", None, None, 1, session_id, None)
@@ -45,6 +48,9 @@ class PostgresSessions:
 
     async def rename(self, session_id: SessionId, title: str) -> None:
         await self._database.rows("rename_session", session_id, title)
+
+    async def set_model(self, session_id: SessionId, model: str | None) -> None:
+        await self._database.rows("set_model_of_session", session_id, model)
 
     async def runs(self, session_id: SessionId) -> Sequence[RunRecord]:
         return [to_run_record(row) for row in await self._database.rows("runs_of_session", session_id)]
@@ -59,6 +65,6 @@ class PostgresSessions:
 
 
 def _record(row: PostgresRow) -> SessionRecord:
-    session_id, agent, *facts, title, beginning = row
+    session_id, agent, *facts, title, model, beginning = row
     shown = default_title(beginning) if title is None else unescape_nul(title)
-    return SessionRecord(session_id, unescape_nul(agent), *facts, title=shown)
+    return SessionRecord(session_id, unescape_nul(agent), *facts, title=shown, model=model)

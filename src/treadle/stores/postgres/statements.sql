@@ -42,25 +42,28 @@ FROM ours WHERE runs.id = ours.id RETURNING run_id;
 
 -- name: record
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), owner
-FROM runs LEFT JOIN agents USING (agent_id) WHERE run_id = $1;
+       coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id WHERE run_id = $1;
 
 -- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), owner
-FROM runs LEFT JOIN agents USING (agent_id)
+       coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE ($1::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($1)))
   AND ($2::TEXT IS NULL OR session_id = $2) AND ($3::TEXT IS NULL OR parent_run_id = $3)
   AND ($4::TEXT IS NULL OR status = $4) AND ($5::TEXT IS NULL OR outcome = $5)
   AND ($6::TEXT IS NULL OR id < (SELECT id FROM runs WHERE run_id = $6 AND ($9::TEXT IS NULL OR owner = $9))) AND (NOT $7::BOOLEAN OR outcome IS NULL)
   AND ($9::TEXT IS NULL OR owner = $9)
   AND ($10::TEXT IS NULL OR starts_with(run_id, $10)) AND ($11::DOUBLE PRECISION IS NULL OR created_at >= $11)
+  AND ($12::DOUBLE PRECISION IS NULL OR created_at < $12)
+  AND ($13::TEXT IS NULL OR position(lower($13) IN lower(message)) > 0)
+  AND ($14::DOUBLE PRECISION IS NULL OR cost >= $14)
 ORDER BY id DESC LIMIT $8;
 
 -- name: unfinished
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for, sequence,
-       coalesce(name, ''), owner
-FROM runs LEFT JOIN agents USING (agent_id)
+       coalesce(name, ''), owner, coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE outcome IS NULL AND ($1::TEXT IS NULL OR session_id = $1) ORDER BY id;
 
 -- name: feed_position
@@ -96,3 +99,19 @@ SELECT runs, (SELECT count(*) + 1 FROM deaths, moment WHERE at > now - $3::FLOAT
 
 -- name: now
 SELECT extract(epoch FROM clock_timestamp())::FLOAT8;
+
+-- name: end_of_search
+SELECT coalesce(max(position), 0) + 1 FROM events;
+
+-- name: search
+SELECT position, run_id, session_id, runs.agent_id, parent_run_id, events.sequence, event_id, timestamp, type, version,
+       data
+FROM events JOIN runs ON runs.id = events.run
+WHERE position < $1 AND position > $2 AND type = ANY($3::TEXT[])
+  AND convert_from(data, 'UTF8') ILIKE $4
+  AND ($5::TEXT[] IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name = ANY($5)))
+  AND ($6::TEXT IS NULL OR owner = $6)
+ORDER BY position DESC LIMIT $7;
+
+-- name: workers
+SELECT worker, count(*), min(lease_until) FROM runs WHERE worker IS NOT NULL GROUP BY worker ORDER BY worker;

@@ -42,10 +42,14 @@ class SqliteTokens:
 
     async def find(self, digest: bytes) -> TokenRecord | None:
         found = await self._writer.read(lambda db: db.execute(SQL["token_by_digest"], (digest,)).fetchone())
-        return None if found is None else _record(found)
+        return None if found is None else to_token_record(found)
+
+    async def find_digest(self, token_id: TokenId) -> bytes | None:
+        found = await self._writer.read(lambda db: db.execute(SQL["token_digest"], (token_id,)).fetchone())
+        return None if found is None else bytes(found[0])
 
     async def list(self) -> Sequence[TokenRecord]:
-        return await self._writer.read(lambda db: [_record(row) for row in db.execute(SQL["tokens"])])
+        return await self._writer.read(lambda db: [to_token_record(row) for row in db.execute(SQL["tokens"])])
 
     async def revoke(self, token_id: TokenId, at: Instant) -> bool:
         def work(transaction: Transaction) -> bool:
@@ -95,7 +99,7 @@ def _text(value: object) -> str | None:
     return None if value is None else _encode(value).decode()
 
 
-def _record(row: Any) -> TokenRecord:
+def to_token_record(row: Any) -> TokenRecord:
     token_id, name, scopes, agents, created_at, expires_at, revoked_at, quotas, owner, visibility = row
     return TokenRecord(
         token_id,

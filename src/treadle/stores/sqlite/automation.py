@@ -37,6 +37,7 @@ class SqliteSchedules:
             schedule.is_heartbeat,
             schedule.paused,
             schedule.owner,
+            schedule.deliver,
         )
         await _execute(self._writer, "keep_schedule", values)
 

@@ -49,6 +49,9 @@ DELETE FROM deliveries WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
 -- name: delete_approvals
 DELETE FROM approvals WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
 
+-- name: delete_summaries
+DELETE FROM run_summaries WHERE run IN (SELECT id FROM runs WHERE session_id = ?);
+
 -- name: delete_said
 DELETE FROM said WHERE session_id = ?;
 

@@ -26,6 +26,7 @@ DELETE_STATEMENTS = (
     "delete_deliveries",
     "delete_approvals",
     "delete_said",
+    "delete_summaries",
     "delete_results",
     "delete_segments",
     "delete_grants",
@@ -35,6 +36,9 @@ DELETE_STATEMENTS = (
     "delete_tree_windows",
     "delete_tree_warnings",
     "delete_dead_letters",
+    "delete_channel_inbox",
+    "delete_channel_outbox",
+    "delete_channel_conversations",
     "bury_runs",
     "delete_runs",
 )

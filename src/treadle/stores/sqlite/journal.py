@@ -42,6 +42,7 @@ from treadle.stores.sqlite.transaction import (
     explain_missing_run,
     read_run_row,
     require_usable_session,
+    to_find_statement,
     to_run_record,
 )
 from treadle.stores.sqlite.worker_deaths import record_death
@@ -147,7 +148,7 @@ class SqliteJournal:
             return row.origin, row.epoch, death, events, _read_session_facts(db, row)
 
         origin, epoch, death, events, facts = await self._writer.write(work, _do_nothing, patient=True)
-        history = tuple(_to_event(origin, record) for record in events)
+        history = tuple(to_event(origin, record) for record in events)
         return Claim(origin, epoch, history, death, _to_session_facts(facts))
 
     async def advance(self, advance: Advance) -> Advanced:
@@ -164,7 +165,7 @@ class SqliteJournal:
         if row.sequence > advance.seen:
             transaction.flush()
             found = transaction.db.execute(SQL["events_after"], (row.id, advance.seen, NO_LIMIT))
-            delivered = tuple(_to_event(row.origin, record) for record in found)
+            delivered = tuple(to_event(row.origin, record) for record in found)
         accepted, refused, near = not delivered, None, ()
         transaction.append(row, advance.facts)  # settles before the new reservation
         if accepted and advance.reserve is not None:
@@ -261,7 +262,7 @@ class SqliteJournal:
             return row.origin, db.execute(SQL["events_after"], (row.id, after, limit)).fetchall()
 
         origin, found = await self._writer.read(work)
-        return [_to_event(origin, record) for record in found]
+        return [to_event(origin, record) for record in found]
 
     # ── Wakes ──
 
@@ -301,20 +302,8 @@ class SqliteJournal:
         return await self._writer.read(look)
 
     async def find(self, filter: RunFilter = ALL_RUNS, limit: int = 50) -> Sequence[RunRecord]:
-        values = (
-            _json(filter.agents),
-            filter.session_id,
-            filter.parent_run_id,
-            filter.status,
-            filter.outcome,
-            filter.before,
-            filter.unfinished,
-            limit,
-            filter.owner,
-            filter.id_prefix,
-            filter.since,
-        )
-        statement = SQL["find_runs" if filter.owner is None else "find_runs_of_owner"]
+        name, values = to_find_statement(filter, limit)
+        statement = SQL[name]
         return await self._writer.read(lambda db: [to_run_record(row) for row in db.execute(statement, values)])
 
     async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
@@ -341,7 +330,7 @@ class SqliteJournal:
         else:
             statement, values = SQL["events_after_position_of_owner"], (position, _json(agents), limit, owner)
         found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
-        return [PositionedEvent(row[0], _to_event(Origin(*row[1:5]), row[5:])) for row in found]
+        return [PositionedEvent(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in found]
 
     async def submitted(self, key: str) -> RunId | None:
         found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())
@@ -370,7 +359,7 @@ def _is_cancelled(transaction: Transaction, row: RunRow) -> bool:
     return transaction.db.execute(SQL["cancel_requested"], (row.id,)).fetchone() is not None
 
 
-def _to_event(origin: Origin, record: Any) -> Event:
+def to_event(origin: Origin, record: Any) -> Event:
     sequence, event_id, timestamp, type_, version, raw = record
     return Event(event_id, timestamp, origin, sequence, type_, decode_data(type_, raw, version), raw, version)
 

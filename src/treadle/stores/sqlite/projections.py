@@ -8,11 +8,14 @@ from treadle.domain.events import (
     ApprovalDecided,
     ApprovalExpired,
     ApprovalRequested,
+    RunEnd,
     RunForked,
     RunStart,
     SegmentOpened,
+    UserMessage,
 )
 from treadle.domain.ids import ApprovalId, Instant
+from treadle.ports.journal import summarize_message
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.memory_rows import MEMORY_PROJECTIONS
 
@@ -63,10 +66,24 @@ def _project_start(db: SqliteDatabase, run: int, draft: Draft) -> None:
 
 
 def _project_fork(db: SqliteDatabase, run: int, draft: Draft) -> None:
-    """Copy what the fork shares with its origin: the whole text of truncated results, and the title."""
+    """Copy what the fork shares with its origin: the whole text of truncated results, the title and the
+    chosen model."""
     assert isinstance(draft.data, RunForked)
     db.execute(SQL["keep_results_of_fork"], (run, draft.data.run_id))
-    db.execute(SQL["keep_title_of_fork"], (run, draft.data.run_id))
+    db.execute(SQL["keep_choices_of_fork"], (run, draft.data.run_id))
+    db.execute(SQL["open_summary"], (run, summarize_message(draft.data.asked)))
+
+
+def _project_message(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    assert isinstance(draft.data, UserMessage)
+    db.execute(SQL["open_summary"], (run, summarize_message(draft.data.message.text)))
+
+
+def _project_end(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    assert isinstance(draft.data, RunEnd)
+    used = draft.data.metrics
+    tokens = used.input_tokens + used.output_tokens
+    db.execute(SQL["close_summary"], (run, used.cost, tokens, used.steps, used.duration_ms))
 
 
 PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
@@ -74,6 +91,8 @@ PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {
     "approval_decided": _project_decision,
     "approval_expired": _project_expiry,
     **MEMORY_PROJECTIONS,
+    "user_message": _project_message,
+    "run_end": _project_end,
     "run_start": _project_start,
     "run_forked": _project_fork,
     "segment_opened": _project_segment,

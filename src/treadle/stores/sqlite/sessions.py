@@ -10,7 +10,7 @@ from treadle.domain.events import RunEnd
 from treadle.domain.ids import SessionId
 from treadle.domain.users import UserId
 from treadle.ports.journal import RunRecord
-from treadle.ports.sessions import SegmentRecord, SessionRecord, default_title
+from treadle.ports.sessions import SegmentRecord, SessionBasics, SessionRecord, default_title
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase
 from treadle.stores.sqlite.transaction import Transaction, explain_deleted_session, to_run_record
 from treadle.stores.sqlite.writer import SqliteWriter
@@ -37,9 +37,9 @@ class SqliteSessions:
         found = await self._writer.read(lambda db: db.execute(statement, wanted).fetchall())
         return [_record(row) for row in found]
 
-    async def owner(self, session_id: SessionId) -> UserId | None:
-        found = await self._writer.read(lambda db: db.execute(SQL["owner_of_session"], (session_id,)).fetchone())
-        return None if found is None else str(found[0])
+    async def basics(self, session_id: SessionId) -> SessionBasics | None:
+        found = await self._writer.read(lambda db: db.execute(SQL["basics_of_session"], (session_id,)).fetchone())
+        return None if found is None else SessionBasics(*found)
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
         def look(db: SqliteDatabase) -> SessionRecord | None:
@@ -53,6 +53,12 @@ class SqliteSessions:
     async def rename(self, session_id: SessionId, title: str) -> None:
         def work(transaction: Transaction) -> None:
             transaction.db.execute(SQL["rename_session"], (session_id, title))
+
+        await self._writer.write(work, lambda _: None, patient=False)
+
+    async def set_model(self, session_id: SessionId, model: str | None) -> None:
+        def work(transaction: Transaction) -> None:
+            transaction.db.execute(SQL["set_model_of_session"], (session_id, model))
 
         await self._writer.write(work, lambda _: None, patient=False)
 
@@ -71,5 +77,5 @@ class SqliteSessions:
 
 
 def _record(row: Any) -> SessionRecord:
-    *facts, title, beginning = row
-    return SessionRecord(*facts, title=title or default_title(beginning))
+    *facts, title, model, beginning = row
+    return SessionRecord(*facts, title=title or default_title(beginning), model=model)

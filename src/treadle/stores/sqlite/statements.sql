@@ -9,6 +9,10 @@ RETURNING id;
 -- name: owner_of_session
 SELECT owner FROM runs WHERE session_id = ? ORDER BY id LIMIT 1;
 
+-- name: basics_of_session
+SELECT owner, coalesce(name, ''), session_model FROM runs LEFT JOIN agents USING (agent_id)
+WHERE session_id = ? ORDER BY runs.id LIMIT 1;
+
 -- name: run_of_submission
 SELECT run_id FROM runs WHERE submission_key = ?;
 
@@ -95,29 +99,49 @@ UPDATE runs SET lease_until = 0 WHERE worker IS NOT NULL;
 -- name: record
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
-FROM runs WHERE run_id = ?;
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
+       coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE run_id = ?;
 
 -- name: find_runs
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner
-FROM runs LEFT JOIN agents USING (agent_id)
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner,
+       coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
   AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
   AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
   AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6)) AND (NOT ?7 OR outcome IS NULL)
   AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
+  AND (?12 IS NULL OR created_at < ?12)
 ORDER BY id DESC LIMIT ?8;
+
+-- name: find_runs_by_summary
+SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner,
+       coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM run_summaries CROSS JOIN runs ON runs.id = run LEFT JOIN agents USING (agent_id)  -- in this order
+WHERE (?13 IS NULL OR instr(lower(message), lower(?13)) > 0) AND (?14 IS NULL OR cost >= ?14)
+  AND (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
+  AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
+  AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
+  AND (?6 IS NULL OR run < (SELECT id FROM runs WHERE run_id = ?6 AND (?9 IS NULL OR owner = ?9)))
+  AND (NOT ?7 OR outcome IS NULL) AND (?9 IS NULL OR owner = ?9)
+  AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
+  AND (?12 IS NULL OR created_at < ?12)
+ORDER BY run DESC LIMIT ?8;
 
 -- name: find_runs_of_owner
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
-       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner
-FROM runs LEFT JOIN agents USING (agent_id)
+       (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id), coalesce(name, ''), owner,
+       coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN agents USING (agent_id) LEFT JOIN run_summaries ON run = runs.id
 WHERE owner = ?9 AND (?1 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?1))))
   AND (?2 IS NULL OR session_id = ?2) AND (?3 IS NULL OR parent_run_id = ?3)
   AND (?4 IS NULL OR status = ?4) AND (?5 IS NULL OR outcome = ?5)
   AND (?6 IS NULL OR id < (SELECT id FROM runs WHERE run_id = ?6 AND owner = ?9)) AND (NOT ?7 OR outcome IS NULL)
   AND (?10 IS NULL OR run_id >= ?10 AND run_id < ?10 || 'g') AND (?11 IS NULL OR created_at >= ?11)
+  AND (?12 IS NULL OR created_at < ?12)
 ORDER BY id DESC LIMIT ?8;
 
 -- name: latest_position
@@ -141,14 +165,16 @@ ORDER BY position LIMIT ?3;
 -- name: unfinished
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
-FROM runs WHERE outcome IS NULL ORDER BY id;
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
+       coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE outcome IS NULL ORDER BY id;
 
 -- name: unfinished_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
-FROM runs WHERE outcome IS NULL AND session_id = ? ORDER BY id;
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
+       coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE outcome IS NULL AND session_id = ? ORDER BY id;
 
 -- name: submitted
 SELECT run_id FROM runs WHERE submission_key = ?
@@ -210,6 +236,7 @@ SELECT session_id,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
        (SELECT owner FROM runs AS one WHERE one.id = first),
        (SELECT title FROM runs AS one WHERE one.id = first),
+       (SELECT session_model FROM runs AS one WHERE one.id = first),
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
@@ -227,6 +254,7 @@ SELECT session_id,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
        (SELECT owner FROM runs AS one WHERE one.id = first),
        (SELECT title FROM runs AS one WHERE one.id = first),
+       (SELECT session_model FROM runs AS one WHERE one.id = first),
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
@@ -244,6 +272,7 @@ SELECT session_id,
        (SELECT count(*) FROM segments WHERE segments.session_id = listed.session_id),
        (SELECT owner FROM runs AS one WHERE one.id = first),
        (SELECT title FROM runs AS one WHERE one.id = first),
+       (SELECT session_model FROM runs AS one WHERE one.id = first),
        (SELECT substr(data, 1, 2000) FROM events WHERE run = first AND sequence <= 8
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
@@ -253,16 +282,21 @@ FROM (SELECT session_id, min(id) AS first, count(*) AS runs, sum(outcome IS NULL
 -- name: rename_session
 UPDATE runs SET title = ?2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = ?1);
 
--- name: keep_title_of_fork
-UPDATE runs SET title = (SELECT first.title FROM runs AS old JOIN runs AS first USING (session_id)
-                         WHERE old.run_id = ?2 ORDER BY first.id LIMIT 1)
+-- name: set_model_of_session
+UPDATE runs SET session_model = ?2 WHERE id = (SELECT min(id) FROM runs WHERE session_id = ?1);
+
+-- name: keep_choices_of_fork
+UPDATE runs SET (title, session_model) =
+    (SELECT first.title, first.session_model FROM runs AS old JOIN runs AS first USING (session_id)
+     WHERE old.run_id = ?2 ORDER BY first.id LIMIT 1)
 WHERE id = ?1;
 
 -- name: runs_of_session
 SELECT run_id, session_id, agent_id, parent_run_id, status, outcome, created_at, wake_at, waiting_for,
        (SELECT coalesce(max(sequence), 0) FROM events WHERE run = runs.id),
-       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner
-FROM runs WHERE session_id = ? ORDER BY id;
+       coalesce((SELECT name FROM agents WHERE agents.agent_id = runs.agent_id), ''), owner,
+       coalesce(message, ''), cost, tokens, steps, duration_ms
+FROM runs LEFT JOIN run_summaries ON run = runs.id WHERE session_id = ? ORDER BY id;
 
 -- name: ends_of_session
 SELECT type, version, data FROM events JOIN (
@@ -287,3 +321,26 @@ SELECT runs, (SELECT count(*) FROM deaths WHERE at > ?2) FROM deaths WHERE worke
 
 -- name: forget_deaths
 DELETE FROM deaths WHERE at <= ?;
+
+-- name: end_of_search
+SELECT coalesce(max(position), 0) + 1 FROM events;
+
+-- name: search
+SELECT position, run_id, session_id, runs.agent_id, parent_run_id, sequence, event_id, timestamp, type, version, data
+FROM events JOIN runs ON runs.id = events.run
+WHERE position < ?1 AND position > ?2 AND type IN (SELECT value FROM json_each(?3))
+  AND CAST(data AS TEXT) LIKE ?4 ESCAPE '\'
+  AND (?5 IS NULL OR agent_id IN (SELECT agent_id FROM agents WHERE name IN (SELECT value FROM json_each(?5))))
+  AND (?6 IS NULL OR owner = ?6)
+ORDER BY position DESC LIMIT ?7;
+
+-- name: workers
+SELECT worker, count(*), min(lease_until) FROM runs WHERE worker IS NOT NULL GROUP BY worker ORDER BY worker;
+
+-- name: open_summary
+INSERT INTO run_summaries (run, message) VALUES (?, ?) ON CONFLICT (run) DO UPDATE SET message = excluded.message;
+
+-- name: close_summary
+INSERT INTO run_summaries (run, cost, tokens, steps, duration_ms) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (run) DO UPDATE SET cost = excluded.cost, tokens = excluded.tokens, steps = excluded.steps,
+                                duration_ms = excluded.duration_ms;

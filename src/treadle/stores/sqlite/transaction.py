@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import msgspec
+
 from treadle.domain.envelope import VERSION, Draft, Origin
 from treadle.domain.errors import RunDeleted, SessionDeleted, UnknownRun
 from treadle.domain.ids import Instant, RunId, SessionId
 from treadle.domain.time_format import format_minute
-from treadle.ports.journal import RunDraft, RunRecord
+from treadle.ports.journal import RunDraft, RunFilter, RunRecord
 from treadle.stores.owners import explain_taken_session, read_owner_of_run
 from treadle.stores.sqlite.connection import SQL, SqliteDatabase, Value
 from treadle.stores.sqlite.projections import PROJECTIONS
@@ -203,6 +205,28 @@ def require_usable_session(database: SqliteDatabase, new: RunDraft) -> None:
 
 def to_run_record(row: Any) -> RunRecord:
     run_id, session_id, agent_id, parent, status, outcome, created_at, wake_at, waiting_for, *rest = row
-    sequence, agent, owner = rest
+    sequence, agent, owner, *summary = rest
     origin = Origin(run_id, session_id, agent_id, parent)
-    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent, owner)
+    return RunRecord(origin, status, outcome, created_at, sequence, wake_at, waiting_for, agent, owner, *summary)
+
+
+def to_find_statement(filter: RunFilter, limit: int) -> tuple[str, tuple[Any, ...]]:
+    """Return the name of the statement that finds runs, and its values. A text or a cost is looked for in the
+    summaries, which are smaller than the runs."""
+    values = (
+        None if filter.agents is None else msgspec.json.encode(filter.agents).decode(),
+        filter.session_id,
+        filter.parent_run_id,
+        filter.status,
+        filter.outcome,
+        filter.before,
+        filter.unfinished,
+        limit,
+        filter.owner,
+        filter.id_prefix,
+        filter.since,
+        filter.until,
+    )
+    if filter.text is not None or filter.min_cost is not None:
+        return "find_runs_by_summary", (*values, filter.text, filter.min_cost)
+    return "find_runs" if filter.owner is None else "find_runs_of_owner", values

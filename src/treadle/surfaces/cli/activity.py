@@ -47,6 +47,10 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
             return f"{provider}/{model} fails too often; its circuit breaker is open"
         case e.BreakerClosed(provider=provider, model=model):
             return f"{provider}/{model} answers again"
+        case e.McpConnected(server=server, title=title):
+            return f"  connected to the MCP server {server} ({one_line(title, WIDTH)})"
+        case e.McpDisconnected(server=server, reason=reason):
+            return f"  lost the MCP server {server}: {one_line(reason, WIDTH)}"
         case e.RunRecovered(reason=reason):
             return f"recovered: {reason}"
         case e.MessageSteered(message=message):

@@ -23,8 +23,11 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
+    "chat": Entry("chat", "Open the terminal UI: chat, steer, approve and search."),
     "run": Entry("run", "Run an agent on one message and stream the answer."),
     "serve": Entry("serve", "Serve the agents of the home over HTTP until Ctrl-C."),
+    "acp": Entry("acp", "Serve an editor over the Agent Client Protocol."),
+    "open": Entry("open", "Open the dashboard of the running server in a browser, signed in."),
     "openapi": Entry("serve", "Print the OpenAPI description of the HTTP API."),
     "worker": Entry("serve", "Start a worker for a PostgreSQL database."),
     "doctor": Entry("doctor", "Check the configuration, the providers and every guard, and print what is missing."),
@@ -43,6 +46,9 @@ GROUPS = {
     "models": Entry("models", "List, test and download models."),
     "memory": Entry("memory", "Manage what agents remember."),
     "skills": Entry("skills", "Inspect and approve skills."),
+    "mcp": Entry("mcp", "Use MCP servers as tools, and offer agents as tools to MCP clients."),
+    "channels": Entry("channels", "Let people write to agents on Telegram, Matrix, Slack and by mail."),
+    "plugins": Entry("plugins", "List and approve hooks of installed packages."),
     "vault": Entry("vault", "Manage secrets and grant them to agents."),
     "tokens": Entry("tokens", "Manage access tokens for the HTTP API."),
     "schedules": Entry("schedules", "Send messages to agents at set times."),
@@ -77,7 +83,7 @@ def all_commands() -> Iterator["CliCommand"]:
 
 def run(words: Sequence[str]) -> None:
     """Run a command line, without the name of the program."""
-    first = words[0] if words else "--help"
+    first = words[0] if words else _default_command()
     if first in ("-h", "--help"):
         print(_help())
     elif first == "--version":
@@ -94,6 +100,20 @@ def run(words: Sequence[str]) -> None:
         load_group(GROUPS[first]).run(words[1:])
     else:
         _refuse(first)
+
+
+def _default_command() -> str:
+    """Return what `treadle` alone does: open the terminal UI on a terminal that has it, else print help."""
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+        return "--help"
+    from importlib.util import find_spec
+
+    if find_spec("textual") is not None:
+        return "chat"
+    from treadle.surfaces.tui.texts import INSTALL
+
+    print(f"{_help()}\n\n{INSTALL}")
+    sys.exit(0)
 
 
 def _refuse(word: str) -> None:

@@ -1,6 +1,8 @@
 """Questions of a run to the user at the terminal: approvals of calls, and questions of the agent."""
 
+import asyncio
 import sys
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
@@ -17,7 +19,18 @@ from treadle.operations.local_admin import AGENT
 from treadle.operations.operation import Caller
 from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import family
-from treadle.surfaces.cli.call_view import describe_rule, quote_lines, readable_json, show_call
+from treadle.ports.tool import UNCONFINED_PREFIX
+from treadle.surfaces.cli.approval_scopes import COMMANDS, list_scopes
+from treadle.surfaces.cli.call_view import (
+    decode,
+    describe_rule,
+    pretty_json,
+    quote_lines,
+    readable_json,
+    show_call,
+    show_change,
+)
+from treadle.surfaces.cli.editor import is_editor_set, open_editor, write_copy
 from treadle.surfaces.cli.event_output import Printer
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.output import alert
@@ -27,7 +40,6 @@ BY = "terminal"
 OTHER_LINES = 10
 """Lines of the terminal that the arguments of a call may not use."""
 MOST_ROWS = 40
-COMMANDS = ("bash", "run_command")
 NO_RULE = "no rule matches only such calls; y runs it once"
 NO_TEXT = "only n takes a note and e takes arguments: type {word} alone, or n and a note for the agent"
 AnswerResult = Literal["accepted", "too late", "refused"]
@@ -140,20 +152,26 @@ class ApprovalDialog:
                 case _:
                     self._help()
 
+    @property
+    def _folder(self) -> str:
+        return self._agent.workspace or str(self._home.path / "workspaces" / self._agent.name)
+
     def _where(self) -> str:
         """Return where the call runs, and with which access."""
-        folder = self._agent.workspace or str(self._home.path / "workspaces" / self._agent.name)
-        place = f"in {revealed_line(folder)}"
+        place = f"in {revealed_line(self._folder)}"
         if self._call.tool not in COMMANDS:
             return place
         policy = self._agent.confinement
         if policy.mode == "off":
             return f"{place}, in no sandbox, with the network on"
-        sandbox = "in a sandbox" if policy.mode == "required" else "in a sandbox (where this machine has one)"
-        return f"{place}, {sandbox} with the network {'on' if policy.network else 'off'}"
+        if self._call.reason.startswith(UNCONFINED_PREFIX):  # the engine has found none on this machine
+            return f"{place}, in no sandbox, with the network on"
+        return f"{place}, in a sandbox with the network {'on' if policy.network else 'off'}"
 
     def _show(self, rows: int | None) -> None:
-        call = show_call(self._call.arguments, size_of(sys.stderr).columns, rows)
+        columns = size_of(sys.stderr).columns
+        change = show_change(self._call.tool, self._call.arguments, Path(self._folder), columns, rows)
+        call = change or show_call(self._call.arguments, columns, rows)
         for line in call.lines:
             alert(line)
         self._seen = self._seen or call.is_whole
@@ -162,7 +180,7 @@ class ApprovalDialog:
         view = "" if self._seen else " [v]iew"
         more = ""
         if self._call.pattern is not None:
-            more = f" [s]ession or [a]lways ({describe_rule(self._call.tool, self._call.pattern)})"
+            more = " [s]ession [a]lways"
         return f"Run it?{view} [y]es{more} [n]o [e]dit [l]ater:"
 
     def _help(self) -> None:
@@ -170,7 +188,7 @@ class ApprovalDialog:
         if self._call.pattern is not None:
             what = describe_rule(self._call.tool, self._call.pattern)
             self._printer.note(f"s: run it, and approve {what} for this session")
-            self._printer.note(f"a: run it, and approve {what} for the agent {self._agent.name} from now on")
+            self._printer.note(f"a: run it, and choose what the agent {self._agent.name} may do from now on")
         self._printer.note("e: run it with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: decide later")
 
     def _refusal(self, word: str, rest: str) -> str | None:
@@ -185,21 +203,60 @@ class ApprovalDialog:
         pattern = self._call.pattern
         if choice == "y" or pattern is None:
             return await self._decide(Answer("approve", by=BY))
+        if choice == "a":
+            return await self._approve_always(pattern)
         result = await decide(self._caller, self._printer, self._call, Answer("approve", by=BY, remember="session"))
-        what = describe_rule(self._call.tool, pattern)
-        if result == "accepted" and choice == "a":
-            where = self._home.allow(self._agent.name, self._call.tool, pattern)
-            self._printer.note(f"Approved from now on: {what}. The rule is in {where}.")
-        elif result == "accepted":
-            self._printer.note(f"Approved for this session: {what}.")
+        if result == "accepted":
+            self._printer.note(f"Approved for this session: {describe_rule(self._call.tool, pattern)}.")
+        return result != "refused"
+
+    async def _approve_always(self, pattern: str) -> bool:
+        """Let the reviewer choose what to allow from now on. Return whether the call was decided."""
+        scopes = list_scopes(self._call.tool, self._call.arguments, pattern)
+        chosen = scopes[0]
+        if len(scopes) > 1:
+            for number, scope in enumerate(scopes, start=1):
+                self._printer.note(f"  {number}. {scope.label}")
+            typed = await self._prompt.ask(f"Allow from now on, 1 to {len(scopes)} (Enter: nothing):")
+            if not typed or not typed.isdecimal() or not 0 < int(typed) <= len(scopes):
+                self._printer.note("Nothing was decided.")
+                return False if typed is None else await self.run()
+            chosen = scopes[int(typed) - 1]
+        remember = "session" if chosen.pattern == pattern else "once"
+        result = await decide(self._caller, self._printer, self._call, Answer("approve", by=BY, remember=remember))
+        if result == "accepted":
+            where = self._home.allow(self._agent.name, self._call.tool, chosen.pattern)
+            self._printer.note(f"Allowed from now on: {chosen.label}. The rule is in {where}.")
         return result != "refused"
 
     async def _edit(self, arguments: str) -> bool:
-        if not arguments:
+        if not arguments and is_editor_set():
+            arguments = await asyncio.to_thread(self._edit_in_editor)
+        elif not arguments:
             self._printer.note("The arguments as they are now, to copy and change:")
             alert(readable_json(self._call.arguments))
             arguments = await self._prompt.ask("arguments, as JSON:") or ""
         return bool(arguments) and await self._decide(Answer("approve", arguments, by=BY))
+
+    def _edit_in_editor(self) -> str:
+        """Return the arguments as the reviewer edited them; empty if nothing is to be decided."""
+        before = pretty_json(self._call.arguments)
+        file = write_copy(before.encode(), f"{self._call.tool}-", ".json")
+        try:
+            open_editor(file)
+        except UsageError as error:
+            self._printer.note(str(error))
+            return ""
+        after = file.read_text(errors="replace")
+        if after == before:
+            file.unlink()
+            self._printer.note("Nothing was changed.")
+            return ""
+        if decode(after).values is None:
+            self._printer.note(f"This is not a JSON object. Nothing was decided; your text is in {file}")
+            return ""
+        file.unlink()
+        return after
 
     async def _decide(self, answer: Answer) -> bool:
         return await decide(self._caller, self._printer, self._call, answer) != "refused"

@@ -2,6 +2,9 @@
 
 import json
 from collections.abc import Iterator
+from difflib import unified_diff
+from itertools import islice
+from pathlib import Path
 from typing import Any, cast
 
 from msgspec import Struct
@@ -14,6 +17,10 @@ none of it can pass for a line of Treadle."""
 SHORT = 60
 """A value of at most this many characters is printed after its name."""
 LEAST_WIDTH, LEAST_ROWS = 20, 9
+DIFF_CONTEXT = 3
+"""Unchanged lines around a change."""
+MAX_COMPARED_BYTES = 1_000_000
+"""A larger file is not compared; the call is shown instead."""
 
 
 class Row(Struct, frozen=True):
@@ -68,16 +75,53 @@ def show_call(arguments: str, columns: int, rows: int | None = None) -> Shown:
     width = _width(columns)
     decoded = decode(arguments)
     whole = list(_rows(arguments, decoded, width))
+    return _cut(whole, rows, _warnings(arguments, decoded))
+
+
+def _cut(whole: list[Row], rows: int | None, warnings: list[str]) -> Shown:
     most = None if rows is None else max(LEAST_ROWS, rows)
     if most is None or len(whole) <= most:
-        return Shown([row.text for row in whole] + _warnings(arguments, decoded), True)
+        return Shown([row.text for row in whole] + warnings, True)
     tail = most // 2
     head = most - tail - 1
     left_out = whole[head:-tail]
     characters = sum(row.characters for row in left_out)
     gap = f"  ┄ {characters} characters on {len(left_out)} lines are not shown here; v shows them ┄"
     lines = [*(row.text for row in whole[:head]), gap, *(row.text for row in whole[-tail:])]
-    return Shown(lines + _warnings(arguments, decoded), False)
+    return Shown(lines + warnings, False)
+
+
+def show_change(tool: str, arguments: str, folder: Path, columns: int, rows: int | None = None) -> Shown | None:
+    """Return the change that a call makes to a file, as a diff; None if the call is not such a change, or the file
+    cannot be compared. For a diff of more than `rows` lines, its beginning and its end."""
+    decoded = decode(arguments)
+    values = decoded.values or {}
+    path, old, new = values.get("path"), values.get("old"), values.get("new", values.get("content"))
+    if not isinstance(path, str) or not isinstance(new, str):
+        return None
+    if tool == "write_file":
+        old = _read_text(folder / path)
+    if tool not in ("edit_file", "write_file") or not isinstance(old, str):
+        return None
+    width = _width(columns)
+    others = {name: value for name, value in values.items() if name not in ("path", "old", "new", "content")}
+    whole = [*_margined(f"path: {path}", width)]
+    for name, value in others.items():
+        whole += _margined(f"{name}: {_text(value)}", width)
+    context = len(old) if tool == "edit_file" else DIFF_CONTEXT
+    lines = unified_diff(old.split("\n") if old else [], new.split("\n"), lineterm="", n=context)
+    whole += [row for line in islice(lines, 2, None) for row in _margined(line, width)]
+    return _cut(whole, rows, _warnings(arguments, decoded))
+
+
+def _read_text(path: Path) -> str | None:
+    """Return the text of a file, empty if there is none; None if it cannot be compared."""
+    try:
+        if not path.exists():
+            return ""
+        return path.read_text() if path.is_file() and path.stat().st_size <= MAX_COMPARED_BYTES else None
+    except (OSError, UnicodeDecodeError, ValueError):
+        return None
 
 
 def _width(columns: int) -> int:
@@ -168,6 +212,12 @@ def readable_json(arguments: str) -> str:
         return revealed_line(arguments)
     text = json.dumps(values, ensure_ascii=False)
     return "".join(json.dumps(character)[1:-1] if unseen(character) else character for character in text)
+
+
+def pretty_json(arguments: str) -> str:
+    """Return the arguments as JSON on several lines, for an editor."""
+    values = decode(arguments).values
+    return arguments if values is None else json.dumps(values, ensure_ascii=False, indent=2) + "\n"
 
 
 def describe_rule(tool: str, pattern: str) -> str:

@@ -52,6 +52,10 @@ class HomeAccess:
         """None: another process executes the runs."""
         self.attended: Callable[[], bool] = lambda: False
         """Whether another command uses this process."""
+        self.notice: Callable[[str], None] = note
+        """Reports to the user what this process does with the home."""
+        self.released = asyncio.Event()
+        """This process has handed the home over."""
         self._connections = AsyncExitStack()
         self._handing_over: asyncio.Task[None] | None = None
 
@@ -77,10 +81,11 @@ class HomeAccess:
             await asked.wait()
             self._handing_over = task
             assert self.engine is not None
-            note("Handing the home over to `treadle serve`: runs in progress stop at the next safe point.")
+            self.notice("Handing the home over to `treadle serve`: runs in progress stop at the next safe point.")
             await self.engine.drain(HAND_OVER_SECONDS)
             await owned.aclose()
             self.engine, self.attended = None, lambda: False
+            self.released.set()
 
         task = asyncio.ensure_future(hand_over())
         return task
@@ -120,6 +125,9 @@ class _CurrentClient:
 
     def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self.client.stored(run_id, after)
+
+    def feed(self) -> AsyncGenerator[Event, None]:
+        return self.client.feed()
 
 
 def _make_remote(connection: "Connection") -> OperationClient:

@@ -103,7 +103,13 @@ class RunConversation:
     async def _send(self, access: HomeAccess, follower: Follower, agent: AgentSpec, text: str) -> int:
         client, stop = access.client, follower.stop
         known = {run.run_id: run.sequence for run in await unfinished_runs(client)}
-        submission = Submission(agent, self._message(text), self._session, asker=self._options.asker(stop))
+        submission = Submission(
+            agent,
+            self._message(text),
+            self._session,
+            asker=self._options.asker(stop),
+            has_own_model=self._request.model is not None,
+        )
         ticket = await client.call(SUBMIT, SubmitWhole(submission))
         self._session = ticket.session_id
         # If a run of the session waits, it gets the message: only its new events are printed.

@@ -2,6 +2,7 @@
 JSON."""
 
 import sys
+from collections.abc import Callable
 from typing import Protocol, TextIO
 
 from treadle.domain.durations import format_duration
@@ -83,6 +84,12 @@ class TranscriptPrinter:
         """The arguments that the model wrote, by call."""
         self._secrets: set[SecretUsed] = set()
         """Secrets whose use was printed."""
+        self.before_output: Callable[[], None] = lambda: None
+        """Called before something is printed: it removes a line that is drawn below."""
+
+    @property
+    def is_at_line_start(self) -> bool:
+        return not self._mid_line
 
     def show(self, event: Event) -> None:
         match event.data:
@@ -114,6 +121,7 @@ class TranscriptPrinter:
 
     def note(self, line: str) -> None:
         self._break_line()
+        self.before_output()
         note(line)
 
     def _add_token(self, token: Token) -> None:
@@ -161,6 +169,7 @@ class TranscriptPrinter:
 
     def _print_held(self) -> None:
         if self._held:
+            self.before_output()
             self._out.write(inert(self._held) if self._terminal else self._held)
             self._out.flush()
             self._mid_line = not self._held.endswith("\n")
@@ -178,6 +187,7 @@ class PlainAnswer(TranscriptPrinter):
 
     def note(self, line: str) -> None:
         self._break_line()
+        self.before_output()
         alert(line)
 
     def _report(self, data: EventData) -> None:

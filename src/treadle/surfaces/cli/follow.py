@@ -16,6 +16,7 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError
 from treadle.domain.events import (
     AgentWaiting,
+    ClarifyRequested,
     Decision,
     MessageSteered,
     ResumeRequested,
@@ -36,6 +37,8 @@ from treadle.surfaces.cli.approval_prompt import RunQuestions
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
 from treadle.surfaces.cli.event_output import JsonLines, PlainAnswer, Printer, TranscriptPrinter
 from treadle.surfaces.cli.line_input import Prompt
+from treadle.surfaces.cli.live_line import LiveLine, can_draw
+from treadle.surfaces.cli.markdown_output import make_transcript_printer
 from treadle.surfaces.cli.model_wait import ModelWait
 from treadle.surfaces.cli.output import count_of, note
 from treadle.surfaces.cli.process import FAILED, NEEDS_AN_ANSWER, PIPE_CLOSED, Stop
@@ -73,7 +76,7 @@ class FollowOptions(Struct, frozen=True):
     def make_printer(self) -> Printer:
         if self.json:
             return JsonLines()
-        return PlainAnswer(sys.stdout) if self.plain else TranscriptPrinter(sys.stdout)
+        return PlainAnswer(sys.stdout) if self.plain else make_transcript_printer(sys.stdout)
 
     def prompt(self, stop: Stop) -> Prompt | None:
         """Return how to ask the user; None if a program or no terminal has started the command."""
@@ -118,7 +121,7 @@ class Follower(Struct, frozen=True):
     async def follow(self, run_id: RunId, after: int = 0, since: int = 0) -> int:
         """Print the events after `after` and return the exit code. Waits count only if they began after `since`."""
         interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
-        wait = ModelWait(self.printer.note)
+        wait = self._show_waits()
         watching = asyncio.create_task(wait.watch())
         code, last = None, after
         try:
@@ -147,6 +150,15 @@ class Follower(Struct, frozen=True):
         finally:
             interrupting.cancel()
             watching.cancel()
+
+    def _show_waits(self) -> LiveLine | ModelWait:
+        """Return what tells the user what the run waits for: a line that is overwritten, or notes now and then."""
+        printer = self.printer
+        if not isinstance(printer, TranscriptPrinter) or isinstance(printer, PlainAnswer) or not can_draw():
+            return ModelWait(printer.note)
+        line = LiveLine(lambda: printer.is_at_line_start and not self.stop.is_asking)
+        printer.before_output = line.clear
+        return line
 
     async def follow_root(self, root: RunView, run_id: RunId, since: int) -> int:
         """Follow the root of a run that was just sent something."""
@@ -257,6 +269,8 @@ def _stopped(run_id: RunId, options: str) -> str:
 
 def _asks(event: Event) -> bool:
     """Return whether the run or a child run of it needs an answer."""
+    if isinstance(event.data, ClarifyRequested):
+        return event.data.during is not None
     waits = isinstance(event.data, RunWaiting) and event.data.reason in FOR_AN_ANSWER
     return waits or (isinstance(event.data, AgentWaiting) and event.data.reason in FOR_AN_ANSWER)
 

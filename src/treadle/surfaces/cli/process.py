@@ -108,7 +108,8 @@ class Stop:
         self.asked = asyncio.Event()
         self.unanswered = asyncio.Event()
         """A stop that came during a question: it leaves the question open and the run as it is."""
-        self._is_asking = False
+        self.is_asking = False
+        """Whether a question to the user is open."""
         self._signal = signal.SIGINT
 
     @property
@@ -144,14 +145,14 @@ class Stop:
     @contextmanager
     def asking(self) -> Generator[None]:
         """Mark the time of a question to the user."""
-        self._is_asking = True
+        self.is_asking = True
         try:
             yield
         finally:
-            self._is_asking = False
+            self.is_asking = False
 
     def _receive(self, number: signal.Signals) -> None:
-        event = self.unanswered if self._is_asking else self.asked
+        event = self.unanswered if self.is_asking else self.asked
         if event.is_set():
             os._exit(128 + number)
         self._signal = number

@@ -1,46 +1,39 @@
-"""The request that a model received at a step, made again from the journal."""
+"""The request that a model received at a step, as `treadle runs prompt` prints it."""
 
 import sys
 
 import msgspec
 
-from treadle.bootstrap.engine import encode_request
-from treadle.bootstrap.offline_service import open_service_readonly
-from treadle.domain.ids import RunId
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
-from treadle.operations.prompts import SentPrompt
+from treadle.operations.run_inspection import StepPrompt
 from treadle.surfaces.cli.output import print_json_line
 from treadle.surfaces.cli.terminal import inert
 
 
-async def print_prompt(run_id: RunId, step: int | None, json: bool) -> None:
+def print_prompt(prompt: StepPrompt, *, json: bool) -> None:
     """Print the request of a step: its bytes as JSON, or its parts for people."""
-    async with open_service_readonly() as service:
-        seen = await service.prompt(run_id, step)
     if json:
-        print_json_line(encode_request(seen.model.api_mode, seen.request))
+        print_json_line(bytes(prompt.body))
     else:
-        text = "\n".join(_lines(seen))
+        text = "\n".join(_lines(prompt))
         print(inert(text) if sys.stdout.isatty() else text)
 
 
-def _lines(seen: SentPrompt) -> list[str]:
-    event, request = seen.event, seen.request
-    attempt = f", attempt {event.attempt}" if event.attempt > 1 else ""
-    lines = [
-        f"── step {event.step}{attempt}: {event.provider}/{event.model}, about {event.input_estimate} tokens ──"
-    ]
-    if request.preamble.system:
-        lines += ["", "[system]", request.preamble.system]
-    if request.preamble.tools:
-        offered = "" if event.tools_offered else " (must not be called in this request)"
+def _lines(prompt: StepPrompt) -> list[str]:
+    attempt = f", attempt {prompt.attempt}" if prompt.attempt > 1 else ""
+    model = f"{prompt.provider}/{prompt.model}"
+    lines = [f"── step {prompt.step}{attempt}: {model}, about {prompt.input_estimate} tokens ──"]
+    if prompt.system:
+        lines += ["", "[system]", prompt.system]
+    if prompt.tools:
+        offered = "" if prompt.tools_offered else " (must not be called in this request)"
         lines += ["", f"[tools]{offered}"]
-        lines += [f"{tool.name}: {msgspec.json.encode(tool.schema).decode()}" for tool in request.preamble.tools]
-    for message in request.conversation.messages:
+        lines += [f"{tool.name}: {msgspec.json.encode(tool.schema).decode()}" for tool in prompt.tools]
+    for message in prompt.messages:
         mark = f", {message.mark}" if message.mark else ""
         lines += ["", f"[{message.role}{mark}]", *_parts(message)]
-    if request.aside:
-        lines += ["", "[after the conversation, in this request only]", request.aside]
+    if prompt.aside:
+        lines += ["", "[after the conversation, in this request only]", prompt.aside]
     return lines
 
 

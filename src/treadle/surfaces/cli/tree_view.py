@@ -1,19 +1,18 @@
 """A run with its child runs, as `treadle runs tree` prints them."""
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
-from treadle.domain.ids import RunId
 from treadle.domain.runs import Metrics
-from treadle.operations import runs
-from treadle.operations.operation import Caller
-from treadle.operations.run_tree import Member, family
+from treadle.operations.run_inspection import RunTree, TreeMember
 from treadle.surfaces.cli.output import Column, amount, count_of, print_json, print_table, short_id
 
 HEAD = ("RUN", Column("AGENT", shrinks_to=8), "STATE", "STEPS", "TOKENS", "COST")
 
 
 class Branch(Struct, frozen=True):
-    """A run of the tree."""
+    """A run of the tree, as `--json` prints it."""
 
     run_id: str
     parent_run_id: str | None
@@ -25,36 +24,25 @@ class Branch(Struct, frozen=True):
     metrics: Metrics
 
 
-async def print_tree(caller: Caller, run_id: RunId, json: bool) -> None:
+def print_tree(tree: RunTree, *, json: bool) -> None:
     """Print a run and its child runs with what each has used, and the sums."""
-    members = await family(caller, run_id)
-    branches = [await _branch(caller, member) for member in members]
     if json:
-        for branch in branches:
-            print_json(branch)
+        for member in tree.members:
+            print_json(_branch(member))
         return
-    rows = [_row(branch) for branch in branches]
+    rows = [_row(member) for member in tree.members]
     if len(rows) > 1:
-        rows.append(_sum(branches))
-    print_table(HEAD, rows, _leads(members))
+        rows.append(_sum(tree))
+    print_table(HEAD, rows, _leads(tree.members))
 
 
-async def _branch(caller: Caller, member: Member) -> Branch:
+def _branch(member: TreeMember) -> Branch:
     run = member.run
-    metrics = (await caller.call(runs.STEPS, runs.OneRun(run.run_id))).metrics
-    return Branch(
-        run.run_id,
-        run.parent_run_id,
-        member.depth,
-        run.agent,
-        run.status,
-        run.outcome,
-        run.waiting_for,
-        metrics,
-    )
+    place = (run.run_id, run.parent_run_id, member.depth)
+    return Branch(*place, run.agent, run.status, run.outcome, run.waiting_for, member.metrics)
 
 
-def _leads(members: list[Member]) -> list[str]:
+def _leads(members: Sequence[TreeMember]) -> list[str]:
     """Return the lines before each run that show its place in the tree."""
     open_above: list[bool] = []
     leads: list[str] = []
@@ -69,22 +57,15 @@ def _leads(members: list[Member]) -> list[str]:
     return leads
 
 
-def _row(branch: Branch) -> tuple[str, ...]:
-    used = branch.metrics
-    state = branch.outcome or (f"waiting: {branch.waiting_for}" if branch.status == "waiting" else branch.status)
-    return (short_id(branch.run_id), branch.agent, state, f"{used.steps}", _tokens(used), cost_of(used))
+def _row(member: TreeMember) -> tuple[str, ...]:
+    run, used = member.run, member.metrics
+    state = run.outcome or (f"waiting: {run.waiting_for}" if run.status == "waiting" else run.status)
+    return (short_id(run.run_id), run.agent, state, f"{used.steps}", _tokens(used), cost_of(used))
 
 
-def _sum(branches: list[Branch]) -> tuple[str, ...]:
-    used = [branch.metrics for branch in branches]
-    total = Metrics(
-        steps=sum(each.steps for each in used),
-        input_tokens=sum(each.input_tokens for each in used),
-        output_tokens=sum(each.output_tokens for each in used),
-        cost=sum(each.cost for each in used),
-        unpriced_calls=sum(each.unpriced_calls for each in used),
-    )
-    return (count_of(len(branches), "run"), "", "", f"{total.steps}", _tokens(total), cost_of(total))
+def _sum(tree: RunTree) -> tuple[str, ...]:
+    total = tree.total
+    return (count_of(len(tree.members), "run"), "", "", f"{total.steps}", _tokens(total), cost_of(total))
 
 
 def _tokens(used: Metrics) -> str:

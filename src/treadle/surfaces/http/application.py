@@ -1,6 +1,7 @@
 """The Litestar application: all routes, and what handles a request before and after them."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from litestar import Litestar
@@ -9,19 +10,20 @@ from litestar.handlers import HTTPRouteHandler
 
 from treadle.operations.context import Context
 from treadle.ports.clock import Clock
-from treadle.surfaces.http import health, inbound_webhooks, openapi, runs, streams
+from treadle.surfaces.http import health, inbound_webhooks, openapi, runs, sign_in, streams
 from treadle.surfaces.http.auth import check_request_allowed
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
 from treadle.surfaces.http.openai import chat, models, responses
 from treadle.surfaces.http.operation_routes import make_operation_routes
 from treadle.surfaces.http.problems import handle_exception
+from treadle.surfaces.mcp.http import McpMount
 
 MAX_BODY_BYTES = 32 * 2**20
 """The largest request body."""
 DESCRIPTION_PATH = openapi.PATH
 HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
     route
-    for module in (runs, streams, inbound_webhooks, health, models, chat, responses, openapi)
+    for module in (runs, streams, sign_in, inbound_webhooks, health, models, chat, responses, openapi)
     for route in module.ROUTES
 )
 
@@ -35,6 +37,12 @@ class Application:
 
     def __init__(self, context: Context, clock: Clock, routes: Sequence[HTTPRouteHandler] | None = None) -> None:
         self.access = context.access
+        self.sign_ins = context.sign_ins
+        self.has_pages = routes is None
+        """Whether the dashboard is served too."""
+        self.address: str | None = None
+        """The URL of the listener, once there is one."""
+        context = replace(context, address=lambda: self.address)
         self.litestar = Litestar(
             route_handlers=all_routes() if routes is None else routes,
             before_request=check_request_allowed,
@@ -44,4 +52,13 @@ class Application:
             openapi_config=None,
             logging_config=None,
         )
-        self.asgi = IdempotencyMiddleware(self.litestar, context.requests, clock)
+        self._mcp = McpMount(
+            IdempotencyMiddleware(self.litestar, context.requests, clock),
+            context,
+            context.home if routes is None else None,
+        )
+        self.asgi = self._mcp
+
+    async def close(self) -> None:
+        """End the sessions of MCP clients."""
+        await self._mcp.close()

@@ -6,7 +6,9 @@ Authorization header."""
 
 import asyncio
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit
 
@@ -18,7 +20,9 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from treadle.domain.access import OWNER, Principal
 from treadle.domain.access import Scope as AccessScope
 from treadle.operations.refusal import Refusal
+from treadle.operations.sign_in_service import SignInService
 from treadle.operations.token_service import TokenService
+from treadle.surfaces.http import cookies, cors
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.problems import make_problem_response
 from treadle.surfaces.http.request_encoding import refuse_invalid_text
@@ -32,6 +36,10 @@ STOPPING_RESPONSE_SECONDS = 1.0
 """How long a client may take to receive the response that the server is stopping."""
 
 
+Hold = Callable[[Callable[[], None]], AbstractContextManager[None]]
+"""Holds a stream open until its token or its sign-in ends; then it calls the function."""
+
+
 class TokenAuthentication:
     """ASGI middleware that authenticates requests by token."""
 
@@ -40,12 +48,14 @@ class TokenAuthentication:
         app: ASGIApp,
         streams: OpenStreams,
         access: TokenService,
+        sign_ins: SignInService,
         hosts: Collection[str] = LOOPBACK_HOSTS,
         origins: Collection[str] = (),
     ) -> None:
         self._app = app
         self._streams = streams
         self._access = access
+        self._sign_ins = sign_ins
         self._hosts = frozenset(host.lower() for host in hosts)
         self._origins = frozenset(origin.lower().rstrip("/") for origin in origins)
 
@@ -54,16 +64,25 @@ class TokenAuthentication:
             await respond_unless_stopped(self._handle, scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = self._find_allowed_origin(scope)
+        if origin is not None:
+            if cors.is_preflight(scope):
+                await cors.answer_preflight(origin, send)
+                return
+            send = cors.allow_origin(origin, send)
         try:
             await self._authenticate(scope)
         except Exception as error:
             await send_problem(error, scope, send)
         else:
-            await self._app(scope, receive, send)
+            secured = cookies.secure_responses(send) if "cookie" in state_of(scope) else send
+            await self._app(scope, receive, secured)
 
     async def _authenticate(self, scope: Scope) -> None:
         refuse_invalid_text(scope)
-        headers = _read_headers(scope, b"host", b"origin", b"authorization")
+        headers = _read_headers(
+            scope, b"host", b"origin", b"authorization", b"cookie", b"sec-fetch-site", cookies.HEADER
+        )
         host = headers[b"host"].lower()
         if _host_name(host) not in self._hosts:
             raise Refusal(
@@ -76,19 +95,59 @@ class TokenAuthentication:
         state["streams"] = self._streams
         if path in PUBLIC_PATHS:
             return
+        principal, hold = await self._identify(scope, headers, host)
+        if principal is not None:
+            state["principal"], state["hold"] = principal, hold
+        elif not (scope["type"] == "http" and _needs_no_token(path, scope["method"])):
+            raise make_unauthorized()
+        elif path == cookies.SIGN_IN_PATH:
+            cookies.check_same_origin(scope, headers, partial(_is_own, host))
+
+    async def _identify(
+        self, scope: Scope, headers: dict[bytes, str], host: str
+    ) -> "tuple[Principal | None, Hold | None]":
+        """Return who sends a request, and how to notice that they no longer may: by a token, a stream ticket or a
+        session cookie."""
+        ticket = take_ticket(scope)
+        if headers[b"authorization"]:
+            return await self._read_token(headers)
+        if ticket is None:
+            return await self._read_sign_in(scope, headers, host)
+        found = await self._access.read_ticket(ticket, scope["path"]) if _is_get(scope) else None
+        if found is None:
+            return None, None
+        return found[0], partial(self._access.hold_ticket, found[1], found[0])
+
+    async def _read_token(self, headers: dict[bytes, str]) -> "tuple[Principal | None, Hold | None]":
+        """Return who the token in the Authorization header stands for."""
         secret = _read_bearer(headers[b"authorization"])
         principal = await self._access.principal(secret) if secret else None
-        if principal is not None:
-            state["principal"], state["secret"] = principal, secret
-        elif not (SIGNED_PATH.fullmatch(path) and scope["type"] == "http" and scope["method"] == "POST"):
-            raise make_unauthorized()
+        return principal, None if principal is None else partial(self._access.held_open, secret, principal)
+
+    async def _read_sign_in(
+        self, scope: Scope, headers: dict[bytes, str], host: str
+    ) -> "tuple[Principal | None, Hold | None]":
+        """Return who the session cookie stands for, if it counts for this request."""
+        cookie = cookies.read_cookie(scope, headers[b"cookie"])
+        principal = await self._sign_ins.principal(cookie) if cookie else None
+        if principal is None:
+            return None, None
+        cookies.check_same_origin(scope, headers, partial(_is_own, host))
+        state_of(scope)["cookie"] = cookie
+        return principal, partial(self._sign_ins.held_open, cookie)
+
+    def _find_allowed_origin(self, scope: Scope) -> str | None:
+        """Return the origin of a request if it is one of `server.origins`, and its host is one of the server's."""
+        found = dict(cast("list[tuple[bytes, bytes]]", scope["headers"]))
+        origin, host = found.get(b"origin", b"").decode("latin-1"), found.get(b"host", b"").decode("latin-1")
+        is_known = origin.lower().rstrip("/") in self._origins and _host_name(host.lower()) in self._hosts
+        return origin if is_known else None
 
     def _check_origin(self, origin: str, host: str) -> None:
         if not origin:
             return
         origin = origin.lower().rstrip("/")
-        ours = origin.startswith(("http://", "https://")) and _netloc(origin) == host
-        if not ours and origin not in self._origins:
+        if not _is_own(host, origin) and origin not in self._origins:
             raise Refusal(
                 403,
                 "ForeignOrigin",
@@ -105,7 +164,7 @@ class OwnerAuthentication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            state_of(scope).update(principal=OWNER, secret="", streams=self._streams)
+            state_of(scope).update(principal=OWNER, hold=_hold_forever, streams=self._streams)
             await respond_unless_stopped(self._handle, scope, receive, send)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -211,6 +270,20 @@ def _read_headers(scope: Scope, *names: bytes) -> dict[bytes, str]:
     return found
 
 
+def take_ticket(scope: Scope) -> str | None:
+    """Remove the ticket from the query of a request and return it, so that neither a route nor a log sees it."""
+    parts = scope["query_string"].split(b"&")
+    found = [part for part in parts if part.startswith(b"ticket=")]
+    if not found:
+        return None
+    cast("dict[str, Any]", scope)["query_string"] = b"&".join(part for part in parts if part not in found)
+    return found[0].removeprefix(b"ticket=").decode("latin-1")
+
+
+def _is_get(scope: Scope) -> bool:
+    return cast("Any", scope)["method"] == "GET"
+
+
 def _read_bearer(value: str) -> str:
     kind, _, secret = value.partition(" ")
     return secret.strip() if kind.lower() == "bearer" else ""
@@ -222,6 +295,25 @@ def _host_name(host: str) -> str:
     if not colon or port.endswith("]"):
         return host
     return name if port.isascii() and port.isdecimal() else ""
+
+
+def _hold_forever(cut: Callable[[], None]) -> AbstractContextManager[None]:
+    """Hold a stream of a process of the same user, whose right does not end."""
+    del cut
+    return nullcontext()
+
+
+def _needs_no_token(path: str, method: str) -> bool:
+    """Return whether the request carries its own proof, such as a signature, or asks only who the caller is."""
+    if path == cookies.IDENTITY_PATH:
+        return method == "GET"
+    return method == "POST" and (path == cookies.SIGN_IN_PATH or SIGNED_PATH.fullmatch(path) is not None)
+
+
+def _is_own(host: str, origin: str) -> bool:
+    """Return whether an origin is that of this server."""
+    origin = origin.lower().rstrip("/")
+    return origin.startswith(("http://", "https://")) and _netloc(origin) == host
 
 
 def _netloc(origin: str) -> str:

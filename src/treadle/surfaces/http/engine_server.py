@@ -10,6 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 from treadle.api.engine import Engine
 from treadle.domain.errors import InvalidState
 from treadle.surfaces.http.application import Application
+from treadle.surfaces.http.assets import DashboardFiles
 from treadle.surfaces.http.auth import LOOPBACK_HOSTS, OwnerAuthentication, TokenAuthentication
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import SameUserProtocol, serve_sockets
@@ -38,12 +39,15 @@ async def serve_over_tcp(
 ) -> AsyncGenerator[OpenStreams, None]:
     """Serve callers that have a token, over TCP. Yield the open streams."""
     streams = OpenStreams(streams_per_token)
-    authenticated = TokenAuthentication(app.asgi, streams, app.access, (*LOOPBACK_HOSTS, *hosts), origins)
-    async with serve_sockets(authenticated, [listener]):
+    authenticated = TokenAuthentication(
+        app.asgi, streams, app.access, app.sign_ins, (*LOOPBACK_HOSTS, *hosts), origins
+    )
+    async with serve_sockets(DashboardFiles(authenticated) if app.has_pages else authenticated, [listener]):
         try:
             yield streams
         finally:
             await streams.close()
+            await app.close()
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ async def submit_run(
             token_quotas=principal.quotas,
             user=principal.user,
             only_own=principal.only_owner is not None,
+            has_own_model=data.overrides is not None and data.overrides.model is not None,
         )
     )
     seconds = data.wait if wait is None else wait

@@ -24,7 +24,7 @@ from treadle.operations.event_feed import Missed
 from treadle.operations.refusal import Refusal
 from treadle.operations.run_stream import StreamReader
 from treadle.ports.journal import PositionedEvent, RunRecord
-from treadle.surfaces.http.auth import principal_of, send_problem, state_of, streams_of
+from treadle.surfaces.http.auth import Hold, principal_of, send_problem, state_of, streams_of
 from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_of
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import ABORT_KEY
@@ -76,7 +76,7 @@ class EventStream(Generic[Piece]):
         self._streams = streams_of(request)
         self._principal = principal_of(request)
         refuse_if_full(request)
-        self._secret: str = state_of(request.scope)["secret"]
+        self._hold: Hold = state_of(request.scope)["hold"]
         self._pump_task: asyncio.Task[None] | None = None
         self._send: Send | None = None
         self._beats: set[asyncio.Task[None]] = set()
@@ -101,7 +101,7 @@ class EventStream(Generic[Piece]):
         self._streams.add(self)
         self._context.metrics.stream_opened()
         try:
-            with self._context.access.held_open(self._secret, self._principal, self.cut):
+            with self._hold(self.cut):  # until the token or the sign-in ends
                 await asyncio.wait((self._pump_task, leaving), return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._send = None
@@ -214,6 +214,9 @@ async def read_many(after: int | None, filter_: FeedFilter, context: Context) ->
             None,
         )
         after = 0
+    if after is None:  # tell the reader where it begins, so that it can continue there before the first event
+        after = await service.position()
+        yield b"id: %d\n\n" % after
     read = service.live_feed if filter_.live else service.feed_pages
     async with aclosing(read(after, filter_.agents, filter_.owner)) as feed:
         async for page in feed:

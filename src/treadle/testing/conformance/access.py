@@ -3,9 +3,11 @@
 import asyncio
 from typing import Final
 
+import msgspec
+
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
-from treadle.ports.access import IdempotentRequest, StoredResponse, TokenRecord
+from treadle.ports.access import IdempotentRequest, SignIn, StoredResponse, TokenRecord
 from treadle.testing.conformance.store_harness import (
     FullStoreCheck,
     FullStoreHarness,
@@ -41,6 +43,39 @@ async def a_token_is_revoked_once(harness: FullStoreHarness) -> None:
         found = await two.kept.tokens.find(DIGEST)
         assert found is not None
         assert (found.revoked_at, found.is_valid(4.0)) == (5.0, False)
+
+
+async def a_sign_in_comes_with_its_token(harness: FullStoreHarness) -> None:
+    """It is found by the digest of its cookie, with the token as it is now, in every process."""
+    async with open_full_store_twice(harness) as (one, two):
+        token = TokenRecord(TokenId("tok_1"), "one", ("read",), None, 1.0)
+        await one.kept.tokens.add(token, b"token")
+        bound, owner = SignIn("sgn_1", token.token_id, 1.0, 2.0), SignIn("sgn_2", None, 1.0, 2.0)
+        await one.kept.sign_ins.add(bound, DIGEST)
+        await one.kept.sign_ins.add(owner, b"owner")
+        assert await two.kept.sign_ins.find(DIGEST) == msgspec.structs.replace(bound, token=token)
+        assert await two.kept.sign_ins.find(b"owner") == owner
+        assert await two.kept.sign_ins.find(b"nobody's") is None
+        await two.kept.tokens.revoke(token.token_id, 5.0)
+        await two.kept.sign_ins.touch("sgn_1", 9.0)
+        found = await one.kept.sign_ins.find(DIGEST)
+        assert found is not None
+        assert found.token is not None
+        assert (found.used_at, found.token.revoked_at) == (9.0, 5.0)
+        assert await one.kept.sign_ins.remove_all(None) == 1
+        await one.kept.sign_ins.remove_old(10.0, 0.0)
+        assert await two.kept.sign_ins.find(DIGEST) is None
+
+
+async def a_code_is_taken_once(harness: FullStoreHarness) -> None:
+    """A code that was taken or has expired is refused, in every process."""
+    async with open_full_store_twice(harness) as (one, two):
+        for code in (b"one", b"two"):
+            await one.kept.sign_ins.add_code(code, 100.0)
+        assert await two.kept.sign_ins.take_code(b"one", 50.0)
+        assert not await one.kept.sign_ins.take_code(b"one", 50.0)
+        assert not await one.kept.sign_ins.take_code(b"two", 100.0)
+        assert not await one.kept.sign_ins.take_code(b"two", 50.0), "it is removed with the others"
 
 
 async def a_repeated_request_returns_the_stored_response(harness: FullStoreHarness) -> None:
@@ -82,6 +117,8 @@ async def only_one_of_concurrent_requests_is_first(harness: FullStoreHarness) ->
 CHECKS: Final[tuple[FullStoreCheck, ...]] = (
     a_token_is_found_by_its_digest,
     a_token_is_revoked_once,
+    a_sign_in_comes_with_its_token,
+    a_code_is_taken_once,
     a_repeated_request_returns_the_stored_response,
     only_one_of_concurrent_requests_is_first,
 )

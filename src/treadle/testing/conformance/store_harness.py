@@ -8,7 +8,7 @@ from typing import Protocol
 from treadle.domain.ids import AgentId
 from treadle.domain.memories import MemoryScope
 from treadle.domain.users import LOCAL_USER
-from treadle.ports.access import IdempotencyStore, Tokens
+from treadle.ports.access import IdempotencyStore, SignInStore, Tokens
 from treadle.ports.automation import DeadLetters, InboundWebhooks, Schedules, Webhooks
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import Deletions
@@ -41,6 +41,7 @@ class FullStore:
     runs: Store
     memories: MemoryStore
     tokens: Tokens
+    sign_ins: SignInStore
     requests: IdempotencyStore
     schedules: Schedules
     hooks: InboundWebhooks

@@ -1,4 +1,5 @@
-"""Checks for implementers of `ports.sessions.SessionCatalog`: the titles of sessions."""
+"""Checks for implementers of `ports.sessions.SessionCatalog`: the titles and models of sessions, and the summaries
+of runs."""
 
 from typing import Final
 
@@ -6,6 +7,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunForked, RunQueued, UserMessage
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, user
+from treadle.ports.journal import RunFilter
 from treadle.testing.conformance.store_harness import (
     FullStoreCheck,
     FullStoreHarness,
@@ -60,6 +62,23 @@ async def a_session_can_be_renamed(harness: FullStoreHarness) -> None:
         assert await desk.kept.sessions.find(SessionId("ses_none")) is None
 
 
+async def a_session_has_a_model(harness: FullStoreHarness) -> None:
+    """Every process sees the choice, a fork keeps it, and null takes it back. It does not create a session."""
+    async with open_full_store_twice(harness) as (desk, other):
+        await _submit_message(desk, "hello")
+        later = await _submit_message(desk, "hello again")
+        await other.kept.sessions.set_model(SESSION, "openai/größe")
+        await _fork(desk, later, "ses_fork")
+        await other.kept.sessions.set_model(SESSION, None)
+        for session, model in ((SESSION, None), (SessionId("ses_fork"), "openai/größe")):
+            found, basics = await desk.kept.sessions.find(session), await desk.kept.sessions.basics(session)
+            assert found is not None
+            assert basics is not None
+            assert (found.model, basics.model, basics.agent) == (model, model, found.agent or "")
+        await desk.kept.sessions.set_model(SessionId("ses_none"), "openai/x")
+        assert await desk.kept.sessions.basics(SessionId("ses_none")) is None
+
+
 async def a_fork_keeps_the_title_of_its_source(harness: FullStoreHarness) -> None:
     """An explicit title is copied. Without one, the title is the message that the fork continues from."""
     async with open_full_store(harness) as desk:
@@ -74,8 +93,29 @@ async def a_fork_keeps_the_title_of_its_source(harness: FullStoreHarness) -> Non
         assert await _title(desk) == "Plans"
 
 
+async def runs_are_found_by_their_message_and_cost(harness: FullStoreHarness) -> None:
+    """The beginning of the message is found in any case. A cost is known once the run has ended."""
+    async with open_full_store(harness) as desk:
+        first = await _submit_message(desk, "Count the\nMODULES please")
+        await _submit_message(desk, "Write a poem", "ses_2")
+        found = await desk.store.find(RunFilter(text="the modules"))
+        assert [(record.origin.run_id, record.message, record.cost) for record in found] == [
+            (first, "Count the MODULES please", None)
+        ]
+        assert await desk.store.find(RunFilter(text="100%")) == []
+        assert await desk.store.find(RunFilter(min_cost=0.0)) == []
+        claim = await desk.claim(first)
+        await desk.end(claim, 2, "done")
+        [ended] = await desk.store.find(RunFilter(text="count", min_cost=0.0))
+        assert (ended.cost, ended.tokens, ended.steps) == (0.0, 0, 0)
+        assert [record.message for record in await desk.store.find(RunFilter(until=0.0))] == []
+        assert len(await desk.store.find(RunFilter(since=0.0))) == 2
+
+
 CHECKS: Final[tuple[FullStoreCheck, ...]] = (
+    runs_are_found_by_their_message_and_cost,
     a_title_is_the_start_of_the_first_message,
     a_session_can_be_renamed,
+    a_session_has_a_model,
     a_fork_keeps_the_title_of_its_source,
 )

@@ -12,6 +12,7 @@ import msgspec
 
 from treadle.core.context.transcript import repair
 from treadle.dispatch.local import LocalDispatcher
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.models import Prices, Profile
@@ -238,10 +239,10 @@ class SimulatedTools:
         for tool in (agent_spawn, agent_send, invoke_agent):
             self._tools[tool.spec.name] = tool
 
-    def find(self, name: str) -> Tool | None:
+    def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None:
         return self._tools.get(name)
 
-    def select(self, allowlist: Sequence[str]) -> tuple[Tool, ...]:
+    def select(self, allowlist: Sequence[str], agent: AgentSpec | None = None) -> tuple[Tool, ...]:
         if "*" in allowlist:
             return tuple(self._tools.values())
         if unknown := [name for name in allowlist if name not in self._tools]:

@@ -63,6 +63,7 @@ BEGIN
     DELETE FROM deliveries WHERE run = ANY(numbers);
     DELETE FROM approvals WHERE run = ANY(numbers);
     DELETE FROM said WHERE session_id = session_id_;
+    DELETE FROM run_summaries WHERE run = ANY(numbers);
     DELETE FROM results WHERE session_id = session_id_;
     DELETE FROM segments WHERE session_id = session_id_;
     DELETE FROM grants WHERE session_id = session_id_;
@@ -72,6 +73,10 @@ BEGIN
     DELETE FROM windows WHERE account = ANY(trees);
     DELETE FROM warnings WHERE account = ANY(trees);
     DELETE FROM dead_letters WHERE run_id = ANY(run_ids);
+    UPDATE channel_inbox SET state = 'done', content = '{"message_id":"","conversation":"","sender":""}', run_id = NULL
+    WHERE run_id = ANY(run_ids);
+    DELETE FROM channel_outbox WHERE run_id = ANY(run_ids);
+    DELETE FROM channel_conversations WHERE session_id = session_id_;
     INSERT INTO deleted_runs (run_id, session_id) SELECT run_id, session_id_ FROM unnest(run_ids) AS run_id
     ON CONFLICT DO NOTHING;
     DELETE FROM runs WHERE id = ANY(numbers);

@@ -30,13 +30,23 @@ BEGIN
             INSERT INTO session_notes (session_id, workspace, notes)
             VALUES (session_id_, each->>'workspace', each->>'notes')
             ON CONFLICT (session_id) DO UPDATE SET workspace = excluded.workspace, notes = excluded.notes;
+        WHEN 'opening' THEN
+            INSERT INTO run_summaries (run, message) VALUES (run_, each->>'message')
+            ON CONFLICT (run) DO UPDATE SET message = excluded.message;
+        WHEN 'ended' THEN
+            INSERT INTO run_summaries (run, cost, tokens, steps, duration_ms)
+            VALUES (run_, (each->>'cost')::FLOAT8, (each->>'tokens')::BIGINT, (each->>'steps')::INTEGER,
+                    (each->>'duration_ms')::BIGINT)
+            ON CONFLICT (run) DO UPDATE SET cost = excluded.cost, tokens = excluded.tokens, steps = excluded.steps,
+                                            duration_ms = excluded.duration_ms;
         WHEN 'memory' THEN
             PERFORM remember(run_, each);
         WHEN 'recalled' THEN
             PERFORM recalled(each->'memories', (each->>'at')::FLOAT8);
-        WHEN 'forked' THEN  -- a fork shares the title, and the whole text of truncated results can be recalled in it too
-            UPDATE runs SET title = (SELECT first.title FROM runs AS old JOIN runs AS first USING (session_id)
-                                     WHERE old.run_id = each->>'run' ORDER BY first.id LIMIT 1)
+        WHEN 'forked' THEN  -- a fork shares the title and the model, and the whole text of truncated results can be recalled in it too
+            UPDATE runs SET (title, session_model) =
+                (SELECT first.title, first.session_model FROM runs AS old JOIN runs AS first USING (session_id)
+                 WHERE old.run_id = each->>'run' ORDER BY first.id LIMIT 1)
             WHERE id = run_;
             INSERT INTO results (session_id, run, call_id, content)
             SELECT DISTINCT ON (kept.call_id) session_id_, run_, kept.call_id, kept.content

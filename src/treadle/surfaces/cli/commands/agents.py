@@ -1,22 +1,24 @@
 """`treadle agents`: the agents of the home."""
 
-import os
-import shlex
-import subprocess
-import tempfile
+from difflib import unified_diff
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller, open_readonly_caller
+from treadle.config.agent_files import TEMPLATES, AgentTemplate, find_template
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.suggestions import find_closest
 from treadle.operations import agents
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
 from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.editor import open_editor, write_copy
 from treadle.surfaces.cli.output import Column, note, print_error, print_json, print_list, print_result
 from treadle.surfaces.cli.process import USAGE
 from treadle.surfaces.cli.shared_options import AgentArgument, Json, Yes
@@ -62,21 +64,42 @@ async def create_agent(
     model: Annotated[
         str | None, Option("-m", "--model", metavar="MODEL", help="An alias or provider/model-id.")
     ] = None,
+    template: Annotated[
+        str | None, Option("--template", metavar="NAME", help=f"Begin with a template: {', '.join(TEMPLATES)}.")
+    ] = None,
+    tools: Annotated[
+        str | None, Option("--tools", metavar="NAMES", help="Tools, separated by commas. Globs are allowed.")
+    ] = None,
+    persona: Annotated[
+        str | None, Option("--persona", metavar="TEXT", help="Its instructions. `@FILE` reads them from a file.")
+    ] = None,
     source: Annotated[
         Path | None, Option("--from", metavar="FILE", help="Copy the settings from this agent file.")
     ] = None,
     json: Json = False,
 ) -> int:
-    """Create an agent with a model or from a file. Change other settings with `treadle agents edit`."""
-    path = current_home().create_agent(name, model, source)
+    """Create an agent: from a template, from a file, or with the tools and the persona that you name.
+
+    The file has comments with the settings that people change first. Calls need an approval until it says
+    otherwise."""
+    if source is not None and (template or tools or persona):
+        raise UsageError("--from copies all settings. Leave out --template, --tools and --persona, or --from.")
+    begin = AgentTemplate("") if template is None else find_template(template)
+    if tools is not None:
+        begin = replace(begin, tools=_check_tools(tools), free=())
+    if persona is not None:
+        begin = replace(begin, persona=_read_persona(persona))
+    path = current_home().create_agent(name, model, source, begin)
     print_result({"name": name, "file": str(path)}, f"Created the agent `{name}`: {path}", json=json)
+    if not json:
+        note(f"Try it: treadle run -a {name} MESSAGE")
     return 0
 
 
 @group.command("edit")
 async def edit_agent(name: AgentArgument) -> int:
     """Edit the file of an agent in $VISUAL or $EDITOR. The file is validated before it is saved."""
-    note(_edit(current_home(), name))
+    _edit(current_home(), name)
     return 0
 
 
@@ -122,38 +145,49 @@ async def agent_state(
 # ── Editing ──
 
 
-def _edit(home: Home, name: str) -> str:
+def _edit(home: Home, name: str) -> None:
     """Let the user edit a copy, and replace the file with it if it is valid. An invalid copy is kept."""
     before = home.agent_file(name).read_bytes()
-    handle, path = tempfile.mkstemp(prefix=f"{name}-", suffix=".yaml")
-    copy = Path(path)
-    with os.fdopen(handle, "wb") as file:
-        file.write(before)
-    _open_editor(copy)
-    if copy.read_bytes() == before:
+    copy = write_copy(before, f"{name}-", ".yaml")
+    open_editor(copy)
+    after = copy.read_bytes()
+    if after == before:
         copy.unlink()
-        return "Nothing was changed."
+        note("Nothing was changed.")
+        return
     try:
         home.replace_agent(name, copy)
     except ConfigError as error:
         raise ConfigError(f"{error}. `{name}` was not changed; your text is in {copy}") from None
     copy.unlink()
-    return f"Changed `{name}`, from its next run on."
+    old, new = before.decode(errors="replace").splitlines(), after.decode().splitlines()
+    lines = unified_diff(old, new, "before", "after", lineterm="", n=1)
+    for line in lines:
+        print(inert(line))
+    note(f"Changed `{name}`, from its next run on.")
 
 
-def _open_editor(file: Path) -> None:
-    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+def _check_tools(names: str) -> tuple[str, ...]:
+    """Return the tools of a list. Raise UsageError for a name or a glob that no tool matches."""
+    from treadle.bootstrap.tool_names import list_known_tools
+
+    known = list_known_tools()
+    found = tuple(name.strip() for name in names.split(",") if name.strip())
+    for name in found:
+        if not name.startswith("@") and not any(fnmatchcase(each, name) for each in known):
+            near = find_closest(name, list(known))
+            meant = f" Did you mean `{near}`?" if near else ""
+            raise UsageError(f"--tools: no tool is called `{name}`.{meant} Known: {', '.join(sorted(known))}.")
+    return found
+
+
+def _read_persona(given: str) -> str:
+    if not given.startswith("@"):
+        return given
     try:
-        done = subprocess.run([*shlex.split(editor), file], check=False)
-    except (OSError, ValueError) as error:
-        file.unlink()
-        raise UsageError(
-            f"The editor `{editor}` cannot be started: {error}. Set EDITOR to another. Nothing was changed."
-        ) from None
-    if done.returncode:
-        raise UsageError(
-            f"The editor `{editor}` ended with {done.returncode}. Nothing was changed; your text is in {file}"
-        )
+        return Path(given[1:]).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError, RuntimeError) as error:
+        raise UsageError(f"--persona: {given[1:]} cannot be read: {error}.") from None
 
 
 def _row(view: agents.AgentView) -> tuple[str, ...]:

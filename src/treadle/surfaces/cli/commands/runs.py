@@ -69,6 +69,15 @@ async def list_runs(
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only the last 2h or 7d, or from a day on, such as 2026-03-01.")
     ] = None,
+    until: Annotated[
+        str | None, Option(metavar="TIME", help="Only before 2h or 7d ago, or before a day, such as 2026-04-01.")
+    ] = None,
+    text: Annotated[
+        str | None, Option("-t", "--text", metavar="TEXT", help="Only runs whose message contains this.")
+    ] = None,
+    min_cost: Annotated[
+        float | None, Option(metavar="DOLLARS", help="Only ended runs that cost at least this much.")
+    ] = None,
     json: Json = False,
 ) -> int:
     """List runs, newest first."""
@@ -76,18 +85,21 @@ async def list_runs(
     async with open_readonly_caller() as caller:
         session_id = None if session is None else await find_session(caller, session)
         wanted = runs.ListRuns(
-            agent, session_id, status, outcome, since=None if since is None else parse_since(since)
+            agent,
+            session_id,
+            status,
+            outcome,
+            since=None if since is None else parse_since(since),
+            until=None if until is None else parse_since(until),
+            text=text,
+            min_cost=min_cost,
         )
         views = await list_items(caller, runs.LIST, wanted, limit)
         shown = [] if json else [await caller.call(runs.SHOW, runs.ShowRun(view.run_id)) for view in views]
     if json or not shown:
-        print_list(
-            views,
-            (),
-            lambda _: (),
-            json=json,
-            empty="No runs match." if any((agent, session, state, since)) else "No runs yet.",
-        )
+        is_filtered = any((agent, session, state, since, until, text, min_cost is not None))
+        empty = "No runs match." if is_filtered else 'No runs yet. Start one: treadle run "Hello."'
+        print_list(views, (), lambda _: (), json=json, empty=empty)
         return 0
     names = short_ids([view.run_id for view in shown])
     rows = [
@@ -151,11 +163,12 @@ async def show_prompt(
     json: Annotated[bool, Option("--json", help="Print the bytes of the request body.")] = False,
 ) -> int:
     """Print the exact request that the model received at a step."""
+    from treadle.operations.run_inspection import PROMPT, ShowPrompt
     from treadle.surfaces.cli.prompt_view import print_prompt
 
     async with open_readonly_caller() as caller:
-        run_id = await find_run(caller, run)
-    await print_prompt(run_id, step, json)
+        prompt = await caller.call(PROMPT, ShowPrompt(await find_run(caller, run), step or 0))
+    print_prompt(prompt, json=json)
     return 0
 
 
@@ -176,10 +189,12 @@ async def show_steps(run: RunArgument, json: Json = False) -> int:
 @group.command("tree")
 async def show_tree(run: RunArgument, json: Json = False) -> int:
     """Print a run with all its child runs: state, steps, tokens and cost of each, and the totals."""
+    from treadle.operations.run_inspection import TREE
     from treadle.surfaces.cli.tree_view import print_tree
 
     async with open_readonly_caller() as caller:
-        await print_tree(caller, await find_run(caller, run), json)
+        tree = await caller.call(TREE, runs.OneRun(await find_run(caller, run)))
+    print_tree(tree, json=json)
     return 0
 
 
@@ -211,11 +226,11 @@ async def diff_runs(
     json: Json = False,
 ) -> int:
     """Compare two runs: their agents, the first step that differs, and their usage."""
-    from treadle.operations.run_diff import diff
+    from treadle.operations.run_inspection import DIFF, DiffRuns
     from treadle.surfaces.cli.comparison_view import print_diff
 
     async with open_readonly_caller() as client:
-        found = await diff(client, await find_run(client, a), await find_run(client, b))
+        found = await client.call(DIFF, DiffRuns(await find_run(client, a), await find_run(client, b)))
     if json:
         print_json(found)
     else:

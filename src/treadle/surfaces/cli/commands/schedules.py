@@ -59,6 +59,9 @@ async def add_schedule(
             suggest=completion.session_ids,
         ),
     ] = None,
+    deliver: Annotated[
+        str, Option(metavar="CHANNEL:NAME", help="Send the answers to this recipient of a channel.")
+    ] = "",
     json: Json = False,
 ) -> int:
     """Send a message to an agent at set times, while `treadle serve` runs.
@@ -68,7 +71,7 @@ async def add_schedule(
         raise UsageError(
             f"`{every}` has no unit: write {every}s for seconds, {every}m for minutes or {every}h for hours."
         )
-    new = NewSchedule(agent, message, every, zone, session)
+    new = NewSchedule(agent, message, every, zone, session, deliver)
     async with administering(current_home()) as caller:
         view = await caller.call(schedules.CREATE, new)
     print_result(view, f"{view.schedule_id} fires {_next(view)}, while `treadle serve` runs.", json=json)

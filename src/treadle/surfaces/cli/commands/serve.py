@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from treadle.bootstrap.stores import WorkerShare
     from treadle.config.home import Home
     from treadle.domain.ids import Instant
+    from treadle.operations.sign_in_service import SignInService
     from treadle.operations.token_service import TokenService
 
 FIRST_TOKEN = "first start"
@@ -46,6 +47,7 @@ async def serve(
         bool, Option("--no-workers", help="Execute no runs. On PostgreSQL `treadle worker` executes them.")
     ] = False,
     log_format: LogFormat = "text",
+    open_page: Annotated[bool, Option("--open", help="Open the dashboard in a browser, signed in.")] = False,
     json: Annotated[bool, Option("--json", help="Print the address as JSON.")] = False,
 ) -> int:
     """Serve the agents of the home over HTTP until Ctrl-C. Other commands connect to the server.
@@ -58,7 +60,7 @@ async def serve(
     from treadle.surfaces.http.unix_socket import accept_attachments
     from treadle.telemetry.settings import Telemetry
 
-    home = current_home()
+    home = current_home().with_live_config()
     settings = home.config().server
     host = settings.host if host is None else host
     port = settings.port if port is None else port
@@ -71,11 +73,14 @@ async def serve(
                 return 0
             token = await _first_token(engine.context.access, host, engine.clock.now())
             app = make_application(engine)
-            url = await listen(app, host, port, settings, opened)
+            url = app.address = await listen(app, host, port, settings, opened)
             await opened.enter_async_context(accept_attachments(engine, home, app))
             await opened.enter_async_context(engine.context.automation().at_work())
+            await opened.enter_async_context(home.watching_config(note))
+            await opened.enter_async_context(engine.context.channels().at_work())
             tune_for_long_run()
             _announce_server(url, token, home, json)
+            await _show_dashboard(engine.context.sign_ins, host, url, open_page, json)
             await stop.asked.wait()
             if is_postgres(home.database_url):
                 note(HANDING_OVER)
@@ -114,7 +119,7 @@ async def worker(
     """Start a worker for a PostgreSQL database. It runs until Ctrl-C.
 
     When it is stopped, it finishes the steps in progress and releases its runs to other workers."""
-    home = current_home()
+    home = current_home().with_live_config()
     if not is_postgres(home.database_url):
         raise UsageError(
             f"Workers need PostgreSQL: the database {home.database_url} is SQLite, which one process owns. Set "
@@ -144,6 +149,7 @@ async def worker(
 
                 host = settings.host if host is None else host
                 url = await listen(make_application(engine, ROUTES), host, port, settings, opened)
+            await opened.enter_async_context(home.watching_config(note))
             tune_for_long_run()
             _announce_worker(home, concurrency, url, json)
             await stop.asked.wait()
@@ -191,6 +197,21 @@ def _announce_server(url: str, token: str | None, home: "Home", json: bool) -> N
         print(f"your token, shown only once: {token}")
         print(f"try it: curl -H 'Authorization: Bearer {token}' {url}/v1/agents")
     print("stop with Ctrl-C", flush=True)
+
+
+async def _show_dashboard(sign_ins: "SignInService", host: str, url: str, opens: bool, json: bool) -> None:
+    """Print a sign-in link, only to a terminal of this machine, and open it if the user wants that."""
+    from treadle.surfaces.cli.local_listener import is_loopback
+    from treadle.surfaces.cli.sign_in_link import make_url, open_browser
+
+    is_private = sys.stdout.isatty() and is_loopback(host) and not json
+    if not is_private and not opens:
+        return
+    link = make_url(url, await sign_ins.make_code())
+    if is_private:
+        print(f"dashboard, for one sign-in within 5 minutes: {link}", flush=True)
+    if opens:
+        open_browser(link)
 
 
 def _announce_worker(home: "Home", concurrency: int, url: str | None, json: bool) -> None:

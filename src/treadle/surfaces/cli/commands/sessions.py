@@ -38,7 +38,7 @@ async def list_sessions(limit: Limit = 20, json: Json = False) -> int:
     async with open_readonly_caller() as caller:
         views = await list_items(caller, sessions.LIST, sessions.ListSessions(), limit)
     head = ("SESSION", "LATEST", "RUNS", Column("AGENT", shrinks_to=8), Column("TITLE", shrinks_to=20))
-    print_list(views, head, _row, json=json, empty="No sessions yet.")
+    print_list(views, head, _row, json=json, empty='No sessions yet. Start one: treadle run "Hello."')
     return 0
 
 
@@ -68,6 +68,23 @@ async def rename_session(
         session_id = await find_session(caller, session)
         view = await caller.call(sessions.RENAME, sessions.RenameSession(session_id, title))
     print_result(view, f"{view.session_id} is now titled: {one_line(view.title)}", json=json)
+    return 0
+
+
+@group.command("model")
+async def set_model(
+    session: SessionArgument,
+    model: Annotated[
+        str | None, Argument(metavar="MODEL", help="An alias or provider/model-id. Without it, the agent's model.")
+    ] = None,
+    json: Json = False,
+) -> int:
+    """Choose the model for the next runs of a session."""
+    async with administering(current_home()) as caller:
+        session_id = await find_session(caller, session)
+        view = await caller.call(sessions.SET_MODEL, sessions.SetModel(session_id, model))
+    chosen = f"the model of `{view.agent}`" if view.model is None else one_line(view.model)
+    print_result(view, f"The next runs of {view.session_id} use {chosen}.", json=json)
     return 0
 
 
@@ -105,8 +122,8 @@ def _row(view: SessionView) -> tuple[str, ...]:
 
 
 def _print_session(view: SessionDetail, shown: Sequence[RunDetail]) -> None:
-    fields = (("session", view.session_id), ("title", view.title), ("agent", view.agent), ("runs", view.runs))
-    print_fields(fields, width=10)
+    fields = (("session", view.session_id), ("title", view.title), ("agent", view.agent))
+    print_fields((*fields, ("model", view.model), ("runs", view.runs)), width=10)
     if view.lineage:
         print("\nsegments: what the model was shown, each made from the one before")
         print_table(

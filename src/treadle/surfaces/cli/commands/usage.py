@@ -1,11 +1,12 @@
 """`treadle usage`: what was used, by agent, model, day or token."""
 
+from datetime import UTC
 from typing import Annotated, Literal
 
 from treadle.bootstrap.callers import open_readonly_caller
-from treadle.operations.usage import UsageLine, UsageQuery, total
+from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, total
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.output import Column, amount, note, print_list
+from treadle.surfaces.cli.output import Column, amount, count_of, note, parse_since, print_list
 from treadle.surfaces.cli.shared_options import Json
 
 NO_KEY = "-"
@@ -18,7 +19,7 @@ async def show_usage(
         list[str] | None, Option("-a", "--agent", metavar="NAME", help="Only this agent. Repeatable.")
     ] = None,
     since: Annotated[
-        str | None, Option(metavar="DAY", help="From this day on, for example 2026-03-01 (UTC).")
+        str | None, Option(metavar="TIME", help="The days (UTC) since 2h or 7d ago, or since 2026-03-01.")
     ] = None,
     by: Annotated[
         Literal["agent", "model", "day", "token"], Option(help="Group by agent, model, day or token.")
@@ -27,8 +28,9 @@ async def show_usage(
 ) -> int:
     """Show runs, calls, tokens, cost and credits."""
     agents = tuple(agent or ()) or None
+    first_day = None if since is None else parse_since(since).astimezone(UTC).date().isoformat()
     async with open_readonly_caller() as caller:
-        lines = await caller.context.service.usage(UsageQuery(by, agents, since))
+        lines = await compute_usage(caller.context.service.accounts, UsageQuery(by, agents, first_day))
     shown = [*lines, total(lines)] if len(lines) > 1 and not json else lines
     empty = "No usage yet." if since is None and agents is None else "No usage matches."
     head = (
@@ -41,7 +43,7 @@ async def show_usage(
     print_list(shown, head, _row, json=json, empty=empty)
     unpriced = sum(line.unpriced_calls for line in lines)
     if unpriced and not json:
-        note(f"The cost of {unpriced} calls is unknown: add the prices of their models to config.yaml.")
+        note(f"The cost of {count_of(unpriced, 'call')} is unknown: add the prices of the models to config.yaml.")
     return 0
 
 
@@ -54,6 +56,11 @@ def _row(line: UsageLine) -> tuple[str, ...]:
         f"{line.cache_read_tokens:,}",
         f"{line.output_tokens:,}",
         f"{line.tool_calls:,}",
-        f"${amount(line.cost)}",
+        _cost(line),
         amount(line.credits),
     )
+
+
+def _cost(line: UsageLine) -> str:
+    """Return the cost in dollars, as far as prices are known."""
+    return "unknown" if line.unpriced_calls and not line.cost else f"${amount(line.cost)}"

@@ -1,0 +1,232 @@
+"""Measures the dashboard in a browser: `python -m bench.dashboard [--runs N]`. It needs chromium and `make web`.
+
+Prints, against the bars: the size of the first load, a run of 10,000 events, the time from commit to screen with 50
+runs, and pages of a list of 100,000 runs with filters."""
+
+import argparse
+import asyncio
+import gzip
+import re
+import sqlite3
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from tests.e2e.dashboard import Board, Visitor, open_browser
+from tests.fake_endpoint import DONE, delta, usage
+
+from treadle.surfaces.http.assets import FOLDER
+
+EVENTS = 10_000
+ACTIVE_RUNS = 50
+TOKENS_PER_SECOND = 5
+SECONDS = 10
+
+
+def bundle_bytes() -> int:
+    """Return the gzipped size of what the first page loads: the page, its scripts and its styles."""
+    page = (FOLDER / "index.html").read_text()
+    files = re.findall(r'(?:src|href)="(/assets/[^"]+)"', page)
+    return len(gzip.compress(page.encode())) + sum(
+        len(gzip.compress((FOLDER / name[1:]).read_bytes(), 9)) for name in files
+    )
+
+
+def copy_events(database: Path, run_id: str, wanted: int) -> None:
+    """Make the journal of a run longer, by repeating its steps before its end."""
+    with sqlite3.connect(database) as db:
+        (run,) = db.execute("SELECT id FROM runs WHERE run_id = ?", (run_id,)).fetchone()
+        rows = db.execute(
+            "SELECT event_id, timestamp, type, version, data FROM events WHERE run = ? ORDER BY sequence", (run,)
+        ).fetchall()
+        head, steps, end = rows[:4], rows[4:-1], rows[-1]
+        made = [*head]
+        while len(made) < wanted - 1:
+            made += steps
+        made = [*made[: wanted - 1], end]
+        (position,) = db.execute("SELECT max(position) FROM events").fetchone()
+        db.execute("DELETE FROM events WHERE run = ?", (run,))
+        begin = rows[0][1]
+        for number, (event_id, _, type_, version, data) in enumerate(made, 1):
+            values = (
+                position + number,
+                run,
+                number,
+                f"{event_id}_{number}",
+                begin + number / 100,
+                type_,
+                version,
+                data,
+            )
+            db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+
+
+def add_runs(database: Path, wanted: int) -> None:
+    """Add ended runs to the list, each with a message and a cost."""
+    with sqlite3.connect(database) as db:
+        (agent,) = db.execute("SELECT agent_id FROM runs LIMIT 1").fetchone()
+        (last,) = db.execute("SELECT max(id) FROM runs").fetchone()
+        now = time.time()
+        db.executemany(
+            "INSERT INTO runs (id, run_id, session_id, agent_id, created_at, status, outcome, epoch, owner) "
+            "VALUES (?, ?, ?, ?, ?, 'completed', 'completed', 1, 'local')",
+            ((last + n, f"run_{n:032x}", f"ses_{n:032x}", agent, now - wanted + n) for n in range(1, wanted + 1)),
+        )
+        db.executemany(
+            "INSERT INTO run_summaries VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                (last + n, f"Question {n} about the release notes of the project", n % 1000 / 100, n, 3, n)
+                for n in range(1, wanted + 1)
+            ),
+        )
+
+
+def measure_run(visitor: Visitor, board: Board, run_id: str) -> None:
+    page = visitor.page
+    began = time.perf_counter()
+    page.goto(f"{board.url}/runs/{run_id}?tab=events")
+    page.get_by_text(f"{EVENTS:,} of {EVENTS:,} events").wait_for()
+    opened = time.perf_counter() - began
+    nodes = page.evaluate("document.getElementsByTagName('*').length")
+    longest = page.evaluate(
+        """async () => {
+            let longest = 0;
+            new PerformanceObserver((list) => {
+                for (const entry of list.getEntries()) longest = Math.max(longest, entry.duration);
+            }).observe({ entryTypes: ['longtask'] });
+            const scroller = document.querySelector('.scroller');
+            for (let at = 0; at < 120; at++) {
+                scroller.scrollTop += 600;
+                await new Promise(requestAnimationFrame);
+            }
+            await new Promise((done) => setTimeout(done, 300));
+            return longest;
+        }"""
+    )
+    most = page.evaluate("document.getElementsByTagName('*').length")
+    print(
+        f"run of {EVENTS:,} events: opens in {opened:.2f} s (bar 1.5); {max(nodes, most)} nodes (bar 1,500); ",
+        end="",
+    )
+    print(f"longest task while scrolling {longest:.0f} ms (bar 50: 0 means none was longer)")
+
+
+def measure_lists(visitor: Visitor, board: Board, runs: int) -> None:
+    found: dict[str, float] = {}
+    for query in (
+        "",
+        "agent=default",
+        "status=completed",
+        "status=failed",
+        "text=99999",
+        "text=nothing",
+        "cost=9.5",
+        "cost=100",
+    ):
+        page = visitor.page
+        with page.expect_response(lambda response: "/v1/runs?" in response.url) as waited:
+            page.goto(f"{board.url}/runs?{query}")
+        timing = waited.value.request.timing
+        waited.value.finished()
+        found[query or "all"] = timing["responseStart"] - timing["requestStart"]
+    slowest = max(found.values())
+    print(f"list of {runs:,} runs: slowest page {slowest:.0f} ms (bar 300): ", end="")
+    print(", ".join(f"{name} {took:.0f}" for name, took in found.items()))
+
+
+def measure_latency(visitor: Visitor, board: Board) -> None:
+    """Start runs that write tokens, and measure from the arrival at the server until the page has drawn them."""
+    for number in range(ACTIVE_RUNS - 1):
+        board.run(f"stream {number}", wait=0)
+    watched = board.run("stream watched", wait=0)
+    page = visitor.see(f"/runs/{watched['run_id']}")
+    delays = page.evaluate(
+        """async (seconds) => {
+            const delays = [];
+            const seen = new Set();
+            const look = () => {
+                const text = document.querySelector('[data-live]')?.textContent ?? '';
+                for (const found of text.matchAll(/t(\\d+)e/g)) {
+                    if (seen.has(found[1])) continue;
+                    seen.add(found[1]);
+                    delays.push(Date.now() - Number(found[1]));
+                }
+            };
+            const all = { childList: true, subtree: true, characterData: true };
+            new MutationObserver(look).observe(document.body, all);
+            const end = performance.now() + seconds * 1000;
+            while (performance.now() < end) await new Promise((done) => setTimeout(done, 100));
+            return delays;
+        }""",
+        SECONDS,
+    )
+    counted = sorted(delays[1:])
+    if not counted:
+        print("no token was seen")
+        return
+    p50, p99 = counted[len(counted) // 2], counted[min(len(counted) - 1, int(len(counted) * 0.99))]
+    print(
+        f"{ACTIVE_RUNS} runs at {TOKENS_PER_SECOND} tokens/s: from the model's token to the screen p50 {p50} ms, "
+        f"p99 {p99} ms (bar 300, from commit), {len(counted)} tokens"
+    )
+
+
+class TimedModel:
+    """An endpoint that writes tokens with the time of their sending, at a steady pace."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._server = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop
+        ).result()
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/v1"
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"content-length: (\d+)", head, re.IGNORECASE)
+            await reader.readexactly(int(length[1]) if length else 0)
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n")
+            for _ in range(TOKENS_PER_SECOND * (SECONDS + 20)):
+                writer.write(delta(content=f"t{time.time() * 1000:.0f}e "))
+                await writer.drain()
+                await asyncio.sleep(1 / TOKENS_PER_SECOND)
+            writer.write(delta("stop") + usage() + DONE)
+            await writer.drain()
+        except (OSError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=100_000)
+    options = parser.parse_args()
+    print(f"first load: {bundle_bytes() / 1000:.1f} kB gzipped (bar 120)")
+    with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
+        board = Board(Path(folder))
+        run_id = board.run("Which module is the longest? use a tool")["run_id"]
+        board.server.stop()
+        database = board.shell.home / "treadle.db"
+        copy_events(database, run_id, EVENTS)
+        add_runs(database, options.runs)
+        timed = TimedModel()
+        text = (board.shell.home / "config.yaml").read_text()
+        (board.shell.home / "config.yaml").write_text(text.replace(board.model.endpoint.url, timed.url))
+        board.server.start()
+        try:
+            visitor = Visitor(browser.new_context(viewport={"width": 1280, "height": 800}), board)
+            visitor.sign_in()
+            measure_run(visitor, board, run_id)
+            measure_lists(visitor, board, options.runs)
+            measure_latency(visitor, board)
+        finally:
+            board.server.kill()
+            board.model.close()
+
+
+if __name__ == "__main__":
+    main()

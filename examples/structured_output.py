@@ -1,0 +1,43 @@
+"""Answers as values: a msgspec struct, a dataclass and a pydantic model."""
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+from pydantic import BaseModel, Field
+
+import treadle
+from treadle.testing.models import ScriptedModel, say
+
+
+class Article(msgspec.Struct):
+    title: str
+    tags: list[str]
+
+
+@dataclass
+class Point:
+    x: float
+    y: float
+
+
+class Person(BaseModel):
+    name: str
+    age: int = Field(ge=0)
+
+
+async def main() -> None:
+    async with treadle.Engine("sqlite:///:memory:") as engine:
+        replies = ('{"title": "Looms", "tags": ["craft"]}', '{"x": 1.5, "y": 2.0}', '{"name": "Ada", "age": 36}')
+        engine.add_model("scripted", ScriptedModel(*map(say, replies)))
+        editor = treadle.Agent(name="editor", model="scripted/any", output=Article)
+        article = (await engine.run(editor, "Suggest an article.")).output
+        plotter = treadle.Agent(name="plotter", model="scripted/any", output=Point)
+        point = (await engine.run(plotter, "Choose a point.")).output
+        registrar = treadle.Agent(name="registrar", model="scripted/any", output=Person)
+        person = (await engine.run(registrar, "Name a person.")).output
+        print(article, point, person, sep="\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

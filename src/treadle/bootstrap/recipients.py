@@ -1,0 +1,114 @@
+"""The tool `send_message`: agents send to named people and groups of channels."""
+
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.channels import ChannelConfig, find_recipient
+from treadle.domain.tools import ToolSpec
+from treadle.ports.channel import ChannelStore, Outgoing
+from treadle.ports.tool import InvalidArguments, Observation, Subjects, Tool, ToolContext, ToolError
+from treadle.system.clock import SystemClock
+
+NAME = "send_message"
+MAX_CHARACTERS = 16_000
+
+
+class SendArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    to: str
+    text: str
+
+
+class HomeRecipients:
+    """Implements `ports.tool.ToolSource`: offers `send_message` to agents that have recipients."""
+
+    def __init__(self, channels: Mapping[str, ChannelConfig]) -> None:
+        self.channels = channels
+        self.store: ChannelStore | None = None
+        """The store of the open engine."""
+        self.wakes: dict[str, list[Callable[[], None]]] = {}
+        """Called after a message for a channel was stored."""
+
+    def names_for(self, agent: str) -> list[str]:
+        """Return the recipients that an agent may write to."""
+        return [
+            f"{channel}:{name}"
+            for channel, config in self.channels.items()
+            for name, recipient in config.recipients.items()
+            if agent in recipient.agents
+        ]
+
+    def wake(self, channel: str) -> None:
+        """Let a channel send what was stored, if this process holds it."""
+        for wake in self.wakes.get(channel, ()):
+            wake()
+
+    def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None:
+        if name != NAME:
+            return None
+        return SendMessage(self, self.names_for(agent.name) if agent is not None else self._all())
+
+    def names(self, glob: str, agent: AgentSpec | None = None) -> Iterable[str]:
+        is_offered = agent is not None and self.names_for(agent.name)
+        return [NAME] if is_offered and fnmatchcase(NAME, glob) else []
+
+    def explain(self, name: str, agent: AgentSpec | None = None) -> str | None:
+        return None
+
+    def _all(self) -> list[str]:
+        return [f"{channel}:{name}" for channel, config in self.channels.items() for name in config.recipients]
+
+
+class SendMessage:
+    """Stores a message for a recipient. The server that holds the channel sends it, once for each call."""
+
+    def __init__(self, recipients: HomeRecipients, allowed: list[str]) -> None:
+        self._recipients = recipients
+        self._allowed = allowed
+        self.spec = ToolSpec(
+            NAME,
+            "Send a message to a person or group. It is sent in your name at once.",
+            {
+                "type": "object",
+                "properties": {
+                    "to": {"type": "string", "enum": allowed, "description": "The recipient."},
+                    "text": {"type": "string", "description": "The message, as Markdown."},
+                },
+                "required": ["to", "text"],
+                "additionalProperties": False,
+            },
+            "external",
+            repeatable=True,  # the message is stored under the key of the call
+        )
+
+    def parse(self, arguments: str) -> SendArguments:
+        try:
+            given = msgspec.json.decode(arguments, type=SendArguments)
+        except msgspec.DecodeError as error:
+            raise InvalidArguments(str(error)) from None
+        if given.to not in self._allowed:
+            raise InvalidArguments(f"`to` must be one of {', '.join(self._allowed) or 'no recipients'}")
+        if not given.text.strip() or len(given.text) > MAX_CHARACTERS:
+            raise InvalidArguments(f"`text` must have 1 to {MAX_CHARACTERS} characters")
+        return given
+
+    def subjects(self, arguments: Any) -> Subjects:
+        _, _, recipient = find_recipient(self._recipients.channels, arguments.to)
+        asks = recipient is None or recipient.approval == "ask"
+        caution = f"it sends a message to {arguments.to}" if asks else None
+        return Subjects((arguments.to, arguments.text), caution=caution, pattern=arguments.to)
+
+    async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
+        store = self._recipients.store
+        if store is None:
+            raise ToolError("no channel is available in this process.")
+        channel, conversation, recipient = find_recipient(self._recipients.channels, arguments.to)
+        if recipient is None or context.agent not in recipient.agents:
+            raise ToolError(f"you may not write to {arguments.to}.")
+        message = Outgoing(f"tool/{context.idempotency_key}", conversation, arguments.text)
+        await store.finish(channel, [message], SystemClock().now())
+        self._recipients.wake(channel)
+        return f"Stored for {arguments.to}; it is sent as soon as the channel is connected."

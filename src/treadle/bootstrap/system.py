@@ -1,0 +1,108 @@
+"""What a process knows about itself and its home: version, self-check, workers, models and skills."""
+
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from treadle.config.database_url import is_postgres
+from treadle.config.home import Home
+from treadle.domain.errors import UsageError
+from treadle.domain.ids import Instant
+from treadle.operations.schemas import maybe, moment
+from treadle.operations.skills import SkillDetail, SkillFileView, SkillView
+from treadle.operations.system import DoctorFinding, ModelView, SystemInfo, WorkerView
+from treadle.ports.overview import Overview
+
+if TYPE_CHECKING:
+    from treadle.models.registry import ModelRegistry
+    from treadle.skills.content import SkillFile
+    from treadle.skills.inventory import FoundSkill, SkillInventory
+
+
+class HomeSystem:
+    """Implements `operations.system.SystemFacts`."""
+
+    def __init__(
+        self, home: Home, database: str, overview: Overview, models: "ModelRegistry", now: Instant
+    ) -> None:
+        self._home = home
+        self._database = database
+        self._overview = overview
+        self._models = models
+        self._started_at = now
+
+    def info(self) -> SystemInfo:
+        from treadle import __version__
+
+        store = "postgres" if is_postgres(self._database) else "sqlite"
+        python = platform.python_version()
+        return SystemInfo(__version__, python, store, str(self._home.path), os.getpid(), moment(self._started_at))
+
+    async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]:
+        from treadle.doctor.examination import examine
+
+        found = await examine(self._home, offline=offline)
+        return [DoctorFinding(each.about, each.state, each.found, each.advice, each.basis) for each in found]
+
+    async def workers(self) -> Sequence[WorkerView]:
+        found = await self._overview.workers()
+        return [WorkerView(each.worker, each.runs, maybe(each.lease_until)) for each in found]
+
+    async def models(self, *, probe: bool) -> Sequence[ModelView]:
+        from treadle.doctor.model_list import list_models
+
+        return await list_models(self._home, self._models, probe=probe)
+
+
+class HomeSkills:
+    """Implements `operations.skills.SkillApprovals`."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+
+    def list(self) -> Sequence[SkillView]:
+        found = self._inventory.survey(self._home).found
+        return [_view(each) for each in found if each.origin != "workspace"]
+
+    def show(self, name: str) -> SkillDetail:
+        found, content = self._inventory.find(name)
+        files = () if content is None else tuple(map(_file_view, content.files))
+        return SkillDetail(**msgspec.structs.asdict(_view(found)), files=files)
+
+    def approve(self, name: str, sha256: str) -> SkillView:
+        found, content = self._inventory.find(name)
+        if content is None or found.state == "broken":
+            raise UsageError(f"The skill `{name}` cannot be approved: {found.reason}. Fix it first.")
+        if content.sha256 != sha256:
+            raise UsageError(
+                f"The skill `{name}` has changed since it was read: its content has the sha256 {content.sha256}. "
+                "Nothing was approved. Read it again."
+            )
+        return _view(self._inventory.approve(found, content))
+
+    def revoke(self, name: str) -> None:
+        if not self._inventory.withdraw(name):
+            raise UsageError(f"The skill {name!a} is not approved. Nothing was changed.")
+
+    @property
+    def _inventory(self) -> "SkillInventory":
+        from treadle.skills.inventory import SkillInventory
+
+        return SkillInventory(self._home)
+
+
+def _view(found: "FoundSkill") -> SkillView:
+    origin = "treadle" if found.origin == "shipped" else "home"
+    return SkillView(found.name, origin, found.state, found.description, found.reason, found.tools, found.sha256)
+
+
+def _file_view(file: "SkillFile") -> SkillFileView:
+    try:
+        text = None if b"\0" in file.content else file.content.decode()
+    except UnicodeDecodeError:
+        text = None
+    return SkillFileView(file.path, len(file.content), file.executable, text)

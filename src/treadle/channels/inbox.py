@@ -1,0 +1,298 @@
+"""Accepted messages: handled in order in each conversation, each exactly once, whatever process dies when."""
+
+import logging
+from collections.abc import Callable, Sequence
+
+from msgspec.structs import replace
+
+from treadle.channels.access import Access
+from treadle.channels.attachments import load_attachments
+from treadle.channels.decisions import Decisions
+from treadle.channels.outbox import ChannelOutbox
+from treadle.channels.prompts import HELP
+from treadle.channels.run_watch import RunWatch
+from treadle.channels.tasks import TaskSet
+from treadle.domain.agents import AgentSpec
+from treadle.domain.channels import ChannelConfig, Person, name_user
+from treadle.domain.commands import parse_command
+from treadle.domain.errors import InvalidState, SessionDeleted, StoreError, TreadleError, UsageError
+from treadle.domain.events import ChannelReceived
+from treadle.domain.ids import RunId, SessionId
+from treadle.domain.messages import Message, user
+from treadle.operations.service import LocalService
+from treadle.operations.submissions import Submission
+from treadle.ports.channel import ChannelConversation, ChannelStore, InboxItem, Incoming, Outgoing
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.journal import RunRecord, Runs
+
+logger = logging.getLogger(__name__)
+
+EMPTY = "Your message has no text. Write what I should do."
+
+
+class Inbox:
+    """Handles the messages of one channel. Only the process that holds the channel's lease has one."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ChannelConfig,
+        store: ChannelStore,
+        service: LocalService,
+        runs: Runs,
+        agent: Callable[[], AgentSpec],
+        outbox: ChannelOutbox,
+        watch: RunWatch,
+        clock: Clock,
+        ids: Ids,
+        count: Callable[[str], None],
+    ) -> None:
+        self._name = name
+        self._config = config
+        self._store = store
+        self._service = service
+        self._runs = runs
+        self._agent = agent
+        self._outbox = outbox
+        self._watch = watch
+        self._clock = clock
+        self._ids = ids
+        self._count = count
+        self._access = Access(name, config, store, clock.now)
+        self._decisions = Decisions(name, store, service)
+        self._tasks = TaskSet()
+
+    async def accept(self, messages: Sequence[Incoming], cursor: str | None = None) -> None:
+        """Store what people who may write have written. Others cost a look at the database, and no model call."""
+        accepted: list[Incoming] = []
+        for message in messages:
+            verdict = await self._access.judge(message)
+            if verdict.person is not None:
+                accepted.append(message)
+            elif verdict.reply:
+                key = f"reply/{message.message_id}"
+                await self._outbox.post(Outgoing(key, message.conversation, verdict.reply))
+            else:
+                logger.info("channel %s: dropped %s: %s", self._name, message.message_id, verdict.dropped)
+            if verdict.dropped is not None:
+                self._count("dropped")
+        if accepted or cursor is not None:
+            stored = await self._store.receive(self._name, accepted, cursor, self._clock.now())
+            for _ in stored:
+                self._count("received")
+        for conversation in {message.conversation for message in accepted}:
+            self._wake(conversation)
+
+    async def resume(self) -> None:
+        """Continue with what the previous process has left."""
+        for item in await self._store.inbox(self._name):
+            if item.run_id is not None:
+                self._watch.follow(item.run_id, item.message.conversation)
+            else:
+                self._wake(item.message.conversation)
+        await self._outbox.wake_all()
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+    def _wake(self, conversation: str) -> None:
+        self._tasks.run_again(conversation, lambda: self._drain(conversation))
+
+    async def _drain(self, conversation: str) -> None:
+        while items := [each for each in await self._items(conversation) if each.state == "new"]:
+            for item in items:
+                await self._handle(item)
+
+    async def _items(self, conversation: str) -> Sequence[InboxItem]:
+        return await self._store.inbox(self._name, conversation)
+
+    async def _handle(self, item: InboxItem) -> None:
+        message = item.message
+        current = await self._store.find_received(self._name, message.message_id)
+        if current is not None:
+            message = current.message  # it may have been edited meanwhile
+        try:
+            person = await self._store.person(self._name, message.sender)
+            reply = "" if person is None else await self._answer(message, person)
+        except StoreError:
+            raise  # the message stays, and is handled again
+        except TreadleError as error:
+            reply = f"Your message was not accepted: {error}"
+        except Exception:
+            logger.exception("channel %s: message %s failed", self._name, message.message_id)
+            reply = "Your message was not handled: internal error. The log of the server has the details."
+        if reply is None:
+            return
+        said = [Outgoing(f"reply/{item.message.message_id}", item.message.conversation, reply)] if reply else []
+        await self._store.finish(self._name, said, self._clock.now(), message_id=item.message.message_id)
+        self._outbox.wake(item.message.conversation)
+
+    async def _answer(self, message: Incoming, person: Person) -> str | None:
+        """Handle a message. Return what to reply, "" for nothing, or None if a run answers it."""
+        match message.kind:
+            case "press":
+                return await self._decisions.press(message, person)
+            case "edit":
+                return await self._edit(message)
+            case "delete":
+                return await self._delete(message)
+            case "message":
+                return await self._read(message, person)
+
+    # ── Messages ──
+
+    async def _read(self, message: Incoming, person: Person) -> str | None:
+        if (known := await self._runs.submitted(self._key(message))) is not None:
+            return await self._follow(message, known)
+        text = message.text.strip()
+        if not text and not message.attachments:
+            return EMPTY
+        if text in ("/start", "/help"):
+            return HELP
+        conversation = await self._conversation(message, person)
+        run = await self._current_run(conversation)
+        if text == "/stop":
+            return await self._stop(run)
+        for decide in (
+            lambda: self._decisions.reply(message, person),
+            lambda: self._decisions.command(message, person, run),
+        ):
+            if (said := await decide()) is not None:
+                return said
+        if run is not None and text and parse_command_safely(text) is None:
+            said = await self._decisions.answer(message, person, run, conversation.user)
+            if said is not None:
+                return said
+        return await self._deliver(message, conversation, run)
+
+    async def _stop(self, run: RunRecord | None) -> str:
+        if run is None:
+            return "Nothing is in progress."
+        await self._service.cancel(run.origin.run_id, "stopped on the channel")
+        return ""
+
+    async def _deliver(
+        self, message: Incoming, conversation: ChannelConversation, run: RunRecord | None
+    ) -> str | None:
+        content = await self._compose(message, conversation)
+        is_command = parse_command_safely(message.text) is not None
+        if run is not None and not is_command and (self._config.mode != "queue" or run.status == "waiting"):
+            mode = "interrupt" if self._config.mode == "interrupt" else "queue"
+            try:
+                await self._service.steer(run.origin.run_id, content, mode, self._key(message))
+            except InvalidState:
+                pass  # it has ended meanwhile, or is a command: the message starts a run
+            else:
+                event, key = self._event(message), f"{self._key(message)}/received"
+                await self._service.note(run.origin.run_id, event, key)
+                return await self._follow(message, run.origin.run_id)
+        return await self._follow(message, await self._submit(message, content, conversation))
+
+    async def _submit(self, message: Incoming, content: Message, conversation: ChannelConversation) -> RunId:
+        submission = Submission(
+            self._agent(),
+            content,
+            conversation.session_id,
+            self._key(message),
+            asker="channel",
+            user=conversation.user,
+        )
+        try:
+            return (await self._service.submit(submission, self._event(message))).run_id
+        except SessionDeleted:
+            fresh = await self._renew(conversation)
+            submission = replace(submission, session_id=fresh.session_id)
+            return (await self._service.submit(submission, self._event(message))).run_id
+
+    async def _follow(self, message: Incoming, run_id: RunId) -> None:
+        await self._store.start(self._name, message.message_id, run_id)
+        self._watch.follow(run_id, message.conversation)
+
+    async def _compose(self, message: Incoming, conversation: ChannelConversation) -> Message:
+        text = message.text.strip()
+        if not conversation.is_direct and message.sender_name and parse_command_safely(text) is None:
+            text = f"{message.sender_name}: {text}"
+        if not message.attachments:
+            return user(text)
+        channel = await self._outbox.connection()
+        parts = await load_attachments(message.attachments, channel, self._config.limits)
+        return user(text or "[a message without text]", *parts)
+
+    # ── Edits and deletions ──
+
+    async def _edit(self, message: Incoming) -> str | None:
+        """Apply an edit: before the message is read it replaces it, while its run is in progress the agent is told,
+        and later it changes nothing."""
+        target = await self._store.find_received(self._name, message.target)
+        if target is None or target.message.sender != message.sender or not message.text.strip():
+            return ""
+        edited = replace(target.message, text=message.text)
+        if target.state == "new" and await self._store.replace_received(self._name, edited):
+            return ""
+        if target.run_id is None or target.state == "done":
+            return ""
+        correction = user(f"[The user edited an earlier message. It now says:]\n{message.text}")
+        try:
+            await self._service.steer(target.run_id, correction, "queue", self._key(message))
+        except InvalidState:
+            return ""
+        return ""
+
+    async def _delete(self, message: Incoming) -> str:
+        """Apply a deletion: before the message is read it is dropped, and the run that it started is cancelled."""
+        target = await self._store.find_received(self._name, message.target)
+        if target is None or target.state == "done" or target.message.sender != message.sender:
+            return ""
+        if target.state == "new":
+            await self._store.finish(self._name, [], self._clock.now(), message_id=message.target)
+        elif target.run_id is not None and await self._started_by(target.run_id, message.target):
+            try:
+                await self._service.cancel(target.run_id, "the message was deleted")
+            except InvalidState:
+                return ""
+        return ""
+
+    async def _started_by(self, run_id: RunId, message_id: str) -> bool:
+        first = [event.data for event in await self._service.page(run_id, 0, 3)]
+        return any(isinstance(data, ChannelReceived) and data.message_id == message_id for data in first)
+
+    # ── Conversations ──
+
+    async def _conversation(self, message: Incoming, person: Person) -> ChannelConversation:
+        """Return the conversation of a message. A direct one belongs to the person, a group to a user of its own,
+        so that no person's memories are told to a group."""
+        owner = person.user if message.is_direct else name_user(self._name, f"group.{message.conversation}")
+        known = await self._store.conversation(self._name, message.conversation)
+        if known is not None and known.user == owner:
+            return known
+        fresh = ChannelConversation(self._name, message.conversation, self._new_session(), owner, message.is_direct)
+        await self._store.keep_conversation(fresh)
+        return fresh
+
+    async def _renew(self, conversation: ChannelConversation) -> ChannelConversation:
+        fresh = replace(conversation, session_id=self._new_session())
+        await self._store.keep_conversation(fresh)
+        return fresh
+
+    async def _current_run(self, conversation: ChannelConversation) -> RunRecord | None:
+        found = await self._runs.unfinished(conversation.session_id)
+        return found[0] if found else None
+
+    def _new_session(self) -> SessionId:
+        return SessionId(self._ids("ses"))
+
+    def _key(self, message: Incoming) -> str:
+        return f"channel/{self._name}/{message.message_id}"
+
+    def _event(self, message: Incoming) -> ChannelReceived:
+        return ChannelReceived(
+            self._name, message.message_id, message.conversation, message.sender, len(message.attachments)
+        )
+
+
+def parse_command_safely(text: str) -> object:
+    """Return the session command in a text, also a wrong one, or None."""
+    try:
+        return parse_command(text)
+    except UsageError as error:
+        return error

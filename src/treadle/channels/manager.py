@@ -1,0 +1,191 @@
+"""The channels of a home: who may write, their state, and their work while a server runs."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from msgspec.structs import replace
+
+from treadle.channels.access import make_code
+from treadle.channels.runner import ChannelRunner
+from treadle.domain.channels import CODE_SECONDS, ChannelConfig, PairingCode, Person, choose_user
+from treadle.domain.errors import InvalidState, UnknownChannel, UsageError
+from treadle.domain.users import check_user
+from treadle.operations.channels import (
+    ApprovedPairing,
+    ChannelPersonView,
+    ChannelView,
+    NewPairing,
+    PairingView,
+    PendingPersonView,
+)
+from treadle.operations.schemas import maybe, moment
+from treadle.ports.channel import Channel, ChannelError, ChannelStore, Outgoing
+from treadle.ports.clock import Clock
+
+TEST_SECONDS = 30.0
+Alone = Callable[[str, Callable[[], Awaitable[None]]], Awaitable[None]]
+
+
+class HomeChannelManager:
+    """Implements `operations.channels.ChannelManager`."""
+
+    def __init__(
+        self,
+        configs: Mapping[str, ChannelConfig],
+        store: ChannelStore,
+        clock: Clock,
+        make: Callable[[str, ChannelConfig], Channel],
+        runners: Mapping[str, ChannelRunner],
+        alone: Alone,
+    ) -> None:
+        self._configs = configs
+        self._store = store
+        self._clock = clock
+        self._make = make
+        self._runners = runners
+        self._alone = alone
+
+    @property
+    def store(self) -> ChannelStore:
+        """Where people and messages are stored."""
+        return self._store
+
+    # ── State ──
+
+    async def list(self) -> Sequence[ChannelView]:
+        codes = await self._store.codes(self._clock.now())
+        return [await self._view(name, config, codes) for name, config in self._configs.items()]
+
+    async def _view(self, name: str, config: ChannelConfig, codes: Sequence[PairingCode]) -> ChannelView:
+        runner = self._runners.get(name)
+        counts = await self._store.counts(name)
+        people = tuple(_to_view(person) for person in await self._store.people(name))
+        pending = tuple(
+            PendingPersonView(code.sender, code.name, moment(code.expires_at))
+            for code in codes
+            if code.channel == name and code.sender
+        )
+        return ChannelView(
+            name,
+            config.platform or name,
+            config.agent,
+            config.mode,
+            "stopped" if runner is None else runner.status,
+            "" if runner is None else runner.account,
+            "" if runner is None else runner.reason,
+            None if runner is None else maybe(runner.retry_at),
+            counts.get("new", 0),
+            counts.get("running", 0),
+            counts.get("ready", 0),
+            counts.get("failed", 0),
+            people,
+            pending,
+        )
+
+    async def test(self, channel: str) -> str:
+        config = self._config(channel)
+        try:
+            opened = self._make(channel, config)
+            try:
+                async with asyncio.timeout(TEST_SECONDS):
+                    return await opened.check()
+            finally:
+                with suppress(Exception):
+                    await opened.close()
+        except (ChannelError, ValueError, OSError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {TEST_SECONDS:.0f} s"
+            raise InvalidState(f"The channel `{channel}` cannot be used: {reason}") from None
+
+    # ── People ──
+
+    async def pair(self, request: NewPairing) -> PairingView:
+        self._config(request.channel)
+        _check(request.user)
+        expires_at = self._clock.now() + CODE_SECONDS
+        code = PairingCode(
+            make_code(), request.channel, "", "", "", expires_at, request.user, tuple(dict.fromkeys(request.grants))
+        )
+        await self._store.add_code(code)
+        return PairingView(request.channel, code.code, moment(expires_at))
+
+    async def approve(self, request: ApprovedPairing) -> ChannelPersonView:
+        _check(request.user)
+        wanted, now = request.code.strip().upper(), self._clock.now()
+        code = next((each for each in await self._store.codes(now) if each.code == wanted and each.sender), None)
+        if code is None:
+            return await self._change(request)
+        grants = tuple(dict.fromkeys(request.grants))
+        user = choose_user(code.channel, code.sender, request.user, grants)
+        person = Person(code.channel, code.sender, code.name, user, grants, now)
+        await self._store.keep_person(person)
+        await self._store.remove_code(code.code)
+        welcome = Outgoing(f"welcome/{code.code}", code.conversation, "You are paired. Write what you need.")
+        await self._store.finish(code.channel, [welcome], now)
+        if (runner := self._runners.get(code.channel)) is not None:
+            runner.wake()
+        return _to_view(person)
+
+    async def _change(self, request: ApprovedPairing) -> ChannelPersonView:
+        """Set the grants of a person who is known: `CHANNEL:SENDER` instead of a code."""
+        channel, _, sender = request.code.partition(":")
+        known = await self._store.person(channel, sender) if sender else None
+        if known is None:
+            raise UnknownChannel(
+                f"There is no pairing code {request.code[:100]}, or it has expired. Codes are valid for an hour; "
+                "the person gets a new one by writing again. Grants of a person are changed with CHANNEL:SENDER."
+            )
+        grants = tuple(dict.fromkeys(request.grants))
+        user = choose_user(channel, sender, request.user or known.user, grants)
+        changed = replace(known, grants=grants, user=user)
+        await self._store.keep_person(changed)
+        return _to_view(changed)
+
+    async def revoke(self, channel: str, sender: str) -> None:
+        removed = await self._store.remove_person(channel, sender)
+        for code in await self._store.codes(self._clock.now()):
+            if code.channel == channel and code.sender == sender:
+                removed = await self._store.remove_code(code.code) or removed
+        if not removed:
+            raise UnknownChannel(f"{sender[:100]} is not a person of the channel `{channel[:100]}`.")
+
+    def _config(self, channel: str) -> ChannelConfig:
+        if channel not in self._configs:
+            known = ", ".join(self._configs) or "none"
+            raise UnknownChannel(f"There is no channel `{channel[:100]}` in config.yaml; known: {known}.")
+        return self._configs[channel]
+
+    # ── Work ──
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncGenerator[None, None]:
+        tasks = [
+            asyncio.create_task(self._hold(runner), name=f"treadle-channel-{runner.name}")
+            for runner in self._runners.values()
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+
+    async def _hold(self, runner: ChannelRunner) -> None:
+        """Work while this process holds the channel's lease. Otherwise another process does."""
+        runner.status, runner.reason = "waiting", "another process holds the connection"
+        await self._alone(f"channel/{runner.name}", runner.work)
+
+
+def _check(user: str) -> None:
+    if user:
+        try:
+            check_user(user)
+        except ValueError as error:
+            raise UsageError(f"The user is invalid: {error}.") from None
+
+
+def _to_view(person: Person) -> ChannelPersonView:
+    return ChannelPersonView(
+        person.channel, person.sender, person.name, person.user, person.grants, moment(person.added_at)
+    )

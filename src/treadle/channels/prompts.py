@@ -1,0 +1,74 @@
+"""What a channel says besides answers: approvals, questions, waits, failures and help."""
+
+from treadle.domain.events import ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
+from treadle.domain.ids import RunId
+from treadle.ports.channel import Button, Outgoing
+
+MAX_SHOWN_ARGUMENTS = 1500
+HELP = (
+    "Write what you need. While I work, further messages reach me too.\n\n"
+    "`/stop` ends what I am doing.\n"
+    "`/reset` starts the conversation anew, and `/undo` takes that back.\n"
+    "`/usage` shows what the conversation has used, `/memory` what I remember, `/compact` shortens it, and "
+    "`/pin TEXT` keeps a text in it.\n"
+    "`/approve` and `/deny` decide what I may do, for people who may approve."
+)
+APPROVE, APPROVE_SESSION, DENY = "approve", "session", "deny"
+ANSWER_PREFIX = "option/"
+
+
+def question_key(run_id: RunId, call_id: str) -> str:
+    return f"question/{run_id}/{call_id}"
+
+
+def make_approval_prompt(asked: ApprovalRequested, conversation: str, has_buttons: bool) -> Outgoing:
+    """Return the message that asks for an approval. It shows the whole call, or says that it is longer."""
+    arguments = asked.arguments
+    cut = ""
+    if len(arguments) > MAX_SHOWN_ARGUMENTS:
+        cut = f"\n\nOnly the first {MAX_SHOWN_ARGUMENTS} of {len(arguments)} characters are shown. "
+        cut += f"The dashboard shows all of them: approval {asked.approval_id}."
+        arguments = arguments[:MAX_SHOWN_ARGUMENTS]
+    fence = "```" if "```" not in arguments else "````````"
+    text = f"**Approval needed** for `{asked.name}`: {asked.reason}\n\n{fence}\n{arguments}\n{fence}{cut}"
+    if not has_buttons:
+        text += "\n\nReply `approve` or `deny`."
+    buttons = (
+        Button("Approve", APPROVE),
+        *((Button("Approve for this session", APPROVE_SESSION),) if asked.pattern else ()),
+        Button("Deny", DENY),
+    )
+    return Outgoing(f"approval/{asked.approval_id}", conversation, text, buttons if has_buttons else ())
+
+
+def make_question_prompt(asked: ClarifyRequested, run_id: RunId, conversation: str, has_buttons: bool) -> Outgoing:
+    buttons = tuple(
+        Button(option[:60], f"{ANSWER_PREFIX}{number}") for number, option in enumerate(asked.options[:8])
+    )
+    text = asked.question
+    if asked.options and not (has_buttons and buttons):
+        text += "\n\n" + "\n".join(f"{number}. {option}" for number, option in enumerate(asked.options, 1))
+    return Outgoing(question_key(run_id, asked.call_id), conversation, text, buttons if has_buttons else ())
+
+
+def describe_wait(waiting: RunWaiting) -> str | None:
+    """Return what to tell a person about a run that waits, or None if nothing needs to be said."""
+    match waiting.reason:
+        case "quota" | "budget" | "unavailable":
+            return f"I am waiting: {waiting.detail}"
+        case "interrupted":
+            return "I stopped. Write to continue, or `/stop` to end it."
+        case "approval" | "answer" | "retry" | "breaker" | "child":
+            return None
+
+
+def describe_end(end: RunEnd) -> str:
+    """Return the answer of a run. A run that did not complete says so. A silent completion is empty."""
+    if end.silent:
+        return ""
+    if end.outcome == "completed":
+        return end.text
+    reason = end.reason or f"it ended as {end.outcome}"
+    said = f"{end.text}\n\n" if end.text else ""
+    following = f" {end.next}" if end.next else ""
+    return f"{said}**This was not finished**: {reason}{following}"

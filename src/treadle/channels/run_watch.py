@@ -1,0 +1,243 @@
+"""Follows a run for a conversation: shows the answer as it is written, asks for approvals, and sends the end.
+
+Everything is keyed by the run and by positions in its journal, so a process that follows the run again after a
+crash sends nothing twice."""
+
+import asyncio
+from contextlib import aclosing, suppress
+
+from treadle.channels.markdown import split_message
+from treadle.channels.outbox import ChannelOutbox
+from treadle.channels.prompts import (
+    describe_end,
+    describe_wait,
+    make_approval_prompt,
+    make_question_prompt,
+    question_key,
+)
+from treadle.channels.tasks import TaskSet
+from treadle.domain.channels import ChannelConfig
+from treadle.domain.envelope import Event
+from treadle.domain.errors import RunDeleted, UnknownRun
+from treadle.domain.events import (
+    AgentWaiting,
+    ApprovalDecided,
+    ApprovalExpired,
+    ApprovalRequested,
+    AttemptReset,
+    ClarifyAnswered,
+    ClarifyRequested,
+    LlmRequest,
+    LlmResponse,
+    RunEnd,
+    RunWaiting,
+    StreamReset,
+    Token,
+    ToolCallStart,
+)
+from treadle.domain.ids import RunId
+from treadle.domain.messages import Text
+from treadle.operations.service import LocalService
+from treadle.ports.channel import ChannelStore, Outgoing
+from treadle.ports.clock import Clock
+
+MIN_DRAFT_CHARACTERS = 24
+"""An answer is shown from this length on, so that a silent completion is never shown."""
+
+
+class RunWatch:
+    """Follows the runs of one channel."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ChannelConfig,
+        store: ChannelStore,
+        service: LocalService,
+        outbox: ChannelOutbox,
+        clock: Clock,
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.store = store
+        self.service = service
+        self.outbox = outbox
+        self.clock = clock
+        self._tasks = TaskSet()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def follow(self, run_id: RunId, conversation: str) -> None:
+        """Send to the conversation what the run says. Does nothing if the run is followed already."""
+        self._tasks.run_again(run_id, lambda: _FollowedRun(self, run_id, conversation).follow())
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+
+class _FollowedRun:
+    def __init__(self, watch: RunWatch, run_id: RunId, conversation: str) -> None:
+        self._watch = watch
+        self._run_id = run_id
+        self._conversation = conversation
+        self._section = 0
+        """How many messages of this run interrupted the answer. Each begins a message of its own after it."""
+        self._text = ""
+        self._is_busy = True
+        self._changed = asyncio.Event()
+
+    async def follow(self) -> None:
+        display = asyncio.create_task(self._display())
+        try:
+            while not await self._read():
+                self._section, self._text = 0, ""
+        except (UnknownRun, RunDeleted):  # deleted with its session
+            await self._finish(())
+        finally:
+            display.cancel()
+            await asyncio.wait({display})
+
+    async def _read(self) -> bool:
+        """Read the events of the run. Return False if the stream must be read again."""
+        async with aclosing(self._watch.service.events(self._run_id)) as events:
+            async for event in events:
+                if isinstance(event.data, StreamReset):
+                    return False
+                if isinstance(event.data, RunEnd):
+                    await self._end(event.data)
+                    return True
+                await self._show(event)
+        return False
+
+    async def _show(self, event: Event) -> None:
+        match event.data:
+            case Token(_, _, offset, text):
+                self._text = self._text[:offset] + text
+                self._changed.set()
+            case LlmRequest() | AttemptReset():
+                self._is_busy = True
+                self._changed.set()
+            case ToolCallStart():
+                self._is_busy = True
+            case LlmResponse(parts=parts):
+                self._text = "".join([part.text for part in parts if isinstance(part, Text)])
+            case ApprovalRequested() as asked:
+                await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
+            case ApprovalDecided(approval_id, decision, by=by):
+                self._is_busy = True
+                text = "Approved" if decision == "approve" else "Denied"
+                await self._watch.outbox.revise(f"approval/{approval_id}", f"{text}{f' by {by}' if by else ''}.")
+            case ApprovalExpired(approval_id):
+                await self._watch.outbox.revise(f"approval/{approval_id}", "The approval has expired.")
+            case ClarifyRequested() as asked:
+                await self._ask(make_question_prompt(asked, self._run_id, self._conversation, self._has_buttons))
+            case ClarifyAnswered(call_id):
+                self._is_busy = True
+                await self._watch.outbox.revise(question_key(self._run_id, call_id), "Answered.")
+            case AgentWaiting(run_id):
+                await self._ask_for_child(run_id)
+            case RunWaiting() as waiting:
+                await self._wait(event.sequence, waiting)
+            case _:
+                pass
+
+    # ── Questions ──
+
+    async def _ask(self, prompt: Outgoing) -> None:
+        """Send a prompt, once. The answer continues in a message after it."""
+        await self._close_section()
+        await self._watch.outbox.post(prompt)
+        self._is_busy = False
+
+    async def _ask_for_child(self, run_id: RunId) -> None:
+        """Ask for the approvals and questions of a child run, which its root's users decide."""
+        service = self._watch.service
+        for record in await service.approvals(run_id):
+            asked = ApprovalRequested(
+                record.approval_id, record.call_id, record.tool, record.arguments, record.reason, record.pattern
+            )
+            await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
+        for question in await service.questions(run_id):
+            await self._ask(make_question_prompt(question, run_id, self._conversation, self._has_buttons))
+
+    async def _wait(self, sequence: int, waiting: RunWaiting) -> None:
+        self._is_busy = False
+        if (text := describe_wait(waiting)) is not None:
+            key = f"{self._run_id}/waiting/{sequence}"
+            await self._watch.outbox.post(Outgoing(key, self._conversation, text))
+
+    async def _close_section(self) -> None:
+        """Finish the message that is being written, if there is one."""
+        watch, key = self._watch, self._key(0)
+        known = await watch.store.find_sent(watch.name, key=key)
+        if known is not None and known.state == "draft" and self._text:
+            await watch.store.finish(watch.name, self._parts(self._text), watch.clock.now())
+            watch.outbox.wake(self._conversation)
+        self._section += 1
+        self._text = ""
+
+    # ── The answer ──
+
+    def _key(self, part: int) -> str:
+        return f"{self._run_id}/{self._section}/{part}"
+
+    def _parts(self, text: str) -> list[Outgoing]:
+        limit = self._limit
+        return [
+            Outgoing(self._key(number), self._conversation, part)
+            for number, part in enumerate(split_message(text, limit))
+        ]
+
+    async def _end(self, end: RunEnd) -> None:
+        self._is_busy = False
+        text = describe_end(end)
+        await self._watch.outbox.connection()  # the length of parts is the platform's
+        await self._finish(self._parts(text) if text else ())
+
+    async def _finish(self, messages: "list[Outgoing] | tuple[()]") -> None:
+        watch = self._watch
+        await watch.store.finish(watch.name, messages, watch.clock.now(), run_id=self._run_id)
+        watch.outbox.wake(self._conversation)
+
+    @property
+    def _limit(self) -> int:
+        channel = self._watch.outbox.channel
+        return 2000 if channel is None else channel.traits.max_characters
+
+    @property
+    def _has_buttons(self) -> bool:
+        channel = self._watch.outbox.channel
+        return channel is not None and channel.traits.has_buttons
+
+    # ── While it is written ──
+
+    async def _display(self) -> None:
+        """Show the unfinished answer and a typing indicator at the platform's pace, while the run is busy."""
+        shown = ""
+        while True:
+            self._changed.clear()
+            channel = await self._watch.outbox.connection()
+            traits = channel.traits
+            if self._is_busy and traits.typing_seconds is not None and self._watch.outbox.is_free:
+                with suppress(Exception):
+                    async with asyncio.timeout(10):
+                        await channel.show_typing(self._conversation)
+            text = self._text
+            if self._is_streaming(text, traits.can_edit) and text != shown and self._is_busy:
+                first = split_message(text, traits.max_characters)[0]
+                draft = Outgoing(self._key(0), self._conversation, first, is_draft=True)
+                if await self._watch.outbox.stream(draft, self._run_id):
+                    shown = text
+            await asyncio.sleep(traits.edit_seconds if self._is_busy else 0)
+            await self._wait_for_change(traits.typing_seconds)
+
+    async def _wait_for_change(self, typing_seconds: float | None) -> None:
+        """Wait for more text, or until the typing indicator fades. A run that waits costs nothing."""
+        seconds = typing_seconds if self._is_busy else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    def _is_streaming(self, text: str, can_edit: bool) -> bool:
+        return can_edit and self._watch.config.streaming and len(text) >= MIN_DRAFT_CHARACTERS

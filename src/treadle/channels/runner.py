@@ -1,0 +1,165 @@
+"""One channel at work: its connection, which is retried forever, and the tasks that live while it has the lease."""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from treadle.channels.inbox import Inbox
+from treadle.channels.outbox import ChannelOutbox
+from treadle.channels.run_watch import RunWatch
+from treadle.domain.agents import AgentSpec
+from treadle.domain.channels import ChannelConfig, ChannelStatus
+from treadle.domain.events import EventData
+from treadle.domain.ids import Instant, RunId
+from treadle.operations.service import LocalService
+from treadle.ports.channel import Channel, ChannelStore, Incoming
+from treadle.ports.clock import Clock, Ids
+from treadle.ports.journal import Runs
+
+logger = logging.getLogger(__name__)
+
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 300.0
+STEADY_SECONDS = 60.0
+"""A connection that lasted this long starts the backoff anew."""
+POLL_SECONDS = 2.0
+"""How often messages are looked for that another process has stored."""
+SWEEP_SECONDS = 6 * 3600.0
+KEPT_SECONDS = 30 * 86_400.0
+"""How long message IDs are remembered."""
+
+
+class ChannelRunner:
+    """Implements `ports.channel.Receiver` for one channel, and keeps it connected."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ChannelConfig,
+        make: Callable[[], Channel],
+        store: ChannelStore,
+        service: LocalService,
+        runs: Runs,
+        agent: Callable[[], AgentSpec],
+        clock: Clock,
+        ids: Ids,
+        show: Callable[[RunId, EventData], Awaitable[None]],
+        is_shared: bool,
+    ) -> None:
+        self.name = name
+        self.status: ChannelStatus = "stopped"
+        self.account = ""
+        self.reason = ""
+        self.retry_at: Instant | None = None
+        self.counts: Counter[str] = Counter()
+        """How often each thing happened to messages: received, dropped, sent, retried, failed."""
+        self._make = make
+        self._store = store
+        self._clock = clock
+        self._is_shared = is_shared
+        self._parts = (config, service, runs, agent, ids, show)
+        self._outbox: ChannelOutbox | None = None
+        self._inbox: Inbox | None = None
+
+    def wake(self) -> None:
+        """Look for messages that were stored outside, such as those of schedules."""
+        if self._inbox is not None:
+            self._stored.set()
+
+    # ── Work ──
+
+    async def work(self) -> None:
+        """Receive and send until cancelled. Only the process that holds the channel's lease does this."""
+        config, service, runs, agent, ids, show = self._parts
+        outbox = ChannelOutbox(self.name, config, self._store, self._clock, random.random, show, self._count)
+        watch = RunWatch(self.name, config, self._store, service, outbox, self._clock)
+        inbox = Inbox(
+            self.name, config, self._store, service, runs, agent, outbox, watch, self._clock, ids, self._count
+        )
+        self._stored = asyncio.Event()
+        self._outbox, self._inbox = outbox, inbox
+        others = [asyncio.create_task(self._look_around(inbox)), asyncio.create_task(self._sweep())]
+        try:
+            await self._connect_forever(outbox)
+        finally:
+            self._outbox = self._inbox = None
+            self.status = "stopped"
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+            for part in (inbox, watch, outbox):
+                await part.close()
+
+    async def _look_around(self, inbox: Inbox) -> None:
+        """Continue what the previous process left, and what other processes store."""
+        while True:
+            self._stored.clear()
+            try:
+                await inbox.resume()
+            except Exception as error:
+                logger.error("channel %s: looking for stored messages failed; retrying: %s", self.name, error)
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS if self._is_shared else None):
+                    await self._stored.wait()
+
+    async def _sweep(self) -> None:
+        while True:
+            with suppress(Exception):
+                await self._store.forget_before(self._clock.now() - KEPT_SECONDS)
+            await asyncio.sleep(SWEEP_SECONDS)
+
+    # ── The connection ──
+
+    async def _connect_forever(self, outbox: ChannelOutbox) -> None:
+        failures = 0
+        while True:
+            self.status, self.retry_at = "starting" if not failures else "failed", None
+            began = self._clock.monotonic()
+            reason = await self._connect(outbox)
+            failures = 1 if self._clock.monotonic() - began >= STEADY_SECONDS else failures + 1
+            delay = min(FIRST_BACKOFF_SECONDS * 2 ** min(failures - 1, 20), MAX_BACKOFF_SECONDS)
+            delay *= 0.75 + random.random() / 2
+            self.status, self.reason = "failed", reason
+            self.retry_at = self._clock.now() + delay
+            logger.warning("channel %s: not connected, next attempt in %.0f s: %s", self.name, delay, reason)
+            await asyncio.sleep(delay)
+
+    async def _connect(self, outbox: ChannelOutbox) -> str:
+        """Stay connected as long as possible. Return why it ended."""
+        channel: Channel | None = None
+        try:
+            channel = self._make()
+            async with asyncio.timeout(60):
+                account = await channel.check()
+            outbox.attach(channel)
+            self.connected(account)
+            await channel.receive(self)
+        except Exception as error:
+            return f"{error or type(error).__name__}"[:500]
+        finally:
+            outbox.detach()
+            if channel is not None:
+                with suppress(Exception):
+                    await channel.close()
+        return "the platform closed the connection"
+
+    # ── Receiver ──
+
+    async def accept(self, messages: Sequence[Incoming], cursor: str | None = None) -> None:
+        assert self._inbox is not None, "messages arrive only while the channel is at work"
+        await self._inbox.accept(messages, cursor)
+
+    async def cursor(self) -> str | None:
+        return await self._store.cursor(self.name)
+
+    def connected(self, account: str) -> None:
+        if self.status != "connected":
+            logger.info("channel %s: connected as %s", self.name, account)
+        self.status, self.account, self.reason, self.retry_at = "connected", account, "", None
+
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1

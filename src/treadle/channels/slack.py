@@ -1,0 +1,284 @@
+"""Slack: Socket Mode for what arrives, the Web API with slack_sdk for what is sent."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+from uuid import NAMESPACE_URL, uuid5
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+from slack_sdk.errors import SlackApiError, SlackClientError
+from slack_sdk.web.async_client import AsyncWebClient
+
+from treadle.channels.markdown import SLACK, render
+from treadle.ports.channel import (
+    ChannelBusy,
+    ChannelError,
+    ChannelRefused,
+    Incoming,
+    IncomingFile,
+    Outgoing,
+    Receiver,
+    Traits,
+)
+
+REFUSALS = frozenset(
+    (
+        "channel_not_found",
+        "not_in_channel",
+        "is_archived",
+        "user_not_found",
+        "message_not_found",
+        "cant_update_message",
+        "edit_window_closed",
+        "msg_too_long",
+        "restricted_action",
+        "user_is_bot",
+    )
+)
+TRAITS = Traits(max_characters=2900, can_edit=True, has_buttons=True, deduplicates=True, edit_seconds=1.5)
+SILENT_SECONDS = 60.0
+"""Slack pings more often. A connection that is silent for longer is lost."""
+
+
+class SlackSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    token: str
+    """The bot token, xoxb-…"""
+    app_token: str
+    """The app-level token with connections:write, xapp-…"""
+    url: str = "https://slack.com/api/"
+
+
+class Slack:
+    """Implements `ports.channel.Channel`. A conversation is a channel or direct message, or `CHANNEL/THREAD`. In
+    channels, each mention begins a thread."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        try:
+            self._settings = msgspec.convert(dict(settings), SlackSettings)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"settings: {error}") from None
+        self._web: Any = AsyncWebClient(self._settings.token, base_url=self._settings.url)
+        self._session: aiohttp.ClientSession | None = None
+        self._bot_user = ""
+        self.traits = TRAITS
+
+    async def check(self) -> str:
+        found = await self._call("auth.test", {})
+        self._bot_user = str(found.get("user_id", ""))
+        return f"{found.get('user', '')} in {found.get('team', '')}"
+
+    async def receive(self, receiver: Receiver) -> None:
+        opened = await self._call("apps.connections.open", {}, token=self._settings.app_token)
+        try:
+            async with self._client().ws_connect(
+                str(opened["url"]), heartbeat=20, max_msg_size=32 * 2**20
+            ) as socket:
+                while True:
+                    frame = await socket.receive(timeout=SILENT_SECONDS)
+                    if frame.type is not aiohttp.WSMsgType.TEXT:
+                        raise ChannelError("Slack closed the connection")
+                    envelope = cast("dict[str, Any]", json.loads(frame.data))
+                    if envelope.get("type") == "disconnect":
+                        return  # Slack refreshes connections: the next one is opened at once
+                    message = self._read(envelope)
+                    if message is not None:
+                        await receiver.accept((message,))
+                    if "envelope_id" in envelope:  # only after it was stored
+                        await socket.send_json({"envelope_id": envelope["envelope_id"]})
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise ChannelError(f"the connection was lost: {error or type(error).__name__}") from None
+
+    async def send(self, message: Outgoing) -> str:
+        channel, _, thread = message.conversation.partition("/")
+        for file in message.files:
+            await self._upload(channel, thread, file.name, file.data)
+        values = {"channel": channel, **self._body(message)}
+        values["client_msg_id"] = str(uuid5(NAMESPACE_URL, f"treadle/{message.key}"))
+        if thread:
+            values["thread_ts"] = thread
+        return str((await self._call("chat.postMessage", values))["ts"])
+
+    async def edit(self, message_id: str, message: Outgoing) -> None:
+        channel = message.conversation.partition("/")[0]
+        await self._call("chat.update", {"channel": channel, "ts": message_id, **self._body(message)})
+
+    async def show_typing(self, conversation: str) -> None:
+        """Do nothing: bots cannot show that they type."""
+
+    async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
+        headers = {"Authorization": f"Bearer {self._settings.token}"}
+        async with self._client().get(attachment.file_id, headers=headers) as response:
+            if response.status != 200:
+                raise ChannelError(f"Slack answered {response.status}")
+            data = b""
+            async for chunk in response.content.iter_chunked(65_536):
+                data += chunk
+                if len(data) > max_bytes:
+                    raise ChannelRefused(f"it has more than {max_bytes} bytes")
+        return data
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+        if self._web.session is not None:
+            await self._web.session.close()
+
+    # ── Reading ──
+
+    def _read(self, envelope: dict[str, Any]) -> Incoming | None:
+        payload = cast("dict[str, Any]", envelope.get("payload") or {})
+        if envelope.get("type") == "interactive":
+            return _read_press(payload)
+        if envelope.get("type") != "events_api":
+            return None
+        event = cast("dict[str, Any]", payload.get("event") or {})
+        if event.get("type") not in ("message", "app_mention"):
+            return None
+        match event.get("subtype"):
+            case "message_changed":
+                return self._read_change(event, "edit")
+            case "message_deleted":
+                return self._read_change(event, "delete")
+            case None | "bot_message" | "file_share" | "thread_broadcast":
+                return self._read_message(event)
+            case _:
+                return None
+
+    def _read_message(self, event: dict[str, Any]) -> Incoming | None:
+        sender = str(event.get("user") or event.get("bot_id") or "")
+        if not sender or sender == self._bot_user:
+            return None
+        text, channel, ts = str(event.get("text", "")), str(event["channel"]), str(event["ts"])
+        is_direct = event.get("channel_type") == "im"
+        thread = str(event.get("thread_ts") or ("" if is_direct else ts))
+        mention = f"<@{self._bot_user}>"
+        is_reply = event.get("parent_user_id") == self._bot_user
+        return Incoming(
+            f"{channel}/{ts}",
+            f"{channel}/{thread}" if thread else channel,
+            sender,
+            str(event.get("username") or f"<@{sender}>"),
+            _read_command(unescape(text.replace(mention, "").strip())),
+            _attachments(event),
+            is_direct=is_direct,
+            is_addressed=is_direct or mention in text or is_reply,
+            is_bot=bool(event.get("bot_id")),
+            reply_to=str(event.get("thread_ts") or ""),
+        )
+
+    def _read_change(self, event: dict[str, Any], kind: Any) -> Incoming | None:
+        fresh = cast("dict[str, Any]", event.get("message") or {})
+        old = cast("dict[str, Any]", event.get("previous_message") or fresh)
+        sender = str(old.get("user", ""))
+        if not sender or sender == self._bot_user or (kind == "edit" and fresh.get("text") == old.get("text")):
+            return None  # also when Slack only unfurls a link
+        channel = str(event["channel"])
+        target = str(event.get("deleted_ts") or fresh.get("ts") or old.get("ts"))
+        thread = str(old.get("thread_ts") or ("" if event.get("channel_type") == "im" else target))
+        return Incoming(
+            f"{kind}/{channel}/{event.get('event_ts') or event.get('ts')}",
+            f"{channel}/{thread}" if thread else channel,
+            sender,
+            text=unescape(str(fresh.get("text", "")).replace(f"<@{self._bot_user}>", "").strip()),
+            is_direct=event.get("channel_type") == "im",
+            kind=kind,
+            target=f"{channel}/{target}",
+        )
+
+    # ── Writing ──
+
+    @staticmethod
+    def _body(message: Outgoing) -> dict[str, Any]:
+        text = render(message.text, SLACK) + (" …" if message.is_draft else "")
+        body: dict[str, Any] = {"text": text, "unfurl_links": False, "unfurl_media": False}
+        if message.buttons:
+            buttons = [
+                {
+                    "type": "button",
+                    "action_id": f"treadle-{number}",
+                    "text": {"type": "plain_text", "text": each.label},
+                    "value": each.value,
+                }
+                for number, each in enumerate(message.buttons)
+            ]
+            section = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
+            body["blocks"] = [section, {"type": "actions", "elements": buttons}]
+        else:
+            body["blocks"] = []
+        return body
+
+    async def _upload(self, channel: str, thread: str, name: str, data: bytes) -> None:
+        try:
+            await self._web.files_upload_v2(channel=channel, thread_ts=thread or None, filename=name, content=data)
+        except (SlackClientError, aiohttp.ClientError, OSError) as error:
+            raise ChannelError(f"the file was not uploaded: {error}") from None
+
+    async def _call(self, method: str, values: dict[str, Any], token: str | None = None) -> Any:
+        try:
+            if token is not None:
+                headers = {"Authorization": f"Bearer {token}"}
+                return (await self._web.api_call(method, headers=headers)).data
+            return (await self._web.api_call(method, json=values)).data
+        except SlackApiError as error:
+            raise _explain(cast("Any", error.response)) from None
+        except (TimeoutError, SlackClientError, aiohttp.ClientError, OSError) as error:
+            raise ChannelError(f"Slack cannot be reached: {error or type(error).__name__}") from None
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        return self._session
+
+
+def _read_press(payload: dict[str, Any]) -> Incoming | None:
+    actions = cast("list[dict[str, Any]]", payload.get("actions") or [])
+    if payload.get("type") != "block_actions" or not actions:
+        return None
+    message = cast("dict[str, Any]", payload.get("message") or {})
+    channel = str(cast("dict[str, Any]", payload.get("channel") or {}).get("id", ""))
+    user = cast("dict[str, Any]", payload.get("user") or {})
+    thread = str(message.get("thread_ts") or "")
+    return Incoming(
+        f"press/{actions[0].get('action_ts') or payload.get('trigger_id')}",
+        f"{channel}/{thread}" if thread else channel,
+        str(user.get("id", "")),
+        str(user.get("username", "")),
+        is_direct=channel.startswith("D"),
+        kind="press",
+        value=str(actions[0].get("value", "")),
+        reply_to=str(message.get("ts", "")),
+    )
+
+
+def _attachments(event: dict[str, Any]) -> tuple[IncomingFile, ...]:
+    files = cast("list[dict[str, Any]]", event.get("files") or [])
+    return tuple(
+        IncomingFile(
+            str(file.get("url_private_download") or file.get("url_private") or ""),
+            str(file.get("name", "")),
+            str(file.get("mimetype", "")),
+            int(file.get("size") or 0),
+        )
+        for file in files
+    )
+
+
+def _explain(response: Any) -> ChannelError:
+    said = str(response.get("error", "")) if response.status_code == 200 else f"status {response.status_code}"
+    if response.status_code == 429 or said == "ratelimited":
+        return ChannelBusy(said, float(response.headers.get("Retry-After", 5)))
+    if said in REFUSALS:
+        return ChannelRefused(f"Slack refuses the message: {said}")
+    return ChannelError(f"Slack answered: {said}")
+
+
+def _read_command(text: str) -> str:
+    """Return `!stop` as `/stop`: Slack keeps messages that begin with a slash for itself."""
+    return f"/{text[1:]}" if text[:1] == "!" and text[1:2].isalpha() else text
+
+
+def unescape(text: str) -> str:
+    """Return text without Slack's escapes of `&`, `<` and `>`."""
+    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -1,0 +1,286 @@
+"""Telegram, through the Bot API with long polling."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, cast
+
+import aiohttp
+import msgspec
+from msgspec import Struct
+
+from treadle.channels.markdown import TELEGRAM, render
+from treadle.ports.channel import (
+    ChannelBusy,
+    ChannelError,
+    ChannelRefused,
+    Incoming,
+    IncomingFile,
+    Outgoing,
+    Receiver,
+    Traits,
+)
+
+POLL_SECONDS = 50
+MAX_DOWNLOAD_BYTES = 20_000_000
+"""What the Bot API serves."""
+UPDATES = ("message", "edited_message", "callback_query")
+TRAITS = Traits(
+    max_characters=3500,  # of 4096: the rendered text may be longer than its Markdown
+    can_edit=True,
+    has_buttons=True,
+    edit_seconds=1.5,
+    typing_seconds=4.5,
+)
+
+
+class TelegramSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    token: str
+    """The token that @BotFather gave."""
+    url: str = "https://api.telegram.org"
+    """The Bot API server."""
+
+
+class Telegram:
+    """Implements `ports.channel.Channel`. A conversation is a chat ID, or `CHAT/TOPIC` for a topic of a forum."""
+
+    def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
+        try:
+            self._settings = msgspec.convert(dict(settings), TelegramSettings)
+        except msgspec.ValidationError as error:
+            raise ValueError(f"settings: {error}") from None
+        self._session: aiohttp.ClientSession | None = None
+        self._bot_id = 0
+        self._username = ""
+        self.traits = TRAITS
+
+    async def check(self) -> str:
+        me = await self._call("getMe")
+        self._bot_id, self._username = int(me["id"]), str(me.get("username", ""))
+        return f"@{self._username}"
+
+    async def receive(self, receiver: Receiver) -> None:
+        offset = 0
+        while True:
+            updates = await self._call(
+                "getUpdates",
+                {"offset": offset, "timeout": POLL_SECONDS, "allowed_updates": UPDATES},
+                seconds=POLL_SECONDS + 15,
+            )
+            found = [message for update in updates if (message := await self._read(update)) is not None]
+            if found:
+                await receiver.accept(found)
+            if updates:
+                offset = int(updates[-1]["update_id"]) + 1  # confirms what was stored
+
+    async def send(self, message: Outgoing) -> str:
+        for file in message.files:
+            form = aiohttp.FormData()
+            for field, value in self._place(message.conversation).items():
+                form.add_field(field, str(value))
+            form.add_field("document", file.data, filename=file.name, content_type=file.media_type)
+            await self._call("sendDocument", form)
+        values: dict[str, Any] = {**self._place(message.conversation), **self._body(message)}
+        if message.reply_to:
+            values["reply_parameters"] = {"message_id": int(message.reply_to), "allow_sending_without_reply": True}
+        sent = await self._write("sendMessage", values, message)
+        return str(sent["message_id"])
+
+    async def edit(self, message_id: str, message: Outgoing) -> None:
+        place = self._place(message.conversation)
+        values = {"chat_id": place["chat_id"], "message_id": int(message_id), **self._body(message)}
+        try:
+            await self._write("editMessageText", values, message)
+        except ChannelRefused as error:
+            if "not modified" not in str(error):
+                raise
+
+    async def show_typing(self, conversation: str) -> None:
+        await self._call("sendChatAction", {**self._place(conversation), "action": "typing"})
+
+    async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
+        limit = min(max_bytes, MAX_DOWNLOAD_BYTES)
+        found = await self._call("getFile", {"file_id": attachment.file_id})
+        if int(found.get("file_size") or 0) > limit:
+            raise ChannelRefused(f"it has more than {limit} bytes")
+        url = f"{self._settings.url}/file/bot{self._settings.token}/{found['file_path']}"
+        try:
+            async with self._client().get(url) as response:
+                if response.status != 200:
+                    raise ChannelError(f"the file server answered {response.status}")
+                data = await response.content.read(limit + 1)
+                while len(data) <= limit and (more := await response.content.read(limit + 1 - len(data))):
+                    data += more
+        except aiohttp.ClientError as error:
+            raise ChannelError(self._redact(error)) from None
+        if len(data) > limit:
+            raise ChannelRefused(f"it has more than {limit} bytes")
+        return data
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    # ── Reading ──
+
+    async def _read(self, update: dict[str, Any]) -> Incoming | None:
+        if (pressed := update.get("callback_query")) is not None:
+            return await self._read_press(pressed)
+        edited = update.get("edited_message")
+        message = edited or update.get("message")
+        if message is None or "from" not in message:
+            return None
+        chat, sender = message["chat"], message["from"]
+        text = str(message.get("text") or message.get("caption") or "")
+        message_id = f"{chat['id']}/{message['message_id']}"
+        is_direct = chat["type"] == "private"
+        return Incoming(
+            f"edit/{update['update_id']}" if edited else message_id,
+            _conversation(message),
+            str(sender["id"]),
+            " ".join(filter(None, (sender.get("first_name"), sender.get("last_name")))),
+            self._strip_mention(text),
+            _attachments(message),
+            is_direct=is_direct,
+            is_addressed=is_direct or self._is_addressed(message, text),
+            is_bot=bool(sender.get("is_bot")),
+            kind="edit" if edited else "message",
+            target=message_id if edited else "",
+            reply_to=str(_part(message, "reply_to_message").get("message_id", "")),
+        )
+
+    async def _read_press(self, pressed: dict[str, Any]) -> Incoming | None:
+        with suppress(ChannelError):  # it only stops the button's spinner
+            await self._call("answerCallbackQuery", {"callback_query_id": pressed["id"]})
+        message = pressed.get("message")
+        if message is None:
+            return None
+        return Incoming(
+            f"press/{pressed['id']}",
+            _conversation(message),
+            str(pressed["from"]["id"]),
+            str(pressed["from"].get("first_name", "")),
+            is_direct=message["chat"]["type"] == "private",
+            is_bot=bool(pressed["from"].get("is_bot")),
+            kind="press",
+            value=str(pressed.get("data", "")),
+            reply_to=str(message["message_id"]),
+        )
+
+    def _is_addressed(self, message: dict[str, Any], text: str) -> bool:
+        if _part(_part(message, "reply_to_message"), "from").get("id") == self._bot_id:
+            return True
+        units = text.encode("utf-16-le")  # entities count UTF-16 units
+        for entity in [*message.get("entities", ()), *message.get("caption_entities", ())]:
+            if entity["type"] == "text_mention" and entity["user"]["id"] == self._bot_id:
+                return True
+            start, end = 2 * entity["offset"], 2 * (entity["offset"] + entity["length"])
+            said = units[start:end].decode("utf-16-le", "replace").lower()
+            if entity["type"] in ("mention", "bot_command") and said.endswith(f"@{self._username.lower()}"):
+                return True
+        return False
+
+    def _strip_mention(self, text: str) -> str:
+        """Remove the bot's name: from commands such as `/stop@bot`, and at the beginning."""
+        mark = f"@{self._username}"
+        head, _, rest = text.partition(" ")
+        if self._username and head.lower().endswith(mark.lower()):
+            return f"{head[: -len(mark)]} {rest}".strip()
+        return text
+
+    # ── Writing ──
+
+    @staticmethod
+    def _place(conversation: str) -> dict[str, Any]:
+        chat, _, topic = conversation.partition("/")
+        place: dict[str, Any] = {"chat_id": int(chat) if chat.lstrip("-").isdecimal() else chat}
+        return {**place, "message_thread_id": int(topic)} if topic.isdecimal() else place
+
+    @staticmethod
+    def _body(message: Outgoing) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "text": render(message.text, TELEGRAM) + (" …" if message.is_draft else ""),
+            "parse_mode": "HTML",
+            "link_preview_options": {"is_disabled": True},
+        }
+        if message.buttons:
+            rows = [[{"text": each.label, "callback_data": each.value}] for each in message.buttons]
+            body["reply_markup"] = {"inline_keyboard": rows}
+        return body
+
+    async def _write(self, method: str, values: dict[str, Any], message: Outgoing) -> Any:
+        try:
+            return await self._call(method, values)
+        except ChannelRefused as error:
+            if "parse entities" not in str(error):
+                raise
+        plain = {key: value for key, value in values.items() if key != "parse_mode"}
+        return await self._call(method, {**plain, "text": message.text})
+
+    # ── The API ──
+
+    def _client(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession()
+        return self._session
+
+    async def _call(self, method: str, values: Any = None, seconds: float = 30.0) -> Any:
+        url = f"{self._settings.url}/bot{self._settings.token}/{method}"
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        is_form = isinstance(values, aiohttp.FormData)
+        content: dict[str, Any] = {"data": values} if is_form else {"json": values or {}}
+        try:
+            async with self._client().post(url, timeout=timeout, **content) as response:
+                body = await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise ChannelError(f"Telegram cannot be reached: {self._redact(error)}") from None
+        try:
+            answer = cast("dict[str, Any]", json.loads(body))
+        except ValueError:
+            raise ChannelError(f"Telegram answered {response.status} without JSON") from None
+        if answer.get("ok"):
+            return answer["result"]
+        raise self._explain(response.status, answer)
+
+    def _explain(self, status: int, answer: dict[str, Any]) -> ChannelError:
+        said = str(answer.get("description", ""))
+        match status:
+            case 429:
+                seconds = float(_part(answer, "parameters").get("retry_after", 5))
+                return ChannelBusy(said, seconds)
+            case 401 | 404:
+                return ChannelError(f"Telegram rejects the token: {said}. Ask @BotFather for a new one.")
+            case 409:
+                return ChannelError(f"another program receives the messages of this bot: {said}")
+            case 400 | 403:
+                return ChannelRefused(said)
+            case _:
+                return ChannelError(f"Telegram answered {status}: {said}")
+
+    def _redact(self, error: BaseException) -> str:
+        return str(error or type(error).__name__).replace(self._settings.token, "…")
+
+
+def _part(value: dict[str, Any], name: str) -> dict[str, Any]:
+    return cast("dict[str, Any]", value.get(name) or {})
+
+
+def _conversation(message: dict[str, Any]) -> str:
+    chat = str(message["chat"]["id"])
+    if message.get("is_topic_message") and "message_thread_id" in message:
+        return f"{chat}/{message['message_thread_id']}"
+    return chat
+
+
+def _attachments(message: dict[str, Any]) -> tuple[IncomingFile, ...]:
+    found: list[IncomingFile] = []
+    if sizes := message.get("photo"):
+        largest = max(sizes, key=lambda size: size.get("file_size", 0))
+        found.append(IncomingFile(largest["file_id"], "photo.jpg", "image/jpeg", largest.get("file_size", 0)))
+    for kind in ("document", "audio", "voice", "video", "video_note", "animation", "sticker"):
+        if (file := message.get(kind)) is not None:
+            name = str(file.get("file_name") or kind)
+            found.append(
+                IncomingFile(file["file_id"], name, str(file.get("mime_type", "")), int(file.get("file_size") or 0))
+            )
+    return tuple(found)

@@ -1,0 +1,111 @@
+"""The settings of a home in a process that runs for long: a changed `config.yaml` takes effect, an invalid one does
+not."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.errors import ConfigError
+
+if TYPE_CHECKING:
+    from treadle.config.home import HomeConfig
+
+INTERVAL_SECONDS = 1.0
+"""How often a server looks whether the file has changed."""
+SETTLE_SECONDS = 0.2
+AT_NEXT_START = frozenset({"server", "webhooks", "credits", "mcp_servers", "mcp", "channels"})
+"""Sections that a running process does not apply."""
+
+
+class ConfigChange(Struct, frozen=True):
+    """What became of a `config.yaml` that was changed."""
+
+    config: "HomeConfig"
+    """The settings that are in use now."""
+    sections: tuple[str, ...] = ()
+    """The sections that have changed."""
+    problem: str = ""
+    """Why the file was not applied."""
+
+    def describe(self) -> str:
+        """Return a sentence for the user."""
+        if self.problem:
+            problem = self.problem.rstrip(".")
+            return f"config.yaml has changed and is not used: {problem}. The settings from before stay in use."
+        now = [name for name in self.sections if name not in AT_NEXT_START]
+        later = [name for name in self.sections if name in AT_NEXT_START]
+        used = [f"{', '.join(now)} in use now"] if now else []
+        used += [f"{', '.join(later)} at the next start"] if later else []
+        return f"config.yaml has changed: {'; '.join(used)}."
+
+
+class LiveConfig:
+    """The latest valid settings of a home. The file is read again only if it has changed."""
+
+    def __init__(self, path: Path, read: "Callable[[], HomeConfig]") -> None:
+        self._path = path
+        self._read = read
+        self._seen = file_fingerprint(path)
+        self._current = read()
+        self.listeners: list[Callable[[ConfigChange], None]] = []
+        """Called with every change."""
+
+    def refresh(self) -> "HomeConfig":
+        """Return the settings; apply the file first if it has changed and is valid."""
+        seen = file_fingerprint(self._path)
+        if seen != self._seen and not _is_being_written(seen):
+            self._seen = seen
+            if (change := self._find_change()) is not None:
+                self._current = change.config
+                for listener in self.listeners:
+                    listener(change)
+        return self._current
+
+    @asynccontextmanager
+    async def watching(self, say: Callable[[str], None]) -> AsyncGenerator[None]:
+        """Apply every change soon, and say what became of it."""
+
+        def report(change: ConfigChange) -> None:
+            say(change.describe())
+
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(INTERVAL_SECONDS)
+                self.refresh()
+
+        self.listeners.append(report)
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+            self.listeners.remove(report)
+
+    def _find_change(self) -> ConfigChange | None:
+        try:
+            found = self._read()
+        except ConfigError as error:
+            return ConfigChange(self._current, problem=str(error))
+        before, after = msgspec.structs.asdict(self._current), msgspec.structs.asdict(found)
+        sections = tuple(name for name in after if before[name] != after[name])
+        return ConfigChange(found, sections) if sections else None
+
+
+def _is_being_written(seen: tuple[int, int, int] | None) -> bool:
+    """Return whether a file has only just changed: an editor may have written half of it."""
+    return seen is not None and 0 <= time.time() - seen[0] / 1e9 < SETTLE_SECONDS
+
+
+def file_fingerprint(path: Path) -> tuple[int, int, int] | None:
+    """Return what changes when a file is replaced or edited, or None if there is no file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,120 @@
+"""The settings of MCP servers, in `config.yaml` of the home and of an agent."""
+
+import re
+from typing import Literal
+
+from msgspec import Struct
+
+from treadle.domain.tools import Effect
+
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]|_(?!_)){0,31}")
+SEPARATOR = "__"
+"""Between the name of a server and the name of a tool. The name of a server cannot contain it."""
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+
+
+class OAuthSettings(Struct, frozen=True, omit_defaults=True):
+    """How to sign in to a remote server. `treadle mcp login` needs none of it if the server registers clients."""
+
+    client_id: str | None = None
+    """The id of a client that is registered already. Null: register one, or use `client_metadata_url`."""
+    client_secret: str | None = None
+    """Its secret, as `{{vault:NAME}}`."""
+    client_metadata_url: str | None = None
+    """The address of a client metadata document, which serves as the client id where the server supports it."""
+    scopes: tuple[str, ...] = ()
+    """The scopes to request. Empty: those that the server asks for."""
+    port: int = 0
+    """The port of the local address to which the browser returns. 0: any free port."""
+
+
+class McpServer(Struct, frozen=True, omit_defaults=True):
+    """An MCP server: a program (`command`), or an address (`url`)."""
+
+    command: str | None = None
+    """The program to start, for a server on standard input and output."""
+    args: tuple[str, ...] = ()
+    """Its arguments."""
+    env: dict[str, str] = {}
+    """Its additional environment variables. Give secrets as `{{vault:NAME}}`."""
+    cwd: str | None = None
+    """The folder in which it starts. Null: the workspace of the agent."""
+    url: str | None = None
+    """The address of a server that speaks streamable HTTP."""
+    headers: dict[str, str] = {}
+    """Additional request headers. Give secrets as `{{vault:NAME}}`."""
+    type: Literal["stdio", "http", "streamable-http"] | None = None
+    """The transport, as other tools write it. Null: `stdio` with a command, `http` with an address."""
+    network: bool = False
+    """Give the program access to the network."""
+    readable: tuple[str, ...] = ()
+    """Additional folders that the program can read, besides those of the agent."""
+    writable: tuple[str, ...] = ()
+    """Additional folders that the program can write, besides those of the agent."""
+    enabled: bool = True
+    """Offer its tools. False: keep the entry, but do not use it."""
+    tools: tuple[str, ...] = ("*",)
+    """The tools to offer, by the server's own names: names or globs."""
+    trusted: bool = False
+    """Believe what the server says about the effects of its tools (its annotations)."""
+    effects: dict[str, Effect] = {}
+    """The effect of tools, by the server's own name or a glob. Default: `external`, the most cautious one."""
+    repeatable: tuple[str, ...] = ()
+    """Tools that may run again if it is unknown whether they ran: names or globs."""
+    timeout: float = 120.0
+    """Maximum seconds of one call."""
+    start_timeout: float = 30.0
+    """Maximum seconds until the server has started and answered."""
+    oauth: OAuthSettings | None = None
+    """How to sign in to a remote server. Null: what the server proposes."""
+
+    def __post_init__(self) -> None:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("command or url must be given, and not both")
+        if self.command == "":
+            raise ValueError("command must not be empty")
+        if self.type is not None and (self.type == "stdio") != (self.command is not None):
+            raise ValueError(f"type {self.type} does not fit: a command is `stdio`, a url is `http`")
+        if self.url is not None:
+            _check_url(self.url)
+        if not 0 < self.timeout <= 86400 or not 0 < self.start_timeout <= 600:
+            raise ValueError("timeout must be from 0 to 86400, start_timeout from 0 to 600 seconds")
+
+    @property
+    def is_remote(self) -> bool:
+        return self.url is not None
+
+
+class McpSettings(Struct, frozen=True, omit_defaults=True):
+    """When the tools of MCP servers are searched for instead of being listed."""
+
+    search_above_tools: int = 40
+    """Number of MCP tools of an agent above which the model gets a search tool instead of all schemas."""
+    search_above_share: float = 0.1
+    """Share of the context window above which the schemas of MCP tools are replaced by a search tool."""
+
+    def __post_init__(self) -> None:
+        if self.search_above_tools < 0:
+            raise ValueError("search_above_tools must be 0 or more")
+        if not 0 <= self.search_above_share <= 1:
+            raise ValueError("search_above_share must be from 0 to 1")
+
+
+def check_server_names(servers: dict[str, McpServer]) -> None:
+    """Raise ValueError if a server has a name that cannot be part of the name of a tool."""
+    for name in servers:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"mcp_servers: the name `{name}` must be 1 to 32 letters, digits, dashes or single underscores"
+            )
+
+
+def _check_url(url: str) -> None:
+    scheme, separator, rest = url.partition("://")
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    if not separator or not host or scheme not in ("http", "https"):
+        raise ValueError("url must begin with https:// (or http:// on this machine)")
+    if "@" in host:
+        raise ValueError("url must not contain a user or a password; use headers")
+    if scheme == "http" and not host.startswith(LOOPBACK):
+        raise ValueError("url must begin with https://, unless the server is on this machine")

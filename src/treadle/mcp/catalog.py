@@ -1,0 +1,95 @@
+"""The tools of approved MCP servers, from their pins. No server is started to list them."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.errors import ConfigError
+from treadle.domain.mcp_servers import SEPARATOR, McpServer
+from treadle.mcp.names import find_server_name, make_tool_name
+from treadle.mcp.pins import Pin, PinFolder, hash_entry
+from treadle.mcp.pool import ServerPool
+from treadle.mcp.tools import ApprovedServer, McpTool
+
+log = logging.getLogger("treadle.mcp")
+
+
+class McpCatalog:
+    """Implements `ports.tool.ToolSource`: tools of the servers of the home, and of those of an agent."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, McpServer],
+        pins: PinFolder,
+        make_pool: Callable[[], ServerPool],
+    ) -> None:
+        self._servers = servers
+        self._pins = pins
+        self._make_pool = make_pool
+        self._cache: dict[tuple[str, str], tuple[Pin, McpServer, dict[str, McpTool]]] = {}
+
+    def names(self, glob: str, agent: AgentSpec | None = None) -> Iterable[str]:
+        """Return the names of all approved tools that match a glob."""
+        prefix, separator, _ = glob.partition(SEPARATOR)
+        for server in self._list_servers(agent):
+            if separator and not fnmatchcase(server, prefix) and not any(sign in prefix for sign in "*?["):
+                continue
+            yield from (name for name in self._tools(server, agent) if fnmatchcase(name, glob))
+
+    def find(self, name: str, agent: AgentSpec | None = None) -> McpTool | None:
+        server = find_server_name(name)
+        if server is None or server not in self._list_servers(agent):
+            return None
+        return self._tools(server, agent).get(name)
+
+    def explain(self, name: str, agent: AgentSpec | None = None) -> str | None:
+        """Return why a tool cannot be used although its name is that of a tool of an MCP server, or None."""
+        server = find_server_name(name)
+        if server is None:
+            return None
+        settings = self._list_servers(agent).get(server)
+        if settings is None:
+            return None
+        owner = self._owner(server, agent)
+        command = f"treadle mcp approve {server}" + (f" --agent {owner}" if owner else "")
+        if not settings.enabled:
+            return f"The MCP server `{server}` is disabled. Set `enabled: true` in its entry."
+        pin = self._read_pin(server, owner)
+        if pin is None:
+            return f"The MCP server `{server}` is not approved. Approve it: {command}"
+        if pin.entry != hash_entry(settings):
+            return f"The entry of the MCP server `{server}` has changed. Approve it again: {command}"
+        return f"The MCP server `{server}` has no approved tool `{name}`. See: treadle mcp show {server}"
+
+    def _list_servers(self, agent: AgentSpec | None) -> Mapping[str, McpServer]:
+        return self._servers if agent is None or not agent.mcp_servers else {**self._servers, **agent.mcp_servers}
+
+    def _owner(self, server: str, agent: AgentSpec | None) -> str:
+        return agent.name if agent is not None and server in agent.mcp_servers else ""
+
+    def _tools(self, server: str, agent: AgentSpec | None) -> Mapping[str, McpTool]:
+        """Return the tools of a server by name; none if it is disabled or not approved as it is configured."""
+        settings, owner = self._list_servers(agent)[server], self._owner(server, agent)
+        pin = self._read_pin(server, owner)
+        known = self._cache.get((owner, server))
+        if known is not None and known[0] is pin and (known[1] is settings or known[1] == settings):
+            return known[2]
+        if pin is None or not settings.enabled or pin.entry != hash_entry(settings):
+            return {}
+        approved = ApprovedServer(server, settings, owner)
+        pool = self._make_pool()
+        tools = {
+            make_tool_name(server, str(raw["name"])): McpTool(approved, raw, pool)
+            for raw in pin.tools
+            if any(fnmatchcase(str(raw["name"]), glob) for glob in settings.tools)
+        }
+        self._cache[owner, server] = (pin, settings, tools)
+        return tools
+
+    def _read_pin(self, server: str, owner: str) -> Pin | None:
+        try:
+            return self._pins.read(server, owner)
+        except ConfigError as error:
+            log.warning("%s", error)
+            return None

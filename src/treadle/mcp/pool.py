@@ -1,0 +1,312 @@
+"""The connections of a process to MCP servers: one for each server, workspace, sandbox rights and user.
+
+The SDK is imported, in a thread, when the first server is used."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain.mcp_servers import McpServer
+from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
+from treadle.ports.sandbox import CommandError, Program, Programs
+from treadle.ports.tool import ToolError
+
+if TYPE_CHECKING:
+    import httpx2
+
+    from treadle.mcp.connection import ServerConnection
+    from treadle.mcp.transports import RunningServer, Transport
+
+INSTALL = "MCP needs the extra `mcp`: pip install 'treadle[mcp]'"
+FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 1.0, 60.0
+MAX_RECONNECTS = 3
+"""Attempts to reconnect in the background after a connection was lost. After them, the next call tries again."""
+IDLE_SECONDS = 900.0
+"""How long a connection stays open without a call."""
+MAX_CONNECTIONS = 64
+
+State = Literal["starting", "connected", "failed", "closed"]
+
+
+class ServerTarget(Struct, frozen=True):
+    """What a connection is made to, and with which rights. Connections are shared only if all of it is equal."""
+
+    name: str
+    server: McpServer
+    workspace: Path
+    policy: SandboxPolicy = SandboxPolicy()
+    """The rights of the agent."""
+    user: str = ""
+    """On whose behalf its credentials are used."""
+    owner: str = ""
+    """The agent whose file configures the server; empty for a server of the home."""
+
+    @property
+    def key(self) -> bytes:
+        relevant = (self.name, self.server, str(self.workspace), self.policy, self.user, self.owner)
+        return msgspec.json.encode(relevant, order="sorted")
+
+    @property
+    def rights(self) -> SandboxPolicy:
+        """The rights of the program: those of the agent, with the network only if the server's entry says so."""
+        policy, server = self.policy, self.server
+        readable, writable = (*policy.readable, *server.readable), (*policy.writable, *server.writable)
+        return SandboxPolicy(policy.mode, server.network, readable, writable)
+
+
+class ServerState(Struct, frozen=True):
+    """The state of a connection, for people and metrics."""
+
+    name: str
+    state: State
+    workspace: str
+    reason: str = ""
+    calls: int = 0
+    retry_in: float | None = None
+
+
+class Credentials(Protocol):
+    """The secrets of servers."""
+
+    def reveal(self, name: str) -> str | None:
+        """Return a secret of the vault, or None if there is none."""
+        ...
+
+    def authenticate(self, target: ServerTarget) -> "httpx2.Auth | None":
+        """Return how to sign in to a remote server, or None if no one has signed in."""
+        ...
+
+
+@dataclass(slots=True)
+class _Slot:
+    target: ServerTarget
+    connection: "ServerConnection | None" = None
+    opening: "asyncio.Task[ServerConnection] | None" = None
+    reconnecting: "asyncio.Task[None] | None" = None
+    failures: int = 0
+    """Failures since the last successful call."""
+    retry_at: float = 0.0
+    reason: str = ""
+    used_at: float = 0.0
+    calls: int = 0
+
+
+class ServerPool:
+    """Opens, keeps and closes the connections of a process."""
+
+    def __init__(
+        self,
+        programs: Programs,
+        credentials: Credentials,
+        version: str,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._programs = programs
+        self._credentials = credentials
+        self._version = version
+        self._now = monotonic
+        self._slots: dict[bytes, _Slot] = {}
+        self._is_closed = False
+
+    @property
+    def states(self) -> list[ServerState]:
+        return [self._describe(slot) for slot in self._slots.values()]
+
+    async def confinement_gap(self, target: ServerTarget) -> str:
+        """Return why the program of a server would run without a sandbox; empty if it would not."""
+        if target.server.is_remote or target.policy.mode == "off":
+            return ""
+        return (await self._programs.confinement()).reason
+
+    async def connect(self, target: ServerTarget) -> "tuple[ServerConnection, bool]":
+        """Return an open connection and whether it is new. Raise ToolError, with the name of the server, if there
+        is none and none can be made now."""
+        slot = self._slots.setdefault(target.key, _Slot(target))
+        slot.used_at = self._now()
+        if slot.connection is not None and not slot.connection.lost.is_set():
+            return slot.connection, False
+        is_new = slot.opening is None
+        if slot.opening is None:
+            if (left := slot.retry_at - self._now()) > 0:
+                raise ToolError(
+                    f"the MCP server `{target.name}` is not available: {slot.reason}. "
+                    f"The next attempt is possible in {max(1, round(left))} s."
+                )
+            slot.opening = asyncio.create_task(self._open(slot))
+        try:
+            return await asyncio.shield(slot.opening), is_new
+        except _Unavailable as error:
+            raise ToolError(f"the MCP server `{target.name}` is not available: {error}.") from None
+
+    def note_success(self, target: ServerTarget) -> None:
+        """Forget earlier failures of a server after a call succeeded."""
+        if (slot := self._slots.get(target.key)) is not None:
+            slot.failures, slot.reason = 0, ""
+            slot.calls += 1
+
+    async def close(self) -> None:
+        """Close all connections and stop all programs."""
+        self._is_closed = True
+        slots = list(self._slots.values())
+        self._slots.clear()
+        await asyncio.gather(*(self._close_slot(slot) for slot in slots))
+
+    # ── Opening ──
+
+    async def _open(self, slot: _Slot) -> "ServerConnection":
+        target = slot.target
+        try:
+            await self._make_room()
+            connection = await self._make_connection(target)
+        except (_Unavailable, CommandError) as error:
+            slot.reason = str(error).rstrip(".")
+            self._back_off(slot)
+            raise _Unavailable(slot.reason) from None
+        finally:
+            slot.opening = None
+        if self._is_closed:
+            await connection.close()
+            raise _Unavailable("the engine is closing")
+        slot.connection = connection
+        slot.reconnecting = asyncio.create_task(self._watch(slot, connection))
+        return connection
+
+    async def _make_connection(self, target: ServerTarget) -> "ServerConnection":
+        if find_spec("mcp") is None:
+            raise _Unavailable(INSTALL)
+        await asyncio.to_thread(_import_sdk)
+        from treadle.mcp.connection import ConnectionFailed, ServerConnection
+        from treadle.mcp.transports import RunningServer
+
+        server = RunningServer()
+        connection = ServerConnection(target.name, self._make_transport(target, server), server, self._version)
+        try:
+            await connection.open(target.server.start_timeout)
+        except ConnectionFailed as error:
+            raise _Unavailable(_add_login_hint(str(error), target)) from None
+        return connection
+
+    def _make_transport(self, target: ServerTarget, server: "RunningServer") -> "Transport":
+        from treadle.mcp.transports import make_http_client, open_program, open_url
+
+        entry = target.server
+        if entry.url is not None:
+            auth = self._credentials.authenticate(target)
+            headers = self._resolve(entry.headers)
+            return open_url(entry.url, make_http_client(headers, entry.timeout, auth), server)
+        program = Program(
+            (entry.command or "", *entry.args),
+            target.workspace,
+            target.rights,
+            self._resolve(entry.env),
+            None if entry.cwd is None else Path(entry.cwd).expanduser(),
+        )
+        return open_program(self._programs, program, server)
+
+    def _resolve(self, values: Mapping[str, str]) -> dict[str, str]:
+        """Return variables or headers with the values of secrets in place of their references."""
+        text = msgspec.json.encode(values).decode()
+        if not find_secret_names(text):
+            return dict(values)
+
+        def reveal(name: str) -> str:
+            value = self._credentials.reveal(name)
+            if value is None:
+                raise _Unavailable(f"the vault has no secret {name}; store it with `treadle vault set {name}`")
+            return value
+
+        return msgspec.json.decode(resolve_secret_refs(text, reveal), type=dict[str, str])
+
+    def _back_off(self, slot: _Slot) -> None:
+        """Set the time of the next attempt. The first one after a success may come immediately."""
+        pause = min(FIRST_BACKOFF_SECONDS * 2 ** (slot.failures - 1), MAX_BACKOFF_SECONDS) if slot.failures else 0.0
+        slot.failures += 1
+        slot.retry_at = self._now() + pause
+
+    # ── Keeping ──
+
+    async def _watch(self, slot: _Slot, connection: "ServerConnection") -> None:
+        """Wait until a connection is lost or idle. Reconnect a lost one in the background, with backoff."""
+        while not connection.lost.is_set():
+            left = slot.used_at + IDLE_SECONDS - self._now()
+            if left <= 0 and connection.active == 0:
+                slot.connection = None
+                await connection.close()
+                return
+            try:
+                async with asyncio.timeout(max(left, 1.0)):
+                    await connection.lost.wait()
+            except TimeoutError:
+                continue
+        if self._is_closed or slot.connection is not connection:
+            return
+        slot.connection, slot.reason = None, connection.reason or "the connection was lost"
+        self._back_off(slot)
+        if slot.failures <= MAX_RECONNECTS:
+            await asyncio.sleep(max(0.0, slot.retry_at - self._now()))
+            if slot.connection is None and slot.opening is None and not self._is_closed:
+                slot.opening = asyncio.create_task(self._open(slot))
+                slot.opening.add_done_callback(_retrieve)
+
+    async def _make_room(self) -> None:
+        """Close the connection that was idle for the longest time, if there are too many."""
+        open_slots = [slot for slot in self._slots.values() if slot.connection is not None]
+        if len(open_slots) < MAX_CONNECTIONS:
+            return
+        idle = [slot for slot in open_slots if slot.connection is not None and slot.connection.active == 0]
+        if not idle:
+            raise _Unavailable(f"{MAX_CONNECTIONS} other connections are in use; try again later")
+        oldest = min(idle, key=lambda slot: slot.used_at)
+        del self._slots[oldest.target.key]
+        await self._close_slot(oldest)
+
+    async def _close_slot(self, slot: _Slot) -> None:
+        for task in (slot.reconnecting, slot.opening):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.wait([task])
+        if slot.connection is not None:
+            await slot.connection.close()
+
+    def _describe(self, slot: _Slot) -> ServerState:
+        target = slot.target
+        if slot.opening is not None:
+            state: State = "starting"
+        elif slot.connection is not None and not slot.connection.lost.is_set():
+            state = "connected"
+        else:
+            state = "failed" if slot.reason else "closed"
+        left = slot.retry_at - self._now()
+        retry_in = left if state == "failed" and left > 0 else None
+        return ServerState(target.name, state, str(target.workspace), slot.reason, slot.calls, retry_in)
+
+
+class _Unavailable(Exception):
+    """The server cannot be used now. The message says why."""
+
+
+def _import_sdk() -> None:
+    """Import what uses the SDK, which takes about a second."""
+    import_module("treadle.mcp.connection")
+
+
+def _add_login_hint(reason: str, target: ServerTarget) -> str:
+    """Return why a remote server cannot be used, with the command that signs in if it wants that."""
+    if not target.server.is_remote or not any(word in reason for word in ("401", "Unauthorized", "sign-in")):
+        return reason
+    of_agent = f" --agent {target.owner}" if target.owner else ""
+    return f"{reason}. Sign in: treadle mcp login {target.name}{of_agent}"
+
+
+def _retrieve(task: "asyncio.Task[ServerConnection]") -> None:
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,86 @@
+"""Results of MCP tools as observations: text, structured content, images and resources.
+
+This module imports the SDK. Import it only where a server is used."""
+
+import json
+from base64 import b64decode
+from typing import Any
+
+import mcp_types as types
+
+from treadle.domain.messages import Image
+from treadle.ports.tool import Observation
+
+IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+"""The types that every provider with vision accepts."""
+MAX_IMAGES = 8
+MAX_IMAGE_BYTES = 5 * 2**20
+EMPTY = "(The tool returned nothing.)"
+
+
+def make_observation(result: types.CallToolResult) -> Observation:
+    """Return the result of a call for a model."""
+    parts: list[str] = []
+    images: list[Image] = []
+    for block in result.content:
+        text = _describe_block(block, images)
+        if text:
+            parts.append(text)
+    structured = result.structured_content
+    if structured is not None and not _repeats(structured, parts):
+        parts.append(json.dumps(structured, ensure_ascii=False))
+    return Observation("\n".join(parts) or EMPTY, is_error=result.is_error, images=tuple(images))
+
+
+def _describe_block(block: Any, images: list[Image]) -> str:
+    match block:
+        case types.TextContent(text=text):
+            return text
+        case types.ImageContent(data=data, mime_type=kind):
+            return _describe_image(data, kind, images)
+        case types.AudioContent(data=data, mime_type=kind):
+            return f"[audio, {kind}, {_size(data)}]"
+        case types.ResourceLink(uri=uri, name=name, description=about):
+            return f"[resource {uri}: {name}{f', {about}' if about else ''}]"
+        case types.EmbeddedResource(resource=types.TextResourceContents(uri=uri, text=text)):
+            return f"[resource {uri}]\n{text}"
+        case types.EmbeddedResource(resource=types.BlobResourceContents(uri=uri, blob=data, mime_type=kind)):
+            if kind in IMAGE_TYPES:
+                return f"[resource {uri}] {_describe_image(data, kind, images)}"
+            return f"[resource {uri}, {kind or 'binary'}, {_size(data)}]"
+        case _:
+            return f"[content of type {getattr(block, 'type', '?')}]"
+
+
+def _describe_image(data: str, kind: str, images: list[Image]) -> str:
+    size = len(data) * 3 // 4
+    if kind not in IMAGE_TYPES or size > MAX_IMAGE_BYTES or len(images) == MAX_IMAGES or not _is_base64(data):
+        return f"[image, {kind}, {_size(data)}, not shown]"
+    images.append(Image(kind, data))
+    return f"[image {len(images)}, {kind}]"
+
+
+def _is_base64(data: str) -> bool:
+    try:
+        b64decode(data, validate=True)
+    except ValueError:
+        return False
+    return True
+
+
+def _size(data: str) -> str:
+    return f"{len(data) * 3 // 4:,} bytes"
+
+
+def _repeats(structured: Any, parts: list[str]) -> bool:
+    """Return whether the text of a result has its structured content already, as servers should send it."""
+    if structured == {"result": "\n".join(parts)}:
+        return True
+    for part in parts:
+        if part[:1] in '{["' or part in ("true", "false", "null") or part[:1].isdigit():
+            try:
+                if json.loads(part) == structured:
+                    return True
+            except (ValueError, RecursionError):
+                continue
+    return False

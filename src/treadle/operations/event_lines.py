@@ -1,0 +1,161 @@
+"""The events of a run as short lines: what a log or a time axis shows, without the payloads."""
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, Struct
+
+from treadle.domain.envelope import Event
+from treadle.domain.ids import RunId
+from treadle.operations.context import Context
+from treadle.operations.operation import Operation
+from treadle.operations.schemas import Page
+
+MAX_LINES = 2_000
+TEXT_CHARACTERS = 160
+
+
+class EventLine(Struct, frozen=True, omit_defaults=True):
+    """One event in short."""
+
+    sequence: int
+    at: float
+    """Seconds since 1970."""
+    type: str
+    size: int
+    """Bytes of its payload."""
+    step: int | None = None
+    attempt: int | None = None
+    call_id: str | None = None
+    name: str | None = None
+    """The tool, the model or the agent that it concerns."""
+    run_id: RunId | None = None
+    """The other run that it concerns, such as a child."""
+    duration_ms: int | None = None
+    text: str = ""
+    """The beginning of what it says."""
+
+
+class ListEventLines(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    after: Annotated[int, Meta(ge=0, description="Only events after this sequence.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=MAX_LINES, description="How many.")] = 500
+
+
+class _Payload(Struct, frozen=True):
+    """The fields of any event that a line shows."""
+
+    step: Any = None
+    attempt: Any = None
+    call_id: Any = None
+    name: Any = None
+    tool: Any = None
+    model: Any = None
+    agent: Any = None
+    run_id: Any = None
+    child: Any = None
+    child_run_id: Any = None
+    duration_ms: Any = None
+    text: Any = None
+    message: Any = None
+    reason: Any = None
+    outcome: Any = None
+    output: Any = None
+    content: Any = None
+    question: Any = None
+    arguments: Any = None
+    parts: Any = None
+    detail: Any = None
+
+
+_decode = msgspec.json.Decoder(_Payload).decode
+
+LINES = Operation(
+    "runs.event_lines",
+    "GET",
+    "/v1/runs/{run_id}/event-lines",
+    scope="read",
+    request=ListEventLines,
+    response=Page[EventLine],
+    errors=(404,),
+)
+
+
+@LINES.handler
+async def list_event_lines(context: Context, request: ListEventLines) -> Page[EventLine]:
+    """List the durable events of a run in short, without their payloads.
+
+    `runs.journal` returns the payloads."""
+    record = await context.visible_run(request.run_id)
+    lines: list[EventLine] = []
+    after = request.after
+    while len(lines) < request.limit:
+        found = await context.service.page(record.origin.run_id, after, min(request.limit - len(lines), 1000))
+        if not found:
+            break
+        lines += map(line_of, found)
+        after = found[-1].sequence
+    return Page(tuple(lines), str(after) if lines and after < record.sequence else None)
+
+
+def line_of(event: Event) -> EventLine:
+    """Return an event in short."""
+    payload = _decode(event.raw)
+    return EventLine(
+        event.sequence,
+        event.timestamp,
+        event.type,
+        len(event.raw),
+        _number(payload.step),
+        _number(payload.attempt),
+        _word(payload.call_id),
+        _word(payload.name) or _word(payload.tool) or _word(payload.model) or _word(payload.agent),
+        _run(payload.child_run_id) or _run(payload.child) or _run(payload.run_id),
+        _number(payload.duration_ms),
+        _text(payload),
+    )
+
+
+def _text(payload: _Payload) -> str:
+    for value in (
+        payload.outcome,
+        payload.text,
+        payload.message,
+        payload.question,
+        payload.output,
+        payload.reason,
+        payload.content,
+    ):
+        if isinstance(value, str) and value:
+            return _cut(value)
+        if isinstance(value, dict) and (said := _text_of_parts(value.get("parts"))):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+            return said
+    if said := _text_of_parts(payload.parts):
+        return said
+    return _cut(payload.arguments) if isinstance(payload.arguments, str) else ""
+
+
+def _text_of_parts(parts: Any) -> str:
+    if not isinstance(parts, list):
+        return ""
+    for part in parts:  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(part, dict) and isinstance(part.get("text"), str) and part["text"]:  # pyright: ignore[reportUnknownMemberType]
+            return _cut(part["text"])  # pyright: ignore[reportUnknownArgumentType]
+    return ""
+
+
+def _cut(text: str) -> str:
+    line = " ".join(text[: TEXT_CHARACTERS * 2].split())
+    return line if len(line) <= TEXT_CHARACTERS else f"{line[: TEXT_CHARACTERS - 1]}…"
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _word(value: Any) -> str | None:
+    return value[:200] if isinstance(value, str) and value else None
+
+
+def _run(value: Any) -> RunId | None:
+    return RunId(value) if isinstance(value, str) and value.startswith("run_") else None

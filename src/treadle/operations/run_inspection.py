@@ -1,0 +1,142 @@
+"""Runs in detail: the exact prompt of a step, the difference of two runs, and a run with its child runs."""
+
+from msgspec import Raw, Struct
+
+from treadle.domain.ids import RunId
+from treadle.domain.messages import Message
+from treadle.domain.runs import Metrics, add_metrics
+from treadle.domain.tools import ToolSpec
+from treadle.operations.context import Context
+from treadle.operations.operation import LocalCaller, Operation
+from treadle.operations.run_diff import RunDiff, diff
+from treadle.operations.run_records import build_run_steps
+from treadle.operations.run_tree import Member, family
+from treadle.operations.runs import OneRun, RunView
+
+
+class StepPrompt(Struct, frozen=True):
+    """The request that a model received at a step."""
+
+    run_id: RunId
+    step: int
+    attempt: int
+    provider: str
+    model: str
+    input_estimate: int
+    """The estimated number of input tokens."""
+    system: str
+    tools: tuple[ToolSpec, ...]
+    tools_offered: bool
+    """False: the request forbids calls."""
+    messages: tuple[Message, ...]
+    aside: str
+    """Text after the conversation, in this request only."""
+    body: Raw
+    """The JSON body of the request, byte for byte."""
+
+
+class TreeMember(Struct, frozen=True):
+    """A run of a tree, with what it has used."""
+
+    run: RunView
+    depth: int
+    """0 for the run at the top."""
+    is_last: bool
+    """Whether it is the last child of its parent."""
+    metrics: Metrics
+
+
+class RunTree(Struct, frozen=True):
+    """A run and all runs below it, each before its children, and their sums."""
+
+    members: tuple[TreeMember, ...]
+    total: Metrics
+
+
+# ── Requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class ShowPrompt(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    step: int
+    """0: the latest step."""
+
+
+class DiffRuns(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    other_id: RunId
+
+
+# ── Operations ─────────────────────────────────────────────────────────────────────────────────────
+
+PROMPT = Operation(
+    "runs.prompt",
+    "GET",
+    "/v1/runs/{run_id}/steps/{step}/prompt",
+    scope="read",
+    request=ShowPrompt,
+    response=StepPrompt,
+    errors=(404, 422),
+)
+DIFF = Operation(
+    "runs.diff",
+    "GET",
+    "/v1/runs/{run_id}/diff/{other_id}",
+    scope="read",
+    request=DiffRuns,
+    response=RunDiff,
+    errors=(404,),
+)
+TREE = Operation(
+    "runs.tree", "GET", "/v1/runs/{run_id}/tree", scope="read", request=OneRun, response=RunTree, errors=(404,)
+)
+
+
+@PROMPT.handler
+async def show_prompt(context: Context, request: ShowPrompt) -> StepPrompt:
+    """Get the exact request that the model received at a step.
+
+    Step 0 is the latest step. Of several attempts it is the last one."""
+    record = await context.visible_run(request.run_id)
+    sent = await context.service.prompt(record.origin.run_id, request.step or None)
+    event, asked = sent.event, sent.request
+    return StepPrompt(
+        record.origin.run_id,
+        event.step,
+        event.attempt,
+        event.provider,
+        event.model,
+        event.input_estimate,
+        asked.preamble.system,
+        tuple(asked.preamble.tools),
+        event.tools_offered,
+        tuple(asked.conversation.messages),
+        asked.aside,
+        Raw(context.encode_request(sent.model.api_mode, asked)),
+    )
+
+
+@DIFF.handler
+async def diff_runs(context: Context, request: DiffRuns) -> RunDiff:
+    """Compare two runs.
+
+    Their agents, the first step that differs, and their results."""
+    a, b = await context.visible_run(request.run_id), await context.visible_run(request.other_id)
+    return await diff(LocalCaller(context), a.origin.run_id, b.origin.run_id)
+
+
+@TREE.handler
+async def show_tree(context: Context, request: OneRun) -> RunTree:
+    """Get a run with all its child runs.
+
+    Each with its state, steps, tokens and cost, and the sums of all."""
+    record = await context.visible_run(request.run_id)
+    found = await family(LocalCaller(context), record.origin.run_id)
+    members = tuple([await _measure(context, member) for member in found])
+    return RunTree(members, add_metrics(member.metrics for member in members))
+
+
+async def _measure(context: Context, member: Member) -> TreeMember:
+    events = [event async for event in context.service.stored(member.run.run_id)]
+    metrics = build_run_steps(events, None if member.run.outcome is not None else context.now()).metrics
+    return TreeMember(member.run, member.depth, member.is_last, metrics)

@@ -1,0 +1,232 @@
+"""The system: version, self-check, workers, guards and models."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Protocol
+
+from msgspec import Meta, Struct, to_builtins
+from msgspec.structs import replace
+
+from treadle.domain.agents import AgentSpec
+from treadle.operations.context import Context
+from treadle.operations.operation import NoParameters, Operation
+from treadle.operations.schemas import Page
+
+
+class SystemInfo(Struct, frozen=True):
+    """The server and the store that it works on."""
+
+    version: str
+    python: str
+    store: Literal["sqlite", "postgres"]
+    home: str
+    process_id: int
+    started_at: datetime
+
+
+class DoctorFinding(Struct, frozen=True):
+    """One finding of the self-check."""
+
+    about: str
+    state: Literal["ok", "set", "note", "wrong"]
+    """ok: it was tried and works. set: it is configured and was not tried. note: something optional is missing.
+    wrong: something does not work."""
+    found: str
+    advice: str = ""
+    basis: Literal["probed", "setting"] = "probed"
+
+
+class WorkerView(Struct, frozen=True):
+    """A worker that owns runs now."""
+
+    worker: str
+    runs: int
+    lease_until: datetime | None
+    """When the first of its leases expires unless it is renewed."""
+
+
+class GuardView(Struct, frozen=True):
+    """A guard, and its settings for an agent."""
+
+    guard: str
+    purpose: str
+    settings: dict[str, Any]
+    enabled: bool = True
+
+
+ModelKind = Literal["alias", "configured", "listed"]
+"""listed: the provider offers it."""
+
+
+class ModelView(Struct, frozen=True):
+    """A model that agents can use, or an alias."""
+
+    name: str
+    """`provider/model`, or the alias."""
+    kind: ModelKind
+    resolved: str = ""
+    """The `provider/model` that answers now; empty if none can."""
+    context_window: int | None = None
+    window_source: str = ""
+    """Where the size of the window is known from. `assumed`: nothing is known about this model."""
+    input_price: float | None = None
+    """Dollars per million tokens; null if unknown."""
+    output_price: float | None = None
+    local: bool = False
+    """It runs on this machine, at no cost."""
+    is_default: bool = False
+    problem: str = ""
+    """Why it cannot be used."""
+
+
+class SystemFacts(Protocol):
+    """What a process knows about itself, its home and its store."""
+
+    def info(self) -> SystemInfo: ...
+
+    async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]: ...
+
+    async def workers(self) -> Sequence[WorkerView]: ...
+
+    async def models(self, *, probe: bool) -> Sequence[ModelView]: ...
+
+
+# ── Requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class RunDoctor(Struct, frozen=True, forbid_unknown_fields=True):
+    offline: Annotated[bool, Meta(description="Open no connections.")] = False
+
+
+class ListGuards(Struct, frozen=True, forbid_unknown_fields=True):
+    agent: str = "default"
+
+
+class ListModels(Struct, frozen=True, forbid_unknown_fields=True):
+    probe: Annotated[bool, Meta(description="Also ask the providers for the models that they offer.")] = False
+
+
+# ── Operations ─────────────────────────────────────────────────────────────────────────────────────
+
+INFO = Operation("system.info", "GET", "/v1/system", scope="read", request=NoParameters, response=SystemInfo)
+DOCTOR = Operation(
+    "system.doctor", "GET", "/v1/system/doctor", scope="admin", request=RunDoctor, response=Page[DoctorFinding]
+)
+WORKERS = Operation(
+    "system.workers", "GET", "/v1/system/workers", scope="admin", request=NoParameters, response=Page[WorkerView]
+)
+GUARDS = Operation(
+    "system.guards",
+    "GET",
+    "/v1/system/guards",
+    scope="read",
+    request=ListGuards,
+    response=Page[GuardView],
+    errors=(404,),
+)
+MODELS = Operation(
+    "system.models", "GET", "/v1/system/models", scope="read", request=ListModels, response=Page[ModelView]
+)
+
+
+@INFO.handler
+async def show_info(context: Context, request: NoParameters) -> SystemInfo:
+    """Get the version of the server and its store.
+
+    Only an administrator sees the home and the process."""
+    info = context.system.info()
+    return info if context.principal.may("admin") else replace(info, home="", process_id=0)
+
+
+@DOCTOR.handler
+async def run_doctor(context: Context, request: RunDoctor) -> Page[DoctorFinding]:
+    """Check the home, the store and the providers.
+
+    Nothing is changed or charged. Each finding says whether it was probed just now."""
+    return Page(tuple(await context.system.examine(offline=request.offline)))
+
+
+@WORKERS.handler
+async def list_workers(context: Context, request: NoParameters) -> Page[WorkerView]:
+    """List the workers that own runs now."""
+    return Page(tuple(await context.system.workers()))
+
+
+@GUARDS.handler
+async def list_guards(context: Context, request: ListGuards) -> Page[GuardView]:
+    """List the guards with their settings for an agent."""
+    return Page(describe_guards(context.visible_agent(request.agent)))
+
+
+@MODELS.handler
+async def list_models(context: Context, request: ListModels) -> Page[ModelView]:
+    """List aliases and models with their context windows and prices.
+
+    Without `probe`, no provider is asked."""
+    return Page(tuple(await context.system.models(probe=request.probe)))
+
+
+def describe_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
+    """Return every guard with the settings that an agent has for it."""
+    limits, quotas = agent.limits, to_builtins(agent.quotas)
+    return (
+        GuardView("steps", "Ends a run after its maximum number of steps.", {"limits.max_steps": limits.max_steps}),
+        GuardView(
+            "deadline",
+            "Ends a run at its deadline.",
+            {"limits.deadline": limits.deadline},
+            limits.deadline is not None,
+        ),
+        GuardView(
+            "cost",
+            "Reserves the cost of a call before it, and ends a run that cannot pay.",
+            {"limits.cost": limits.cost},
+            limits.cost is not None,
+        ),
+        GuardView(
+            "quota",
+            "Holds or ends runs of an agent or a token that has used up its quota.",
+            {f"quotas.{name}": value for name, value in quotas.items()},
+            bool(quotas),
+        ),
+        GuardView(
+            "loop",
+            "Warns about, refuses and stops the same call, the same result and cycles of calls.",
+            {"loop.doom_loop": agent.loop.doom_loop},
+        ),
+        GuardView(
+            "stuck",
+            "Recovers or ends a run whose tools always fail or whose steps bring nothing new.",
+            {"limits.stuck_steps": limits.stuck_steps},
+        ),
+        GuardView("phantom action", "Asks back when an answer claims an action that no call has done.", {}),
+        GuardView("call written as text", "Asks back when a reply writes a tool call as text.", {}),
+        GuardView("empty turn", "Asks back once after a reply without text and calls.", {}),
+        GuardView(
+            "continuation",
+            "Continues a reply that was cut at the model's token limit.",
+            {"limits.max_continuations": limits.max_continuations},
+        ),
+        GuardView(
+            "output schema",
+            "Rejects answers that do not match the output schema.",
+            {"output": agent.output},
+            agent.output is not None,
+        ),
+        GuardView("calls", "Limits the tool calls of one reply.", {"limits.max_calls": limits.max_calls}),
+        GuardView(
+            "sub-agents",
+            "Limits the depth and the number of child runs.",
+            {
+                "limits.max_depth": limits.max_depth,
+                "limits.max_children": limits.max_children,
+                "limits.max_tree": limits.max_tree,
+            },
+        ),
+        GuardView(
+            "context",
+            "Compacts the conversation before it exceeds the window.",
+            {"compaction.at": agent.compaction.at},
+        ),
+        GuardView("quarantine", "Ends a run whose workers died several times without progress.", {}),
+    )

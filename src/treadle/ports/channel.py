@@ -1,0 +1,307 @@
+"""The contract between Treadle and a chat platform, and the store of what goes in and out."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+from treadle.domain.channels import PairingCode, Person
+from treadle.domain.ids import Instant, RunId, SessionId
+from treadle.domain.users import UserId
+
+# ── Messages ──
+
+Kind = Literal["message", "edit", "delete", "press"]
+"""press: a button was pressed."""
+
+
+class IncomingFile(Struct, frozen=True, omit_defaults=True):
+    """A file of a message. Its content is fetched only when the message is accepted."""
+
+    file_id: str
+    """What the adapter needs to fetch it."""
+    name: str = ""
+    media_type: str = ""
+    size: int = 0
+    """Bytes; 0 if unknown."""
+
+
+class Incoming(Struct, frozen=True, omit_defaults=True):
+    """Something that a person did on a platform."""
+
+    message_id: str
+    """Unique on the channel. An edit, a deletion and a press have IDs of their own."""
+    conversation: str
+    """Where the answer goes, unique on the channel. Threads are conversations of their own."""
+    sender: str
+    sender_name: str = ""
+    text: str = ""
+    attachments: tuple[IncomingFile, ...] = ()
+    is_direct: bool = True
+    """Only this person and the bot take part in the conversation."""
+    is_addressed: bool = True
+    """In a group: the message mentions the bot or replies to it."""
+    is_bot: bool = False
+    """A program sent it: another bot, an auto-reply, a mailing list."""
+    distrust: str = ""
+    """Why the sender is not proven, such as a mail whose From may be forged. Such a message is not accepted."""
+    kind: Kind = "message"
+    target: str = ""
+    """The message that is edited or deleted, or the key of the message whose button was pressed."""
+    value: str = ""
+    """The value of the button."""
+    reply_to: str = ""
+    """The platform's ID of the message that it replies to."""
+
+
+class Button(Struct, frozen=True):
+    label: str
+    value: str
+
+
+class OutgoingFile(Struct, frozen=True):
+    name: str
+    media_type: str
+    data: bytes
+
+
+class Outgoing(Struct, frozen=True, omit_defaults=True):
+    """A message to send."""
+
+    key: str
+    """The same for every attempt. The adapter derives the platform's deduplication ID from it."""
+    conversation: str
+    text: str
+    """Markdown. The adapter writes it in the platform's dialect."""
+    buttons: tuple[Button, ...] = ()
+    reply_to: str = ""
+    """The platform's ID of the message that it answers."""
+    is_draft: bool = False
+    """The text is unfinished and will be edited."""
+    files: tuple[OutgoingFile, ...] = ()
+
+
+class Traits(Struct, frozen=True):
+    """What a platform can do."""
+
+    max_characters: int
+    """Characters of one message."""
+    can_edit: bool = False
+    has_buttons: bool = False
+    deduplicates: bool = False
+    """A message that is sent again with the same key appears once."""
+    edit_seconds: float = 1.0
+    """Minimum interval between two edits of a message."""
+    typing_seconds: float | None = None
+    """How long a typing indicator lasts; None if there is none."""
+
+
+# ── Errors ──
+
+
+class ChannelError(Exception):
+    """The platform did not answer as expected. The attempt is repeated."""
+
+
+class ChannelRefused(ChannelError):
+    """The platform rejects the message for good: the chat is gone, or the person has blocked the bot."""
+
+
+class ChannelBusy(ChannelError):
+    """The platform asks for a pause."""
+
+    def __init__(self, message: str, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+# ── The platform ──
+
+
+class Receiver(Protocol):
+    """Takes what arrives on a channel."""
+
+    async def accept(self, messages: Sequence[Incoming], cursor: str | None = None) -> None:
+        """Store messages, and with them how far the platform was read. Acknowledge them to the platform only after
+        this returns. Messages that were stored before are ignored."""
+        ...
+
+    async def cursor(self) -> str | None:
+        """Return how far the platform was read."""
+        ...
+
+    def connected(self, account: str) -> None:
+        """Report that the connection works, and which account it is."""
+        ...
+
+
+class Channel(Protocol):
+    """One account on a platform. Created for each connection, and closed after it."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    async def check(self) -> str:
+        """Log in, and return the name of the account. Raise ChannelError if that fails."""
+        ...
+
+    async def receive(self, receiver: Receiver) -> None:
+        """Pass on messages until cancelled. Raise ChannelError when the connection is lost."""
+        ...
+
+    async def send(self, message: Outgoing) -> str:
+        """Send a message, and return the platform's ID of it."""
+        ...
+
+    async def edit(self, message_id: str, message: Outgoing) -> None:
+        """Replace a message. Only for platforms that can edit."""
+        ...
+
+    async def show_typing(self, conversation: str) -> None: ...
+
+    async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
+        """Return the content of an attachment. Raise ChannelRefused if it has more bytes than that."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class ChannelAdapter(Protocol):
+    """Makes channels of one platform. Adapters register as entry points of the group `treadle.channels`."""
+
+    def __call__(self, name: str, settings: Mapping[str, Any]) -> Channel:
+        """Return a channel that is not connected yet. Raise ValueError for settings that it cannot use."""
+        ...
+
+
+# ── The store ──
+
+InboxState = Literal["new", "running", "done"]
+OutboxState = Literal["draft", "ready", "sent", "failed"]
+
+
+class ChannelConversation(Struct, frozen=True):
+    """A conversation and its session."""
+
+    channel: str
+    conversation: str
+    session_id: SessionId
+    user: UserId
+    """The user who owns the session."""
+    is_direct: bool
+
+
+class InboxItem(Struct, frozen=True):
+    """A message that was accepted."""
+
+    number: int
+    message: Incoming
+    state: InboxState
+    run_id: RunId | None
+
+
+class OutboxItem(Struct, frozen=True):
+    """A message that is to be sent, or was."""
+
+    number: int
+    key: str
+    conversation: str
+    state: OutboxState
+    message: Outgoing
+    message_id: str
+    """The platform's ID once it was sent."""
+    attempts: int
+    first_failed_at: Instant | None
+    retry_at: Instant | None
+    run_id: RunId | None
+    problem: str = ""
+
+
+class ChannelStore(Protocol):
+    """People, conversations, and messages in both directions. Every method commits before it returns."""
+
+    async def people(self, channel: str | None = None) -> Sequence[Person]: ...
+
+    async def person(self, channel: str, sender: str) -> Person | None: ...
+
+    async def keep_person(self, person: Person) -> None: ...
+
+    async def remove_person(self, channel: str, sender: str) -> bool: ...
+
+    async def codes(self, now: Instant) -> Sequence[PairingCode]:
+        """Return the valid codes, oldest first, and remove those that have expired."""
+        ...
+
+    async def add_code(self, code: PairingCode) -> None: ...
+
+    async def remove_code(self, code: str) -> bool: ...
+
+    async def conversation(self, channel: str, conversation: str) -> ChannelConversation | None: ...
+
+    async def keep_conversation(self, conversation: ChannelConversation) -> None: ...
+
+    async def cursor(self, channel: str) -> str | None: ...
+
+    async def receive(
+        self, channel: str, messages: Sequence[Incoming], cursor: str | None, now: Instant
+    ) -> Sequence[Incoming]:
+        """Store messages and the cursor in one transaction. Return those that were not stored before."""
+        ...
+
+    async def inbox(self, channel: str, conversation: str | None = None) -> Sequence[InboxItem]:
+        """Return the messages that are not done, oldest first."""
+        ...
+
+    async def find_received(self, channel: str, message_id: str) -> InboxItem | None: ...
+
+    async def replace_received(self, channel: str, message: Incoming) -> bool:
+        """Replace a message that is still new. Return False if it is not."""
+        ...
+
+    async def start(self, channel: str, message_id: str, run_id: RunId) -> None:
+        """Record the run that answers a message."""
+        ...
+
+    async def watch(self, channel: str, message: Incoming, run_id: RunId, now: Instant) -> None:
+        """Record that the answer of a run goes to a conversation, once for each `message_id`."""
+        ...
+
+    async def finish(
+        self,
+        channel: str,
+        messages: Sequence[Outgoing],
+        now: Instant,
+        *,
+        message_id: str | None = None,
+        run_id: RunId | None = None,
+    ) -> None:
+        """Store messages to send, and mark one message, or all messages of a run, as done, in one transaction. A
+        draft with the same key becomes the message. What was stored under a key before stays."""
+        ...
+
+    async def draft(self, channel: str, message: Outgoing, run_id: RunId, now: Instant) -> OutboxItem:
+        """Store a draft, or return the message that has its key already."""
+        ...
+
+    async def outbox(self, channel: str, conversation: str | None = None) -> Sequence[OutboxItem]:
+        """Return the messages that are ready to be sent, oldest first."""
+        ...
+
+    async def find_sent(
+        self, channel: str, *, key: str | None = None, message_id: str | None = None, conversation: str = ""
+    ) -> OutboxItem | None:
+        """Return a message by its key, or by the platform's ID in a conversation."""
+        ...
+
+    async def settle(self, item: OutboxItem, channel: str) -> None:
+        """Store the result of an attempt: state, ID, attempts, retry time and problem. The text of a message that
+        was sent or given up is removed."""
+        ...
+
+    async def counts(self, channel: str) -> Mapping[str, int]:
+        """Return how many messages are `new`, `running`, `ready` and `failed`."""
+        ...
+
+    async def forget_before(self, before: Instant) -> None:
+        """Remove what was done before a time. Its message IDs are no longer recognised."""
+        ...

@@ -1,0 +1,42 @@
+"""What a reviewer can allow from now on: this call, this program, this folder or this host."""
+
+from glob import escape
+from posixpath import dirname, normpath
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from treadle.surfaces.cli.call_view import decode, describe_rule
+from treadle.surfaces.cli.terminal import revealed_line
+
+COMMANDS = ("bash", "run_command")
+
+
+class ApprovalScope(Struct, frozen=True):
+    """Calls that a rule would allow."""
+
+    label: str
+    pattern: str
+
+
+def list_scopes(tool: str, arguments: str, pattern: str) -> tuple[ApprovalScope, ...]:
+    """Return the scopes to offer for a call, the narrowest first. `pattern` is the one that the tool suggests."""
+    values = decode(arguments).values or {}
+    command, path, url = values.get("command"), values.get("path"), values.get("url")
+    found: list[ApprovalScope] = []
+    if tool in COMMANDS and isinstance(command, str) and "\n" not in command:
+        found.append(ApprovalScope("this command", escape(command.strip())))
+        found.append(ApprovalScope(f"`{revealed_line(pattern)}`", pattern))
+    elif isinstance(path, str) and not path.startswith("/"):
+        clean = normpath(path)
+        found.append(ApprovalScope(f"`{tool}` of this file", escape(clean)))
+        if dirname(clean) and not clean.startswith(".."):
+            folder = dirname(clean)
+            found.append(ApprovalScope(f"`{tool}` in the folder {revealed_line(folder)}", f"{escape(folder)}/*"))
+    elif isinstance(url, str) and (parts := urlsplit(url)).hostname and parts.scheme in ("http", "https"):
+        found.append(ApprovalScope("this address", escape(url)))
+        host = f"{parts.scheme}://{parts.netloc}"
+        found.append(ApprovalScope(f"the host {revealed_line(parts.netloc)}", f"{escape(host)}/*"))
+    if pattern not in {scope.pattern for scope in found} or not found:
+        found.append(ApprovalScope(describe_rule(tool, pattern), pattern))
+    return tuple({scope.pattern: scope for scope in reversed(found)}.values())[::-1]

@@ -1,0 +1,335 @@
+"""`treadle mcp`: MCP servers as tools of agents, and agents as tools of MCP clients."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import msgspec
+
+from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry, list_entries, store_secrets
+from treadle.config.config_edits import add_entry, remove_entry
+from treadle.doctor.mcp import read_connections
+from treadle.domain.errors import UsageError
+from treadle.mcp.import_file import read_import
+from treadle.mcp.pins import PinFolder
+from treadle.mcp.pool import INSTALL
+from treadle.ports.tool import ToolError
+from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.command_line import Argument, Group, Option
+from treadle.surfaces.cli.connection import current_home
+from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
+from treadle.surfaces.cli.mcp_entries import (
+    NONE,
+    check_entry,
+    describe_connections,
+    describe_state,
+    entry_view,
+    make_command,
+    output_width,
+    parse_pairs,
+    resolve_paths,
+)
+from treadle.surfaces.cli.output import Column, alert, count_of, note, print_json, print_table
+from treadle.surfaces.cli.process import FAILED
+from treadle.surfaces.cli.shared_options import Json
+from treadle.surfaces.cli.terminal import revealed_line, size_of
+
+SECTION = "mcp_servers"
+group = Group("mcp")
+
+Name = Annotated[str, Argument(metavar="NAME", help="The name of the server.")]
+OfAgent = Annotated[
+    str,
+    Option(
+        "-a",
+        "--agent",
+        metavar="AGENT",
+        help="A server in the file of this agent. Default: one in config.yaml of the home.",
+        suggest=completion.agent_names,
+    ),
+]
+Yes = Annotated[bool, Option("--yes", help="Approve its tools without asking.")]
+
+
+@group.command("add")
+async def add_server(
+    name: Name,
+    command: Annotated[
+        list[str] | None, Argument(metavar="-- COMMAND...", help="The program of the server and its arguments.")
+    ] = None,
+    url: Annotated[str | None, Option(metavar="URL", help="The address of a remote server.")] = None,
+    env: Annotated[
+        list[str] | None,
+        Option("-e", "--env", metavar="NAME=VALUE", help="A variable of the program. Repeatable."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        Option("--header", metavar="NAME=VALUE", help="A header for a remote server. Repeatable."),
+    ] = None,
+    network: Annotated[
+        bool | None,
+        Option("--network/--no-network", help="Whether the program may use the network. Default: ask."),
+    ] = None,
+    readable: Annotated[
+        list[str] | None, Option(metavar="PATH", help="A folder that the program may read. Repeatable.")
+    ] = None,
+    writable: Annotated[
+        list[str] | None, Option(metavar="PATH", help="A folder that the program may write. Repeatable.")
+    ] = None,
+    yes: Yes = False,
+    json: Json = False,
+) -> int:
+    """Add a server to config.yaml, connect to it, and approve its tools.
+
+    Secrets are given as {{vault:NAME}}."""
+    home = current_home()
+    if name in home.config().mcp_servers:
+        raise UsageError(f"There is an MCP server `{name}` already. Remove it first: treadle mcp remove {name}")
+    values: dict[str, Any] = {}
+    if command:
+        values |= {"command": command[0], **({"args": command[1:]} if command[1:] else {})}
+    if url is not None:
+        values["url"] = url
+    values |= {"env": parse_pairs(env)} if env else {}
+    values |= {"headers": parse_pairs(header)} if header else {}
+    values |= {"readable": resolve_paths(readable)} if readable else {}
+    values |= {"writable": resolve_paths(writable)} if writable else {}
+    if not command and url is None:
+        raise UsageError(f"Say what the server is: treadle mcp add {name} -- COMMAND..., or --url URL.")
+    if command and network is None and Prompt.is_possible() and not yes:
+        network = await ask_yes_or_no(f"Does {name} need the network?")
+    values |= {"network": True} if network else {}
+    check_entry(name, values)
+    add_entry(home, SECTION, name, values)
+    if not json:
+        note(f"Added {name} to {home.path / 'config.yaml'}.")
+    return await _approve(find_entry(home, name), yes=yes, json=json, is_new=True)
+
+
+@group.command("list")
+async def list_servers(json: Json = False) -> int:
+    """List the servers, their approvals and the state of their connections."""
+    from treadle.surfaces.cli.mcp_view import describe_target
+
+    home = current_home()
+    entries, states = list_entries(home), await read_connections(home)
+    if json:
+        for entry in entries:
+            print_json({**entry_view(entry), "connections": states.get((entry.name, entry.agent), [])})
+        return 0
+    if not entries:
+        note("No MCP servers yet. Add one: treadle mcp add NAME -- COMMAND...")
+        return 0
+    head = ("SERVER", Column("AGENT", is_optional=True), "STATE", "TOOLS", "CONNECTION", Column("TARGET", 20))
+    rows = [
+        (
+            revealed_line(entry.name),
+            entry.agent or NONE,
+            describe_state(entry),
+            str(len(entry.tools)),
+            describe_connections(states.get((entry.name, entry.agent), [])),
+            describe_target(entry.settings),
+        )
+        for entry in entries
+    ]
+    print_table(head, rows)
+    return 0
+
+
+@group.command("show")
+async def show_server(name: Name, agent: OfAgent = "", json: Json = False) -> int:
+    """Show the settings of a server and its approved tools."""
+    from treadle.surfaces.cli.mcp_view import describe_entry, describe_tool
+
+    entry = find_entry(current_home(), name, agent)
+    if json:
+        settings = msgspec.to_builtins(entry.settings)
+        print_json({**entry_view(entry), "settings": settings, "raw_tools": list(entry.tools)})
+        return 0
+    for line in describe_entry(entry):
+        print(line)
+    print(f"state    {describe_state(entry)}")
+    for tool in entry.tools:
+        for line in describe_tool(entry.name, tool, output_width()):
+            print(line)
+    return 0
+
+
+@group.command("test")
+async def probe_server(name: Name, agent: OfAgent = "", json: Json = False) -> int:
+    """Connect to a server, list its tools and compare them with the approved ones."""
+    from treadle.surfaces.cli.mcp_view import describe_changes, describe_inspection
+
+    entry = find_entry(current_home(), name, agent)
+    found = await _inspect(entry)
+    changes = compare_tools(entry.tools, found.tools)
+    is_current = entry.state in ("approved", "disabled") and not changes.any
+    if json:
+        print_json({**entry_view(entry), **msgspec.to_builtins(found), "is_approved": is_current})
+        return 0 if is_current else FAILED
+    for line in describe_inspection(entry, found):
+        print(line)
+    for line in describe_changes(entry.name, changes, output_width()):
+        print(line)
+    if not is_current:
+        alert(f"It is not approved as it is. Approve it: {make_command('approve', entry)}")
+    return 0 if is_current else FAILED
+
+
+@group.command("approve")
+async def approve(name: Name, agent: OfAgent = "", yes: Yes = False, json: Json = False) -> int:
+    """Connect to a server, show what is new or changed, and approve its entry and its tools as they are."""
+    return await _approve(find_entry(current_home(), name, agent), yes=yes, json=json)
+
+
+@group.command("remove")
+async def remove_server(name: Name, json: Json = False) -> int:
+    """Remove a server from config.yaml, with its approval."""
+    home = current_home()
+    is_removed = remove_entry(home, SECTION, name)
+    had_pin = PinFolder(home.path).remove(name)
+    if not is_removed and not had_pin:
+        find_entry(home, name)  # explains which there are
+        raise UsageError(f"The entry `{name}` could not be removed from config.yaml. Remove it with an editor.")
+    if json:
+        print_json({"name": name, "removed": True})
+    else:
+        note(f"Removed {name}.")
+    return 0
+
+
+@group.command("login")
+async def login(name: Name, agent: OfAgent = "", yes: Yes = False, json: Json = False) -> int:
+    """Sign in to a remote server with a browser. The tokens are kept in the vault."""
+    entry = find_entry(current_home(), name, agent)
+    if not entry.settings.is_remote:
+        raise UsageError(f"The MCP server `{name}` is a program; only remote servers need a sign-in.")
+
+    async def show(url: str) -> None:
+        note("Open this address in a browser on this machine to sign in:")
+        print(url, file=sys.stderr, flush=True)
+
+    found = await _inspect(entry, show)
+    if not json:
+        note(f"Signed in to {name}: {count_of(len(found.tools), 'tool')}. The tokens are in the vault.")
+    if entry.state == "approved" and not compare_tools(entry.tools, found.tools).any:
+        return 0
+    return await _approve(entry, yes=yes, json=json, found=found)
+
+
+@group.command("import")
+async def import_servers(
+    file: Annotated[str, Argument(metavar="FILE", help="An .mcp.json of another tool.")],
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
+    json: Json = False,
+) -> int:
+    """Copy the servers of an .mcp.json into config.yaml. Their secrets go to the vault.
+
+    The servers are not started, and not approved."""
+
+    home = current_home()
+    found, known = read_import(file), home.config().mcp_servers
+    new = [server for server in found if server.name not in known]
+    for server in new:
+        check_entry(server.name, server.values)
+    if not json:
+        for server in new:
+            target = server.values.get("url") or " ".join(
+                [server.values["command"], *server.values.get("args", [])]
+            )
+            note(f"{server.name}: {revealed_line(target)}")
+    if new and not yes:
+        if not Prompt.is_possible():
+            raise UsageError("There is no terminal to ask at. Read the file, then import it with --yes.")
+        if not await ask_yes_or_no(f"Add {count_of(len(new), 'server')} to config.yaml?"):
+            return FAILED
+    for server in new:
+        store_secrets(home, server.secrets)
+        add_entry(home, SECTION, server.name, server.values)
+        if json:
+            print_json({"name": server.name, "secrets": sorted(server.secrets), "missing": server.missing})
+            continue
+        for secret in server.secrets:
+            note(f"{server.name}: stored {secret} in the vault.")
+        for variable in server.missing:
+            note(f"{server.name}: it needs a secret: treadle vault set {variable}")
+        for key in server.ignored:
+            note(f"{server.name}: `{key}` has no meaning here and was left out.")
+        note(f"Approve it: treadle mcp approve {server.name}")
+    for server in found:
+        if server.name in known and not json:
+            note(f"{server.name} is configured already and was left as it is.")
+    return 0
+
+
+@group.command("serve")
+async def serve(
+    agent: Annotated[
+        list[str] | None,
+        Option("-a", "--agent", metavar="AGENT", help="Offer only this agent. Repeatable. Default: all agents."),
+    ] = None,
+) -> int:
+    """Offer the agents of the home as tools, to an MCP client on standard input and output."""
+    _require_extra()
+    from treadle.surfaces.mcp.stdio import serve_stdio
+
+    return await serve_stdio(current_home(), tuple(agent) if agent else None)
+
+
+# ── Approving ──
+
+
+async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = False, found: Any = None) -> int:
+    from treadle.bootstrap.mcp_admin import approve_server
+    from treadle.surfaces.cli.mcp_view import describe_changes, describe_inspection
+
+    if is_new:
+        _require_extra(f"The entry {entry.name} is stored.")
+    try:
+        found = found or await _inspect(entry)
+    except UsageError as error:
+        if not is_new:
+            raise
+        again = f"`{make_command('approve', entry)}` tries again; `treadle mcp remove {entry.name}` removes it."
+        raise UsageError(f"{str(error).rstrip('.')}. The entry is stored. {again}") from None
+    if not yes:
+        width = size_of(sys.stderr).columns
+        for line in (
+            *describe_inspection(entry, found),
+            *describe_changes(entry.name, compare_tools(entry.tools, found.tools), width),
+        ):
+            print(line, file=sys.stderr, flush=True)
+        if not Prompt.is_possible():
+            raise UsageError(
+                f"The MCP server `{entry.name}` needs a confirmation, and there is no terminal to ask at. "
+                f"Read what is above, then: {make_command('approve', entry)} --yes"
+            )
+        if not await ask_yes_or_no(f"Let agents use {entry.name} with these tools, as they are?"):
+            note(f"{entry.name} was not approved. Its tools are not offered to agents.")
+            return FAILED
+    approve_server(current_home(), entry, found)
+    if json:
+        print_json(entry_view(find_entry(current_home(), entry.name, entry.agent)))
+    else:
+        note(f"Approved {entry.name} with {count_of(len(found.tools), 'tool')}.")
+        note(f"Let an agent use them: `tools: ['{entry.name}__*']` in its file.")
+    return 0
+
+
+async def _inspect(entry: ServerEntry, show: Callable[[str], Awaitable[None]] | None = None) -> Any:
+    """Connect to a server. Raise UsageError if it cannot be used."""
+    _require_extra()
+    from treadle.bootstrap.mcp_admin import inspect_server
+
+    try:
+        return await inspect_server(current_home(), entry, show)
+    except ToolError as error:
+        said = str(error)
+        raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
+
+
+def _require_extra(before: str = "") -> None:
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
+        raise UsageError(f"{before} {INSTALL}".strip())

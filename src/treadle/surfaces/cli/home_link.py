@@ -1,0 +1,129 @@
+"""The link to a home for as long as a surface is open: this process owns the home, or it is attached to the owner.
+
+When a server takes the home over, or the owner ends, the link opens the home again. Calls in between raise
+`StoreError`."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+from treadle.config.home import Home
+from treadle.domain.envelope import Event
+from treadle.domain.errors import StoreError, TreadleError
+from treadle.domain.ids import RunId
+from treadle.operations.operation import Operation, OperationClient, Q, R
+from treadle.surfaces.cli.connection import HomeAccess, open_home
+
+if TYPE_CHECKING:
+    from treadle.api.engine import Engine
+
+LinkState = Literal["owner", "attached", "leaving", "lost"]
+Watcher = Callable[[LinkState, str], None]
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 3.0)
+
+
+class HomeLink:
+    """A client of a home that outlives the process that owns it."""
+
+    def __init__(self, home: Home, make_engine: "Callable[[], Engine]") -> None:
+        self.home = home
+        self.watch: Watcher = lambda state, detail: None
+        """Is told when the link changes."""
+        self._make_engine = make_engine
+        self._access: HomeAccess | None = None
+        self._lost = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._opened: asyncio.Future[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def access(self) -> HomeAccess | None:
+        """How the home is open now; None while it is not."""
+        return self._access
+
+    @property
+    def engine(self) -> "Engine | None":
+        """The engine of this process, if it owns the home."""
+        return None if self._access is None else self._access.engine
+
+    async def open(self) -> None:
+        """Open the home, and keep it open. Raise the error of the first attempt."""
+        self._opened = asyncio.get_running_loop().create_future()
+        self._keeping = asyncio.create_task(self._keep(self._opened))
+        await self._opened
+
+    async def close(self) -> None:
+        self._closing.set()
+        if self._keeping is not None:
+            with suppress(asyncio.CancelledError):
+                await self._keeping
+
+    def report_lost(self) -> None:
+        """Open the home again: the process that owns it does not answer."""
+        self._lost.set()
+
+    async def _keep(self, opened: "asyncio.Future[None]") -> None:
+        attempt = 0
+        while not self._closing.is_set():
+            self._lost.clear()
+            try:
+                async with open_home(self._make_engine(), self.home) as access:
+                    attempt = 0
+                    await self._use(access, opened)
+            except TreadleError as error:
+                if not opened.done():
+                    opened.set_exception(error)
+                    return
+                self.watch("lost", str(error))
+            finally:
+                self._access = None
+            if not self._closing.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(
+                        self._closing.wait(), RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
+                    )
+                attempt += 1
+
+    async def _use(self, access: HomeAccess, opened: "asyncio.Future[None]") -> None:
+        """Use the home until it is lost, handed over or closed."""
+        access.notice = lambda text: self.watch("leaving", text)
+        self._access = access
+        if not opened.done():
+            opened.set_result(None)
+        self.watch("owner" if access.engine is not None else "attached", "")
+        waiting = [asyncio.ensure_future(event.wait()) for event in (self._lost, self._closing, access.released)]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waiting:
+                each.cancel()
+            self._access = None
+        if not self._closing.is_set():
+            self.watch("lost", "")
+
+    # ── The operations, performed by whichever process owns the home ──
+
+    @property
+    def _client(self) -> OperationClient:
+        if self._access is None:
+            raise StoreError("The home is not open at the moment. Try again.")
+        return self._access.client
+
+    async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
+        from treadle.remote.connection import ServerGone
+
+        try:
+            return await self._client.call(operation, request, key=key)
+        except ServerGone:
+            self.report_lost()
+            raise
+
+    def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        return self._client.events(run_id, after)
+
+    def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        return self._client.stored(run_id, after)
+
+    def feed(self) -> AsyncGenerator[Event, None]:
+        return self._client.feed()

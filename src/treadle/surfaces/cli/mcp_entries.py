@@ -1,0 +1,71 @@
+"""Entries of MCP servers as `treadle mcp` reads, checks and shows them."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from treadle.bootstrap.mcp_entries import ServerEntry
+from treadle.config.yaml_files import to_struct
+from treadle.domain.errors import UsageError
+from treadle.domain.mcp_servers import McpServer, check_server_names
+from treadle.mcp.import_file import is_secret_name
+from treadle.mcp.names import make_tool_name
+from treadle.surfaces.cli.terminal import size_of
+
+NONE = "-"
+"""In a table: nothing."""
+
+
+def check_entry(name: str, values: dict[str, Any]) -> None:
+    """Raise UsageError if an entry is not valid, or holds a secret in plain text."""
+    settings = to_struct(values, McpServer, f"the server `{name}`")
+    try:
+        check_server_names({name: settings})
+    except ValueError as error:
+        raise UsageError(f"{error}.") from None
+    for key, value in (*settings.env.items(), *settings.headers.items()):
+        if is_secret_name(key) and value and "{{vault:" not in value:
+            raise UsageError(
+                f"{key} looks like a secret, and config.yaml is not a place for it. Store it with "
+                f"`treadle vault set NAME`, and write {key}={{{{vault:NAME}}}}."
+            )
+
+
+def parse_pairs(given: list[str]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for each in given:
+        name, separator, value = each.partition("=")
+        if not separator or not name:
+            raise UsageError(f"`{each}` is not NAME=VALUE. Write it so.")
+        pairs[name] = value
+    return pairs
+
+
+def resolve_paths(given: list[str]) -> list[str]:
+    return [str(Path(path).expanduser().absolute()) for path in given]
+
+
+def entry_view(entry: ServerEntry) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "agent": entry.agent or None,
+        "state": entry.state,
+        "transport": "http" if entry.settings.is_remote else "stdio",
+        "tools": [make_tool_name(entry.name, str(tool["name"])) for tool in entry.tools],
+    }
+
+
+def describe_state(entry: ServerEntry) -> str:
+    return {"new": "not approved", "changed": "changed since"}.get(entry.state, entry.state)
+
+
+def describe_connections(connections: list[Any]) -> str:
+    return ", ".join(dict.fromkeys(each["state"] for each in connections)) or NONE
+
+
+def make_command(verb: str, entry: ServerEntry) -> str:
+    return f"treadle mcp {verb} {entry.name}{f' --agent {entry.agent}' if entry.agent else ''}"
+
+
+def output_width() -> int:
+    return size_of(sys.stdout).columns if sys.stdout.isatty() else 100_000

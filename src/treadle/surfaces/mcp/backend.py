@@ -1,0 +1,133 @@
+"""What the MCP server does for one caller, through operations. What it may not see does not exist for it."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from treadle.domain import events as e
+from treadle.domain.access import Principal
+from treadle.domain.envelope import Event
+from treadle.domain.errors import TreadleError
+from treadle.domain.ids import RunId, SessionId
+from treadle.operations import run_control, runs, sessions
+from treadle.operations.operation import Operation, OperationClient, Q, R
+
+PARKED = ("approval", "answer", "interrupted", "unavailable", "quota", "budget")
+"""What a run may wait for that can take long: a person, or an operator."""
+LISTED = 50
+"""Runs and sessions that the list of resources has: the newest."""
+
+
+class NotPermitted(Exception):
+    """The caller lacks a scope. It is told the same as for something that does not exist."""
+
+
+class SkillPrompt(Struct, frozen=True):
+    """An approved skill."""
+
+    name: str
+    description: str
+    read: Callable[[], str]
+    """Returns its instructions."""
+
+
+class McpBackend:
+    """The operations of one caller."""
+
+    def __init__(
+        self,
+        client: OperationClient,
+        principal: Principal,
+        list_agents: Callable[[], Sequence[str]],
+        list_skills: Callable[[], Sequence[SkillPrompt]],
+    ) -> None:
+        self._client = client
+        self.principal = principal
+        self._list_agents = list_agents
+        self._list_skills = list_skills
+
+    @property
+    def agents(self) -> Sequence[str]:
+        """The agents that the caller may send messages to."""
+        if not self.principal.may("run"):
+            return ()
+        return [name for name in self._list_agents() if self.principal.sees(name)]
+
+    @property
+    def skills(self) -> Sequence[SkillPrompt]:
+        """The approved skills of the home. A token that is limited to some agents sees none."""
+        return self._list_skills() if self.principal.may("read") and self.principal.agents is None else ()
+
+    async def start(self, agent: str, message: str, session: str | None) -> run_control.Accepted:
+        """Start a run and return its ids."""
+        request = run_control.StartRun(agent, run_control.NewRun(message, session))
+        accepted = await self._call(run_control.START, request)
+        return run_control.Accepted(accepted.run_id, accepted.session_id)
+
+    def follow(self, run_id: RunId) -> AsyncGenerator[Event, None]:
+        return self._client.events(run_id)
+
+    async def cancel(self, run_id: str, reason: str) -> None:
+        await self._call(run_control.CANCEL, run_control.StopRun(RunId(run_id), reason))
+
+    async def cancel_quietly(self, run_id: str, reason: str) -> None:
+        """Cancel a run that may have ended by now."""
+        with suppress(TreadleError, NotPermitted):
+            await self.cancel(run_id, reason)
+
+    async def show(self, run_id: str, wait: float | None = None) -> runs.RunDetail:
+        """Return a run. A caller that may only run sees the runs of its own user."""
+        may_read = self.principal.may("read")
+        shown = await self._call(runs.SHOW, runs.ShowRun(RunId(run_id), wait), scope="read" if may_read else "run")
+        if not may_read and shown.owner != self.principal.user:
+            raise NotPermitted
+        return shown
+
+    async def list_runs(self) -> Sequence[runs.RunView]:
+        if not self.principal.may("read"):
+            return ()
+        return (await self._call(runs.LIST, runs.ListRuns(limit=LISTED))).items
+
+    async def list_sessions(self) -> Sequence[sessions.SessionView]:
+        if not self.principal.may("read"):
+            return ()
+        return (await self._call(sessions.LIST, sessions.ListSessions(limit=LISTED))).items
+
+    async def read_session(self, session_id: str) -> dict[str, Any]:
+        """Return a session and its runs with their messages and results."""
+        shown = await self._call(sessions.SHOW, sessions.ShowSession(SessionId(session_id)))
+        request = runs.ListRuns(session_id=SessionId(session_id), limit=LISTED)
+        found = (await self._call(runs.LIST, request)).items
+        details = [await self.show(run.run_id) for run in reversed(found)]
+        return {"session": msgspec.to_builtins(shown), "runs": [msgspec.to_builtins(each) for each in details]}
+
+    async def _call(self, operation: Operation[Q, R], request: Q, scope: Any = None) -> R:
+        needed = scope or operation.scope
+        if needed is not None and not self.principal.may(needed):
+            raise NotPermitted
+        return await self._client.call(operation, request)
+
+
+def describe_progress(event: Event) -> str | None:
+    """Return what to tell a client that waits for a run, or None for an event that is not worth it."""
+    match event.data:
+        case e.StepStart(step):
+            return f"step {step}"
+        case e.ToolCallStart(name=name):
+            return f"calls {name}"
+        case e.ApprovalRequested(name=name, reason=reason):
+            return f"waits for an approval: {name} ({reason})"
+        case e.ClarifyRequested(question=question):
+            return f"asks: {question}"
+        case e.LlmRetry():
+            return "retries a model call"
+        case _:
+            return None
+
+
+def is_parked(event: Event) -> bool:
+    """Return whether a run waits for something that may take long: a person, or an operator."""
+    return isinstance(event.data, e.RunWaiting) and event.data.reason in PARKED

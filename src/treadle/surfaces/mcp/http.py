@@ -1,0 +1,130 @@
+"""`/mcp` of the service: the MCP server over streamable HTTP, behind the same tokens as the HTTP API.
+
+The SDK is imported, in a thread, with the first request."""
+
+import asyncio
+from hashlib import sha256
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from litestar.types import ASGIApp, Receive, Scope, Send
+
+from treadle.operations.context import Context
+from treadle.operations.operation import LocalCaller
+from treadle.operations.refusal import Refusal
+from treadle.surfaces.http.auth import send_problem, state_of
+from treadle.surfaces.mcp.backend import McpBackend
+from treadle.surfaces.mcp.skill_prompts import list_skill_prompts
+
+if TYPE_CHECKING:
+    from mcp.server.lowlevel import Server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+PATH = "/mcp"
+MAX_SESSIONS = 1000
+IDLE_SECONDS = 1800.0
+MISSING = "The MCP server needs the extra `mcp`: pip install 'treadle[mcp]'"
+
+
+class McpMount:
+    """ASGI application that serves `/mcp`, and passes every other request on."""
+
+    def __init__(self, app: ASGIApp, context: Context, home: Path | None) -> None:
+        self._app = app
+        self._context = context
+        self._home = home
+        self._starting: asyncio.Task[StreamableHTTPSessionManager] | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].rstrip("/") != PATH or self._home is None:
+            await self._app(scope, receive, send)
+            return
+        if find_spec("mcp") is None:
+            await send_problem(Refusal(501, "NotInstalled", MISSING), scope, send)
+            return
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        state = state_of(scope)
+        streams, principal = state["streams"], state["principal"]
+        if streams.is_full_for(principal):
+            await send_problem(Refusal(429, "TooManyStreams", streams.full), scope, send)
+            return
+        streams.count(principal)
+        try:
+            manager = await asyncio.shield(self._starting)
+            await self._answer(manager, scope, receive, send)
+        finally:
+            streams.uncount(principal)
+
+    async def _answer(
+        self, manager: "StreamableHTTPSessionManager", scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """Answer a request, which may be a stream. It ends when its token is revoked or expires."""
+        answering = asyncio.ensure_future(manager.asgi_app(_with_user(scope), receive, send))  # pyright: ignore[reportArgumentType]
+        try:
+            with state_of(scope)["hold"](answering.cancel):
+                await asyncio.wait([answering])
+        finally:
+            answering.cancel()
+            await asyncio.wait([answering])
+        if not answering.cancelled():
+            answering.result()
+
+    async def close(self) -> None:
+        """End all sessions."""
+        self._closing.set()
+        if self._owner is not None:
+            await asyncio.wait([self._owner])
+
+    async def _start(self) -> "StreamableHTTPSessionManager":
+        await asyncio.to_thread(_import_sdk)
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        manager = StreamableHTTPSessionManager(
+            self.make_server(), session_idle_timeout=IDLE_SECONDS, max_sessions=MAX_SESSIONS
+        )
+        is_running = asyncio.Event()
+        self._owner = asyncio.create_task(self._own(manager, is_running))
+        await is_running.wait()
+        return manager
+
+    def make_server(self) -> "Server[Any]":
+        """Return the server that answers, which offers the agents of the home."""
+        from treadle import __version__
+        from treadle.surfaces.mcp.server import AgentServer
+
+        return AgentServer(self._find_backend, __version__).server
+
+    async def _own(self, manager: "StreamableHTTPSessionManager", is_running: asyncio.Event) -> None:
+        async with manager.run():
+            is_running.set()
+            await self._closing.wait()
+
+    def _find_backend(self, request: Any) -> McpBackend:
+        """Return the backend of the token that a request was made with."""
+        principal = state_of(request.request.scope)["principal"]
+        home = self._home
+        assert home is not None
+        context = self._context.called_by(principal, None)
+        return McpBackend(LocalCaller(context), principal, context.agents.names, lambda: list_skill_prompts(home))
+
+
+def _import_sdk() -> None:
+    """Import what uses the SDK, which takes about a second."""
+    import_module("treadle.surfaces.mcp.server")
+
+
+def _with_user(scope: Scope) -> Scope:
+    """Return the scope with the caller as the SDK knows it, which refuses a session of another caller."""
+    from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+    from mcp.server.auth.provider import AccessToken
+
+    state = state_of(scope)
+    principal = state["principal"]
+    token = sha256(str(state.get("secret", "")).encode()).hexdigest()
+    caller = AuthenticatedUser(AccessToken(token=token, client_id=str(principal.token_id), scopes=[]))
+    return {**scope, "user": caller}  # pyright: ignore[reportReturnType]

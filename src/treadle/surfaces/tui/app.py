@@ -1,0 +1,348 @@
+"""The application: what its parts show, and what keys do. `commands_runner` performs the slash commands."""
+
+import asyncio
+import os
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import msgspec
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Static, TextArea
+
+from treadle.domain.errors import TreadleError
+from treadle.domain.ids import SessionId
+from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui.approval_panel import ApprovalPanel
+from treadle.surfaces.tui.chat import Chat, workspace_of
+from treadle.surfaces.tui.command_runner import CommandRunner
+from treadle.surfaces.tui.departure import Departure, Leaving
+from treadle.surfaces.tui.display_state import DisplayState
+from treadle.surfaces.tui.message_history import MessageHistory
+from treadle.surfaces.tui.outbox import Outbox
+from treadle.surfaces.tui.preferences import Preferences, write_preferences
+from treadle.surfaces.tui.preload import preload
+from treadle.surfaces.tui.prompt_controller import PromptController
+from treadle.surfaces.tui.prompt_view import MessageEditor, PromptExtras
+from treadle.surfaces.tui.review import Review
+from treadle.surfaces.tui.status_line import StatusLine
+from treadle.surfaces.tui.themes import PLAIN_NAME, choose_theme, find_palette, make_textual_themes
+from treadle.surfaces.tui.transcript import AnswerItem
+from treadle.surfaces.tui.transcript_view import TranscriptView
+
+ScreenResult = TypeVar("ScreenResult")
+
+
+class TreadleApp(App[Leaving], inherit_bindings=False):
+    """The terminal UI."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { layout: vertical; background: $background; }
+    #banner { display: none; height: auto; padding: 0 2; background: $panel; color: $warning; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(",".join(key.keys), key.action, key.help, show=False)
+        for key in keys.KEYS
+        if key.place == "anywhere"
+    ]
+
+    def __init__(
+        self,
+        link: HomeLink,
+        agent: str,
+        preferences: Preferences,
+        session: SessionId | None = None,
+        background: str | None = None,
+    ) -> None:
+        self.palette = find_palette(choose_theme(preferences.theme, background))  # before Textual reads NO_COLOR
+        os.environ.pop("NO_COLOR", None)  # the plain theme has no colours; Textual would add greys
+        super().__init__(ansi_color=self.palette.name == PLAIN_NAME)
+        for theme in make_textual_themes():
+            self.register_theme(theme)
+        self.theme = f"treadle-{self.palette.name}"
+        self.preferences = preferences
+        self.link = link
+        self.display_state = DisplayState(self)
+        self.chat = Chat(link, agent, self.display_state)
+        self._first_session = session
+        self.view = TranscriptView(lambda: self.chat.transcript, self.palette)
+        self.view.thinking, self.view.details = preferences.thinking, preferences.details
+        self.prompt = MessageEditor()
+        self.extras = PromptExtras(self.palette)
+        self.panel = ApprovalPanel(self.palette)
+        self.status = StatusLine(self.palette)
+        self.banner = Static(id="banner")
+        self.history = MessageHistory(link.home.path)
+        self.input = PromptController(self)
+        self.review = Review(self)
+        self.departure = Departure(self)
+        self.runner = CommandRunner(self)
+        self.outbox = Outbox(self)
+        self._interrupted_run: str | None = None
+        self._leave_asked_at = 0.0
+        self.animation_level = "none"
+
+    # ── Opening ──
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return {"dim": "#808080"}
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+        yield self.banner
+        yield self.panel
+        yield self.extras
+        yield self.prompt
+        yield self.status
+
+    def on_mount(self) -> None:
+        self.prompt.take_focus()
+        self.display_state.start()
+        self.perform(self._open())
+
+    async def _open(self) -> None:
+        if not self._has_model():
+            from treadle.surfaces.tui.setup_screen import SetupScreen
+
+            said = await self.ask(SetupScreen(self.link, self.palette))
+            if said is None:
+                self.exit(Leaving())
+                return
+            self.flash(said)
+        await self.chat.start(self._first_session)
+        self.welcome()
+        self.input.show_mode()
+        self.display_state.show_state()
+        await asyncio.to_thread(preload, self.link, self.chat)
+
+    async def ask(self, screen: Screen[ScreenResult]) -> ScreenResult | None:
+        """Show a screen and return its result."""
+        done: asyncio.Future[ScreenResult | None] = asyncio.get_running_loop().create_future()
+
+        def finish(result: ScreenResult | None) -> None:
+            if not done.done():
+                done.set_result(result)
+
+        self.push_screen(screen, finish)
+        return await done
+
+    def _has_model(self) -> bool:
+        try:
+            return bool(self.chat.spec().model)
+        except TreadleError:
+            return False
+
+    def welcome(self) -> None:
+        """Show how to begin, in an empty session."""
+        if not self.chat.transcript.items:
+            folder = one_line(str(self.folder))
+            text = texts.WELCOME.format(agent=one_line(self.chat.agent_name), folder=folder)
+            self.chat.transcript.add(AnswerItem(text=text, done=True))
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that the agent works in."""
+        try:
+            return workspace_of(self.chat.spec())
+        except TreadleError:
+            return Path.cwd()
+
+    def perform(self, work: Awaitable[object]) -> None:
+        """Do something in the background, and show its error."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except TreadleError as error:
+                self.flash(str(error))
+
+        self.run_worker(guarded(), exit_on_error=True)
+
+    # ── What is shown ──
+
+    def flash(self, text: str) -> None:
+        """Show a message for a few seconds."""
+        self.display_state.flash(text)
+
+    def on_app_blur(self) -> None:
+        self.display_state.set_focused(focused=False)
+
+    def on_app_focus(self) -> None:
+        self.display_state.set_focused(focused=True)
+
+    def save_preferences(self, **changes: object) -> None:
+        """Change the settings and store them."""
+        self.preferences = msgspec.structs.replace(self.preferences, **changes)
+        write_preferences(self.link.home.path, self.preferences)
+
+    def use_theme(self, name: str) -> None:
+        """Change the theme."""
+        self.palette = find_palette(name)
+        for part in (self.view, self.extras, self.panel, self.status):
+            part.palette = self.palette
+        self.ansi_color = name == PLAIN_NAME
+        self.theme = f"treadle-{name}"
+        self.call_after_refresh(self.view.redraw)
+        self.extras.show()
+        self.review.show()
+        self.display_state.show_state()
+
+    # ── The message ──
+
+    @on(MessageEditor.Action)
+    async def _on_action(self, action: MessageEditor.Action) -> None:
+        name = action.name
+        handler: Callable[[], object] | None = getattr(self.input, f"do_{name}", None) or getattr(
+            self, f"action_{name}", None
+        )
+        if handler is not None:
+            result = handler()
+            if asyncio.iscoroutine(result):
+                self.perform(result)
+
+    @on(TextArea.Changed)
+    def _on_text(self) -> None:
+        self.input.show_suggestions()
+
+    @on(MessageEditor.Pasted)
+    def _on_pasted(self, event: MessageEditor.Pasted) -> None:
+        self.outbox.add_pasted(event.text)
+
+    @on(MessageEditor.EmptyKey)
+    def _on_question(self, event: MessageEditor.EmptyKey) -> None:
+        if event.key == "backspace":
+            self.outbox.remove_last()
+        else:
+            self.action_help()
+
+    async def stop_run(self) -> None:
+        """Interrupt the run; cancel it if it is interrupted already."""
+        facts = self.chat.facts
+        if facts is None or facts.ended:
+            return
+        if facts.waits_for == "interrupted" or self._interrupted_run == facts.run_id:
+            self.flash(texts.CANCELLING)
+            await self.chat.cancel()
+        else:
+            self._interrupted_run = facts.run_id
+            self.flash(texts.INTERRUPTING)
+            await self.chat.interrupt()
+
+    # ── Actions of the key map ──
+
+    def action_help(self) -> None:
+        from treadle.surfaces.tui.help_screen import HelpScreen
+
+        self.push_screen(HelpScreen(self.palette))
+
+    def action_sessions(self) -> None:
+        self.perform(self.runner.choose_session(""))
+
+    def action_models(self) -> None:
+        self.perform(self.runner.choose_model(""))
+
+    def action_agents(self) -> None:
+        self.perform(self.runner.choose_agent(""))
+
+    def action_answer(self) -> None:
+        self.review.focus()
+
+    def action_new_session(self) -> None:
+        self.perform(self.runner.start_session())
+
+    def action_toggle_details(self) -> None:
+        self.view.details = not self.view.details
+        self.save_preferences(details=self.view.details)
+        self.view.redraw()
+
+    def action_toggle_thinking(self) -> None:
+        self.view.thinking = not self.view.thinking
+        self.save_preferences(thinking=self.view.thinking)
+        self.view.redraw()
+
+    def action_copy_answer(self) -> None:
+        self.runner.copy("")
+
+    def action_page_up(self) -> None:
+        self.view.scroll_page(-1)
+
+    def action_page_down(self) -> None:
+        self.view.scroll_page(1)
+
+    def action_scroll_top(self) -> None:
+        self.view.scroll_home(animate=False)
+        self.view.show_earlier()
+
+    def action_scroll_end(self) -> None:
+        self.view.follow_end()
+
+    async def action_leave(self) -> None:
+        """Copy the selection, clear the message, interrupt the run, or quit at the second press."""
+        if self.departure.is_moving:
+            self.exit(Leaving("abandoned"))
+            return
+        if selected := self.screen.get_selected_text():
+            self.copy_to_clipboard(selected)
+            self.screen.clear_selection()
+            self.flash(texts.COPIED.format(what="the selection"))
+        elif self.prompt.text or self.extras.chips or self.prompt.mode != "message":
+            self.input.clear()
+        elif time.monotonic() - self._leave_asked_at < 3:
+            self.departure.ask()
+        else:
+            self._leave_asked_at = time.monotonic()
+            if self.chat.is_busy and self.chat.waits_for is None:
+                await self.stop_run()
+            self.flash(texts.QUIT_AGAIN)
+
+    def action_quit_if_empty(self) -> None:
+        if not self.prompt.text:
+            self.departure.ask()
+
+    # ── Other parts ──
+
+    @on(TranscriptView.ReachedTop)
+    def _on_top(self) -> None:
+        if self.chat.has_earlier:
+            self.perform(self._load_earlier())
+        else:
+            self.view.asked_top = False
+
+    async def _load_earlier(self) -> None:
+        await self.chat.load_earlier()
+        self.view.keep_place()
+
+    @on(ApprovalPanel.Chosen)
+    def _on_chosen(self, event: ApprovalPanel.Chosen) -> None:
+        self.review.choose(event.pending, event.choice)
+
+    @on(ApprovalPanel.Later)
+    def _on_later(self) -> None:
+        self.review.leave()
+
+    @on(ApprovalPanel.Typed)
+    def _on_typed(self, event: ApprovalPanel.Typed) -> None:
+        self.review.type(event.character)
+
+    @on(ApprovalPanel.Hint)
+    def _on_hint(self, event: ApprovalPanel.Hint) -> None:
+        self.flash(event.text)
+
+    def on_text_selected(self) -> None:
+        if self.preferences.copy_on_select and (selected := self.screen.get_selected_text()):
+            self.copy_to_clipboard(selected)
+            self.flash(texts.COPIED.format(what="the selection"))
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.call_after_refresh(self.review.show)
+        self.display_state.show_state()
+
+    async def on_unmount(self) -> None:
+        await self.chat.close()

@@ -1,0 +1,229 @@
+"""The panel for what waits for the user: approvals of calls, and questions of agents."""
+
+from dataclasses import dataclass
+
+from rich.text import Text
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import Static
+
+from treadle.surfaces.cli.call_view import describe_rule, quote_lines, show_call
+from treadle.surfaces.cli.terminal import one_line, revealed, revealed_line
+from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
+from treadle.surfaces.tui.item_view import diff_of_arguments
+
+GUARD_SECONDS = 0.4
+"""The choices appear after this time: keys that were meant for something else decide nothing."""
+
+
+class ApprovalPanel(Vertical, can_focus=True):
+    """Shows one pending item, and how many more there are."""
+
+    DEFAULT_CSS = """
+    ApprovalPanel {
+        height: auto; max-height: 60%; display: none; border: round $warning; padding: 0 1; background: $surface;
+        margin: 0 0;
+    }
+    ApprovalPanel:focus { border: round $warning; }
+    ApprovalPanel VerticalScroll {
+        height: auto; max-height: 100%; background: $surface; scrollbar-size-vertical: 1;
+    }
+    ApprovalPanel Static { height: auto; }
+    ApprovalPanel #choices { dock: bottom; background: $surface; }
+    """
+
+    @dataclass
+    class Chosen(Message):
+        """The user has pressed a key that decides: 1 to 4, or the number of an option."""
+
+        pending: Pending
+        choice: int
+
+    class Later(Message):
+        """The user leaves it for later."""
+
+    @dataclass
+    class Typed(Message):
+        """The user types a message instead."""
+
+        character: str
+
+    @dataclass
+    class Hint(Message):
+        """The panel has something to say about a key."""
+
+        text: str
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__()
+        self.palette = palette
+        self.pending: Pending | None = None
+        self._is_ready = False
+        self._choices = Text()
+        self._was_read = False
+        self._was_chosen = False
+        """The user has pressed a key that decides, and it is being carried out."""
+        self._expects_text = False
+        """That key asks for text: what follows belongs to the text, also before the prompt has the focus."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title")
+        with VerticalScroll(can_focus=False):
+            yield Static(id="call")
+        yield Static(id="choices")
+
+    @property
+    def body(self) -> VerticalScroll:
+        return self.query_one(VerticalScroll)
+
+    def show(self, pending: Pending | None, count: int) -> None:
+        """Show an item; None hides the panel."""
+        is_new = pending is not None and (self.pending is None or self.pending.key != pending.key)
+        self.pending = pending
+        self.display = pending is not None
+        if pending is None:
+            return
+        if is_new:
+            self._is_ready, self._was_read = False, False
+            self.accept_keys()
+            self.set_timer(GUARD_SECONDS, self._get_ready)
+            self.body.scroll_home(animate=False)
+        screen = self.screen.size
+        width = max(20, screen.width - 8)
+        position = f"   {texts.APPROVAL_COUNT.format(index=1, count=count)}" if count > 1 else ""
+        if isinstance(pending, PendingApproval):
+            title, body, choices = self._approval(pending, width)
+        else:
+            title, body, choices = self._question(pending, width)
+        title.append(position, self.palette.dim)
+        self.query_one("#title", Static).update(title)
+        self.query_one("#call", Static).update(body)
+        self._choices = choices
+        hidden = Text("\n" * choices.plain.count("\n"))
+        self.query_one("#choices", Static).update(choices if self._is_ready else hidden)
+        rows = body.plain.count("\n") + 1
+        limit = max(3, int(screen.height * 0.6) - 2 - 2 - (choices.plain.count("\n") + 1))
+        self.body.styles.height = min(rows, limit)
+
+    def _get_ready(self) -> None:
+        """Show the choices and accept their keys."""
+        self._is_ready = True
+        self.query_one("#choices", Static).update(self._choices)
+
+    def _approval(self, pending: PendingApproval, width: int) -> tuple[Text, Text, Text]:
+        view, palette = pending.view, self.palette
+        title = Text(
+            texts.APPROVAL_TITLE.format(agent=one_line(pending.agent), tool=one_line(view.tool)), palette.warning
+        )
+        title.stylize(palette.strong)
+        body = Text()
+        diff = diff_of_arguments(view.tool, view.arguments)
+        rows = show_call(view.arguments, width).lines
+        body.append("\n".join(rows), palette.text)
+        if diff and view.tool == "edit_file":
+            body.append("\n")
+            for row in diff:
+                style = {"+": palette.added, "-": palette.removed, "@": palette.changed}.get(row[:1], palette.dim)
+                body.append(f"\n  {revealed(row)}", style)
+        if view.reason:
+            body.append(f"\n  ({revealed_line(view.reason)})", palette.dim)
+        choices = Text()
+        for index, (key, name, help_) in enumerate(texts.APPROVAL_CHOICES):
+            if key == "4" and view.pattern is None:
+                continue
+            rule = "" if view.pattern is None else describe_rule(view.tool, view.pattern)
+            choices.append("\n" if index else "")
+            choices.append(f" {key} ", palette.accent + palette.strong)
+            choices.append(name, palette.text)
+            choices.append(f"  {help_.format(rule=rule)}", palette.dim)
+        return title, body, choices
+
+    def _question(self, pending: PendingQuestion, width: int) -> tuple[Text, Text, Text]:
+        palette, question = self.palette, pending.question
+        title = Text(texts.QUESTION_TITLE.format(agent=one_line(pending.agent)), palette.warning + palette.strong)
+        body = Text("\n".join(quote_lines(question.question, width)), palette.text)
+        choices = Text()
+        for number, option in enumerate(question.options, start=1):
+            choices.append(f" {number} ", palette.accent + palette.strong)
+            choices.append(revealed_line(option, width - 4) + "\n", palette.text)
+        choices.append(texts.PLACEHOLDER_ANSWER, palette.dim)
+        return title, body, choices
+
+    # ── Keys ──
+
+    def take_focus(self) -> None:
+        """Take the keys at once: a focus that came later would take keys that were meant for the prompt."""
+        if self.screen.focused is not self:
+            self.accept_keys()
+            self.screen.set_focus(self)
+
+    def accept_keys(self) -> None:
+        """Let the keys decide again."""
+        self._was_chosen, self._expects_text = False, False
+
+    def on_key(self, event: events.Key) -> None:
+        pending = self.pending
+        if pending is None:
+            return
+        if self._was_chosen:
+            event.stop()
+            if self._expects_text and event.is_printable and event.character:
+                self.post_message(self.Typed(event.character))
+            return
+        action = keys.find_action("approval", event.key)
+        if isinstance(pending, PendingQuestion) and event.character and event.character.isdecimal():
+            action = f"choose_{event.character}"
+        match action:
+            case None:
+                if event.is_printable and event.character:
+                    event.stop()
+                    self.post_message(self.Typed(event.character))
+            case "later":
+                event.stop()
+                self.post_message(self.Later())
+            case "scroll_on":
+                event.stop()
+                self.body.scroll_to(
+                    y=self.body.scroll_offset.y + self._page(event.key), animate=False, immediate=True
+                )
+                self._note_read()
+            case "scroll_back":
+                event.stop()
+                self.body.scroll_to(
+                    y=self.body.scroll_offset.y - self._page(event.key), animate=False, immediate=True
+                )
+            case _:
+                event.stop()
+                self._choose(pending, int(action.removeprefix("choose_")))
+
+    def _page(self, key: str) -> int:
+        return 1 if key in ("up", "down") else max(1, self.body.size.height - 1)
+
+    def _note_read(self) -> None:
+        self._was_read = self._was_read or self.body.scroll_target_y >= self.body.max_scroll_y
+
+    def _choose(self, pending: Pending, choice: int) -> None:
+        if not self._is_ready:
+            return
+        if isinstance(pending, PendingQuestion):
+            if 0 < choice <= len(pending.question.options):
+                self._send_choice(pending, choice)
+            else:
+                self.post_message(self.Typed(str(choice)))
+            return
+        if choice == 4 and pending.view.pattern is None:
+            self.post_message(self.Hint(texts.NO_RULE))
+            return
+        self._note_read()
+        if choice in (1, 4) and self.body.max_scroll_y > 0 and not self._was_read:
+            self.post_message(self.Hint(texts.VIEW_FIRST))
+            return
+        self._send_choice(pending, choice, expects_text=choice in (2, 3))
+
+    def _send_choice(self, pending: Pending, choice: int, *, expects_text: bool = False) -> None:
+        self._was_chosen, self._expects_text = True, expects_text
+        self.post_message(self.Chosen(pending, choice))

@@ -1,0 +1,379 @@
+"""One conversation: sends what the user types, follows the runs of the session, and keeps the transcript."""
+
+import asyncio
+from collections.abc import Awaitable
+from contextlib import aclosing, suppress
+from contextvars import copy_context
+from pathlib import Path
+
+from treadle.domain import events as e
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Event
+from treadle.domain.errors import InvalidState, StoreError, TreadleError, UsageError
+from treadle.domain.ids import RunId, SessionId
+from treadle.domain.messages import Image, Message, Text, user
+from treadle.operations import approvals, runs, sessions
+from treadle.operations.approval_service import Answer
+from treadle.operations.forks import Fork
+from treadle.operations.local_admin import FORK, SUBMIT, ForkWhole, SubmitWhole
+from treadle.operations.operation import list_items
+from treadle.operations.run_control import (
+    ANSWER,
+    CANCEL,
+    INTERRUPT,
+    RESUME,
+    STEER,
+    AnswerQuestion,
+    SteerRun,
+    StopRun,
+)
+from treadle.operations.run_control import Attachment as SentAttachment
+from treadle.operations.run_stream import follow_without_resets
+from treadle.operations.run_tree import family
+from treadle.operations.runs import RunView
+from treadle.operations.submissions import Submission
+from treadle.surfaces.cli.conversation import find_agent, in_current_folder
+from treadle.surfaces.cli.home_link import HomeLink, LinkState
+from treadle.surfaces.tui.chat_state import (
+    ChatListener,
+    Pending,
+    PendingApproval,
+    PendingQuestion,
+    QueuedMessage,
+    Totals,
+)
+from treadle.surfaces.tui.run_events import RunReader
+from treadle.surfaces.tui.run_facts import RunFacts
+from treadle.surfaces.tui.session_pages import SessionPages
+from treadle.surfaces.tui.transcript import SessionTranscript
+
+BY = "terminal"
+ASKING = (
+    e.RunWaiting, e.AgentWaiting, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
+    e.ClarifyAnswered, e.AgentAnswered, e.RunEnd,
+)  # fmt: skip
+"""Events after which the pending approvals and questions may differ."""
+
+RECONNECT_SECONDS = 0.3
+
+
+class Chat:
+    """The conversation with one agent in one session. Only one run of a session is in progress at a time."""
+
+    def __init__(self, link: HomeLink, agent: str, listener: ChatListener, model: str | None = None) -> None:
+        self.link = link
+        self.agent_name = agent
+        self.model = model
+        self.session_id: SessionId | None = None
+        self.title = ""
+        self.queued: list[QueuedMessage] = []
+        self.pending: list[Pending] = []
+        self.totals = Totals()
+        self._listener = listener
+        self.transcript = SessionTranscript(listener.show_change)
+        self._reader: RunReader | None = None
+        self._pages: SessionPages | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._following: asyncio.Task[None] | None = None
+        self._feeding: asyncio.Task[None] | None = None
+        self._sync_lock = asyncio.Lock()
+        self._context = copy_context()
+        link.watch = self._link_changed
+
+    # ── The state ──
+
+    @property
+    def facts(self) -> RunFacts | None:
+        """The current run, or the last one."""
+        return None if self._reader is None else self._reader.facts
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a run of the session is in progress, or waits."""
+        return self.facts is not None and not self.facts.ended
+
+    @property
+    def waits_for(self) -> str | None:
+        """Return what the run waits for, if it waits."""
+        return self.facts.waits_for if self.facts is not None and not self.facts.ended else None
+
+    @property
+    def has_earlier(self) -> bool:
+        return self._pages is not None and self._pages.has_more
+
+    def spec(self) -> AgentSpec:
+        """Return the agent as its file is now, with the chosen model. Raise UsageError if no model is set."""
+        return in_current_folder(find_agent(self.link.home, self.agent_name, self.model))
+
+    # ── Sessions ──
+
+    async def start(self, session_id: SessionId | None) -> None:
+        """Begin with a session, or with a new one."""
+        self._context = copy_context()  # what the display needs in tasks that other tasks cause
+        self._feeding = asyncio.create_task(self._feed())
+        await self.open_session(session_id)
+
+    async def open_session(self, session_id: SessionId | None) -> None:
+        """Show another session; None begins a new one."""
+        await self._stop_following()
+        self.session_id, self.title, self._pages, self._reader = session_id, "", None, None
+        self.queued, self.pending, self.totals = [], [], Totals()
+        self.transcript.clear()
+        if session_id is not None:
+            detail = await self.link.call(sessions.SHOW, sessions.ShowSession(session_id))
+            self.title, self.model = detail.title, detail.model
+            found = list((await self.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
+            current = next((run for run in found if run.outcome is None), None)
+            past = found if current is None else found[: found.index(current)]
+            if found:
+                self.agent_name = found[-1].agent if found[-1].agent in self.link.home.agents() else self.agent_name
+            self._pages = SessionPages(self.link, past)
+            if past:
+                await self.load_earlier()
+        self._listener.show_change(None)
+        await self.sync()
+        self._listener.show_pending()
+        self._listener.show_state()
+
+    async def load_earlier(self) -> bool:
+        """Add the page before the transcript; return whether there was one."""
+        pages = self._pages
+        if pages is None or not pages.has_more:
+            return False
+        items, facts = await pages.read_page()
+        if pages is not self._pages:
+            return False  # another session was opened meanwhile
+        for each in facts:
+            self.totals.add(each)
+        self.transcript.prepend(items)
+        return True
+
+    async def sync(self) -> None:
+        """Follow the run that is in progress, and read which messages are queued."""
+        async with self._sync_lock:
+            session_id = self.session_id
+            if session_id is None:
+                return
+            wanted = runs.ListRuns(session_id=session_id, unfinished=True)
+            found = list(reversed(await list_items(self.link, runs.LIST, wanted, 50)))
+            if session_id != self.session_id:
+                return
+            current = self.facts.run_id if self.facts is not None and self.is_busy else None
+            if current is None and found:
+                current = found[0].run_id
+                self._follow(found[0])
+            await self._read_queue([run for run in found if run.run_id != current])
+        self._listener.show_state()
+
+    async def _read_queue(self, waiting: list[RunView]) -> None:
+        known = {message.run_id: message for message in self.queued}
+        self.queued = [
+            known.get(run.run_id)
+            or QueuedMessage(run.run_id, (await self.link.call(runs.SHOW, runs.ShowRun(run.run_id))).message)
+            for run in waiting
+            if run.parent_run_id is None
+        ]
+
+    # ── Following ──
+
+    def _follow(self, run: RunView) -> None:
+        if self._reader is None or self._reader.facts.run_id != run.run_id:
+            self._reader = RunReader(run.run_id, self.transcript)
+        if self._following is not None and not self._following.done():
+            self._following.cancel()
+        self._following = asyncio.create_task(self._read_run(self._reader))
+
+    async def _stop_following(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
+            self._following = None
+
+    async def _read_run(self, reader: RunReader) -> None:
+        facts = reader.facts
+        try:
+            async with aclosing(follow_without_resets(self.link, facts.run_id, facts.sequence)) as events:
+                async for event in events:
+                    before = facts.state
+                    reader.apply(event)
+                    if event.durable:
+                        self._applied(event, reader)
+                    elif facts.state != before:
+                        self._listener.show_state()
+        except StoreError:
+            pass  # the link reports it, and the run is followed again afterwards
+        except TreadleError as error:
+            self._listener.show_error(str(error))
+        if facts.ended:
+            self.totals.add(facts)
+            self._listener.show_end(facts)
+            self._spawn(self.sync())
+
+    def _applied(self, event: Event, reader: RunReader) -> None:
+        self._listener.show_state()
+        if isinstance(event.data, ASKING):
+            self._spawn(self.refresh_pending())
+        if isinstance(event.data, e.RunWaiting) and reader.facts.waits_for in ("interrupted", "unavailable"):
+            self._listener.show_end(reader.facts)
+
+    async def _feed(self) -> None:
+        """Watch all runs: other surfaces start runs in this session, and child runs do their work."""
+        while True:
+            access = self.link.access
+            if access is not None:
+                with suppress(StoreError):
+                    async with aclosing(self.link.feed()) as feed:
+                        async for event in feed:
+                            self._see(event)
+                if self.link.access is access:  # its owner has ended
+                    self.link.report_lost()
+            await asyncio.sleep(RECONNECT_SECONDS)
+
+    def _see(self, event: Event) -> None:
+        if event.session_id == self.session_id:
+            if isinstance(event.data, e.RunQueued | e.RunEnd | e.CancelRequested | e.RunStart):
+                self._spawn(self.sync())
+        elif self._reader is not None and event.run_id in self._reader.children:
+            self._reader.apply_to_child(event)
+            if isinstance(event.data, ASKING):
+                self._spawn(self.refresh_pending())
+
+    def _link_changed(self, state: LinkState, detail: str) -> None:
+        self._context.copy().run(self._listener.show_link, state, detail)
+        if state in ("owner", "attached") and self._feeding is not None:
+            self._spawn(self._reconnect())
+
+    async def _reconnect(self) -> None:
+        """Follow the run again after another process has taken the home."""
+        reader = self._reader
+        if reader is not None and not reader.facts.ended:
+            await self._stop_following()
+            self._following = asyncio.create_task(self._read_run(reader))
+        await self.sync()
+        await self.refresh_pending()
+
+    async def refresh_pending(self) -> None:
+        """Read which approvals and questions of the run and its child runs are open."""
+        facts = self.facts
+        found: list[Pending] = []
+        if facts is not None and not facts.ended:
+            members = {m.run.run_id: m.run for m in await family(self.link, facts.run_id, unfinished=True)}
+            views = (await self.link.call(approvals.LIST, approvals.ListApprovals())).items
+            found.extend(
+                PendingApproval(members[view.run_id].agent, view) for view in views if view.run_id in members
+            )
+            for run_id, run in members.items():
+                if run.waiting_for == "answer":
+                    page = await self.link.call(runs.QUESTIONS, runs.OneRun(run_id))
+                    found.extend(PendingQuestion(run_id, run.agent, question) for question in page.items)
+        if [each.key for each in found] != [each.key for each in self.pending]:
+            self.pending = found
+            self._listener.show_pending()
+
+    def _spawn(self, work: Awaitable[None]) -> None:
+        async def perform() -> None:
+            try:
+                await work
+            except StoreError:
+                pass  # the link reports it
+            except TreadleError as error:
+                self._listener.show_error(str(error))
+
+        task = asyncio.create_task(perform(), context=self._context.copy())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ── What the user does ──
+
+    async def send(self, text: str, parts: tuple[Text | Image, ...] = ()) -> None:
+        """Send a message: to the run that is in progress, or as a new run."""
+        if self.is_busy and not text.startswith("/"):
+            assert self.facts is not None
+            with suppress(InvalidState):  # it has just ended
+                sent = tuple(map(_as_attachment, parts))
+                await self.link.call(STEER, SteerRun(self.facts.run_id, text, "queue", sent))
+                return
+        await self._submit(user(text, *parts))
+
+    async def queue(self, text: str, parts: tuple[Text | Image, ...] = ()) -> None:
+        """Send a message for after the run that is in progress."""
+        await self._submit(user(text, *parts), after_current=True)
+
+    async def _submit(self, message: Message, *, after_current: bool = False) -> None:
+        submission = Submission(
+            self.spec(),
+            message,
+            self.session_id,
+            asker="terminal",
+            after_current=after_current,
+            has_own_model=self.model is not None,
+        )
+        ticket = await self.link.call(SUBMIT, SubmitWhole(submission))
+        if self.session_id is None and self.model is not None:
+            await self.link.call(sessions.SET_MODEL, sessions.SetModel(ticket.session_id, self.model))
+        self.session_id = ticket.session_id
+        await self.sync()
+
+    async def unqueue(self, message: QueuedMessage) -> None:
+        """Remove a message from the queue. Raise InvalidState if it has just started."""
+        await self.link.call(CANCEL, StopRun(message.run_id, "Removed from the queue by the user."))
+        self.queued = [each for each in self.queued if each is not message]
+        self._listener.show_state()
+
+    async def set_model(self, name: str) -> None:
+        """Use another model for the next messages of the session. Raise UnknownModel or MissingKey if it cannot be
+        called."""
+        if self.session_id is not None:
+            await self.link.call(sessions.SET_MODEL, sessions.SetModel(self.session_id, name))
+        self.model = name
+        self.spec()  # raises an error for an agent that cannot be read
+
+    async def interrupt(self) -> None:
+        if self.facts is not None:
+            with suppress(InvalidState):
+                await self.link.call(INTERRUPT, StopRun(self.facts.run_id, "Interrupted by the user."))
+
+    async def cancel(self) -> None:
+        if self.facts is not None:
+            with suppress(InvalidState):
+                await self.link.call(CANCEL, StopRun(self.facts.run_id, "Cancelled by the user."))
+
+    async def resume(self) -> None:
+        if self.facts is not None:
+            with suppress(InvalidState):
+                await self.link.call(RESUME, runs.OneRun(self.facts.run_id))
+
+    async def decide(self, approval: PendingApproval, answer: Answer) -> None:
+        """Decide an approval. Raise InvalidState if it was decided elsewhere, UsageError for wrong arguments."""
+        await self.link.call(approvals.DECIDE, approvals.decision_of(approval.view.approval_id, answer))
+        await self.refresh_pending()
+
+    async def answer(self, question: PendingQuestion, text: str) -> None:
+        await self.link.call(ANSWER, AnswerQuestion(question.run_id, question.question.call_id, text, BY))
+        await self.refresh_pending()
+
+    async def fork(self, run_id: RunId, message: str) -> None:
+        """Continue from before a message of an earlier run, with another message, in a new session."""
+        if not message.strip():
+            raise UsageError("The message is empty. Write one to fork with.")
+        fork = Fork(run_id, 1, message=message, agent=self.spec(), asker="terminal")
+        ticket = await self.link.call(FORK, ForkWhole(fork))
+        await self.open_session(ticket.session_id)
+
+    async def close(self) -> None:
+        await self._stop_following()
+        for task in (self._feeding, *self._tasks):
+            if task is not None:
+                task.cancel()
+
+
+def _as_attachment(part: Text | Image) -> SentAttachment:
+    if isinstance(part, Image):
+        return SentAttachment(part.media_type, part.data)
+    head, _, text = part.text.partition(":\n")
+    return SentAttachment(name=head.removeprefix("\n\nAttached file "), text=text)
+
+
+def workspace_of(spec: AgentSpec) -> Path:
+    """Return the folder that an agent works in."""
+    return Path(spec.workspace or Path.cwd())

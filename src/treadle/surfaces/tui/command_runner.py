@@ -1,0 +1,349 @@
+"""Performs the slash commands of the UI."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.domain.errors import TreadleError, UsageError
+from treadle.domain.ids import RunId, SessionId
+from treadle.operations import runs, sessions
+from treadle.operations.operation import list_items
+from treadle.surfaces.cli.output import amount, short_id, when
+from treadle.surfaces.cli.terminal import inert
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.commands import Slash
+from treadle.surfaces.tui.item_view import diff_of, format_count
+from treadle.surfaces.tui.model_choice import list_model_rows
+from treadle.surfaces.tui.session_export import export_markdown
+from treadle.surfaces.tui.session_pages import SessionPages
+from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
+from treadle.surfaces.tui.transcript import AnswerItem, CallItem, UserItem
+
+if TYPE_CHECKING:
+    from treadle.surfaces.tui.app import TreadleApp
+    from treadle.surfaces.tui.picker_screen import Picked, PickerRow, PickerScreen
+
+MAX_LISTED_SESSIONS = 500
+_FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)^\1`*\s*$", re.MULTILINE | re.DOTALL)
+
+
+class CommandRunner:
+    """Performs commands on behalf of the app."""
+
+    def __init__(self, app: "TreadleApp") -> None:
+        self._app = app
+
+    async def run(self, command: Slash, argument: str) -> None:
+        """Perform a command."""
+        app = self._app
+        match command.name:
+            case "/help":
+                app.action_help()
+            case "/new":
+                await self.start_session()
+            case "/sessions":
+                await self.choose_session(argument)
+            case "/model":
+                await self.choose_model(argument)
+            case "/agent":
+                await self.choose_agent(argument)
+            case "/fork":
+                await self.choose_fork(app.chat.session_id)
+            case "/rename":
+                await self._rename(self._session(), argument)
+            case "/diff":
+                await self._show_changes(argument)
+            case "/cost":
+                await self._show_cost()
+            case "/export":
+                await self._export(argument)
+            case "/copy":
+                self.copy(argument)
+            case "/attach":
+                app.outbox.attach(_resolve(argument, app.folder))
+            case _:
+                await self._change(command.name, argument)
+
+    async def _change(self, name: str, argument: str) -> None:
+        app = self._app
+        match name:
+            case "/queue" if argument:
+                await app.chat.queue(argument)
+            case "/unqueue" if app.chat.queued:
+                await app.chat.unqueue(app.chat.queued[-1])
+                app.flash(texts.REMOVED_QUEUED)
+            case "/resume":
+                await app.chat.resume()
+            case "/cancel":
+                if app.chat.is_busy:
+                    await app.chat.cancel()
+                else:
+                    app.flash(texts.NO_RUN)
+            case "/theme":
+                theme = argument or (LIGHT if app.palette.name == DARK else DARK)
+                if theme not in NAMES:
+                    raise UsageError(f"There is no theme `{theme}`. Themes: {', '.join(NAMES)}.")
+                app.use_theme(theme)
+                app.save_preferences(theme=theme)
+                app.flash(texts.THEME_SET.format(theme=theme))
+            case "/thinking":
+                app.action_toggle_thinking()
+            case "/details":
+                app.action_toggle_details()
+            case "/bell":
+                self._toggle("bell")
+            case "/select":
+                self._toggle("copy_on_select")
+            case "/mouse":
+                self._toggle("mouse")
+            case "/quit":
+                app.departure.ask()
+            case _:
+                pass
+
+    def _toggle(self, name: str) -> None:
+        state = not getattr(self._app.preferences, name)
+        self._app.save_preferences(**{name: state})
+        self._app.flash(texts.SETTING.format(name=name.replace("_", " "), state="on" if state else "off"))
+
+    def _session(self) -> SessionId:
+        if self._app.chat.session_id is None:
+            raise UsageError(texts.NO_SESSION)
+        return self._app.chat.session_id
+
+    # ── Sessions ──
+
+    async def start_session(self) -> None:
+        """Begin a new session. A run in progress continues."""
+        await self._app.chat.open_session(None)
+        self._app.welcome()
+        self._app.flash(texts.NEW_SESSION)
+
+    async def choose_session(self, query: str) -> None:
+        """Show the list of sessions and do what the user chooses."""
+        from treadle.surfaces.tui.picker_screen import PickerScreen
+
+        app = self._app
+        while True:
+            found = await list_items(app.link, sessions.LIST, sessions.ListSessions(), MAX_LISTED_SESSIONS)
+            rows = [_session_row(each) for each in found]
+            picked = await self._pick(
+                PickerScreen(
+                    app.palette,
+                    texts.SESSIONS_TITLE,
+                    texts.SESSIONS_HINT,
+                    rows,
+                    search=self._search,
+                    edits=True,
+                    query=query,
+                )
+            )
+            if picked is None:
+                return
+            session_id = SessionId(picked.key)
+            match picked.action:
+                case "open":
+                    await app.chat.open_session(session_id)
+                    app.view.follow_end()
+                    return
+                case "fork":
+                    await self.choose_fork(session_id)
+                    return
+                case "rename":
+                    await self._rename(session_id, picked.text)
+                case "delete":
+                    await self._delete(session_id)
+
+    async def _search(self, query: str) -> "Sequence[PickerRow]":
+        """Search the messages of all sessions."""
+        from treadle.surfaces.tui.session_search import search_sessions
+
+        return await search_sessions(self._app.link, query)
+
+    async def _pick(self, screen: "PickerScreen") -> "Picked | None":
+        return await self._app.ask(screen)
+
+    async def _rename(self, session_id: SessionId, title: str) -> None:
+        if not title.strip():
+            raise UsageError("The title is empty. Write one after /rename.")
+        view = await self._app.link.call(sessions.RENAME, sessions.RenameSession(session_id, title.strip()))
+        if session_id == self._app.chat.session_id:
+            self._app.chat.title = view.title
+        self._app.flash(texts.RENAMED.format(title=view.title))
+
+    async def _delete(self, session_id: SessionId) -> None:
+        if session_id == self._app.chat.session_id:
+            self._app.flash(texts.DELETE_CURRENT)
+            return
+        try:
+            await self._app.link.call(sessions.DELETE, sessions.DeleteSession(session_id))
+        except TreadleError as error:
+            self._app.flash(str(error))
+            return
+        self._app.flash(texts.DELETED)
+
+    async def choose_fork(self, session_id: SessionId | None) -> None:
+        """Let the user choose a message of a session to fork from, and change it in the prompt."""
+        from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
+
+        app = self._app
+        if session_id is None:
+            raise UsageError(texts.NO_SESSION)
+        found = list((await app.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
+        pages, said = SessionPages(app.link, found), list[UserItem]()
+        while pages.has_more and len(said) < 200:
+            items, _ = await pages.read_page()
+            said[:0] = [item for item in items if isinstance(item, UserItem) and item.kind == "message"]
+        rows = [PickerRow(str(index), item.text, item.run_id or "") for index, item in enumerate(said)][::-1]
+        picked = await self._pick(PickerScreen(app.palette, texts.FORK_TITLE, texts.FORK_HINT, rows))
+        if picked is None:
+            return
+        item = said[int(picked.key)]
+        app.input.forked_run = item.run_id
+        app.input.enter("fork", item.text)
+
+    # ── Models and agents ──
+
+    async def choose_model(self, name: str) -> None:
+        """Use another model for the next messages of the session."""
+        app = self._app
+        if not name:
+            from treadle.surfaces.tui.picker_screen import PickerScreen
+
+            rows = await list_model_rows(app.link)
+            picked = await self._pick(
+                PickerScreen(app.palette, texts.MODELS_TITLE, texts.MODELS_HINT, rows, allows_typed=True)
+            )
+            if picked is None:
+                return
+            name = picked.key
+        await app.chat.set_model(name)
+        app.flash(texts.MODEL_SET.format(model=name))
+
+    async def choose_agent(self, name: str) -> None:
+        """Talk to another agent, in a new session."""
+        app = self._app
+        known = list(app.link.home.agents())
+        if not name:
+            from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
+
+            names = known if "default" in known else ["default", *known]
+            rows = [PickerRow(each, each, _describe_agent(app, each)) for each in names]
+            picked = await self._pick(PickerScreen(app.palette, texts.AGENTS_TITLE, texts.AGENTS_HINT, rows))
+            if picked is None:
+                return
+            name = picked.key
+        if name not in known and name != "default":
+            app.link.home.refuse_unknown(name)
+        app.chat.agent_name, app.chat.model = name, None
+        await app.chat.open_session(None)
+        app.welcome()
+        app.input.show_mode()
+        app.flash(texts.AGENT_SET.format(agent=name))
+
+    # ── Looking at the session ──
+
+    async def _show_changes(self, argument: str) -> None:
+        app = self._app
+        if argument:
+            await self._compare(argument.split())
+            return
+        blocks: list[str] = []
+        for call in app.chat.transcript.calls:
+            diff = diff_of(call) if call.state == "done" else []
+            if diff:
+                path = _path_of(call)
+                blocks.append(f"**{inert(path)}**\n\n````diff\n" + "\n".join(diff) + "\n````")
+        if not blocks:
+            app.flash(texts.NO_CHANGES)
+            return
+        app.chat.transcript.add(AnswerItem(text=f"## {texts.CHANGES}\n\n" + "\n\n".join(blocks), done=True))
+        app.view.follow_end()
+
+    async def _compare(self, ids: list[str]) -> None:
+        from treadle.operations.run_inspection import DIFF, DiffRuns
+
+        if len(ids) != 2:
+            raise UsageError("/diff takes two runs, or nothing. Write: /diff RUN OTHER.")
+        found = await self._app.link.call(DIFF, DiffRuns(RunId(ids[0]), RunId(ids[1])))
+        from treadle.surfaces.tui.session_export import describe_diff
+
+        self._app.chat.transcript.add(AnswerItem(text=describe_diff(found), done=True))
+        self._app.view.follow_end()
+
+    async def _show_cost(self) -> None:
+        app = self._app
+        found = (await app.link.call(sessions.RUNS, sessions.RunsOfSession(self._session()))).items
+        rows: list[str] = []
+        cost, tokens = 0.0, 0
+        for run in found[-100:]:
+            detail = await app.link.call(runs.SHOW, runs.ShowRun(run.run_id))
+            if detail.result is None:
+                continue
+            used = detail.result.metrics
+            cost, tokens = cost + used.cost, tokens + used.input_tokens + used.output_tokens
+            message = " ".join(detail.message.split())[:40].replace("|", "/")
+            rows.append(
+                f"| {short_id(run.run_id)} | {message} | {used.steps} | {format_count(used.input_tokens)} "
+                f"| {format_count(used.output_tokens)} | ${amount(used.cost)} |"
+            )
+        head = "| run | message | steps | in | out | cost |\n|---|---|---|---|---|---|\n"
+        total = f"\n\n{format_count(tokens)} tokens, ${amount(cost)}"
+        app.chat.transcript.add(AnswerItem(text=f"## {texts.COST}\n\n{head}" + "\n".join(rows) + total, done=True))
+        app.view.follow_end()
+
+    async def _export(self, argument: str) -> None:
+        app = self._app
+        path = _resolve(argument or f"{self._session()}.md", Path())
+        text = await export_markdown(app.link, self._session(), app.chat.title)
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise UsageError(f"{path} exists already. Name another file: /export FILE.") from None
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror}. Name another file.") from None
+        app.flash(texts.EXPORTED.format(path=path))
+
+    def copy(self, what: str) -> None:
+        """Copy the last answer, or its last code block."""
+        app = self._app
+        answer = app.chat.transcript.last_answer
+        if answer is None:
+            app.flash(texts.NOTHING_TO_COPY)
+            return
+        if what == "code":
+            blocks = _FENCED.findall(answer)
+            if not blocks:
+                app.flash(texts.NOTHING_TO_COPY)
+                return
+            answer = str(blocks[-1][1])
+        app.copy_to_clipboard(answer)
+        app.flash(texts.COPIED.format(what="the last code block" if what == "code" else "the last answer"))
+
+
+def _resolve(name: str, folder: Path) -> Path:
+    """Return the file that the user names, in a folder unless its path is absolute."""
+    return folder.absolute() / Path(name).expanduser()
+
+
+def _session_row(view: sessions.SessionView) -> "PickerRow":
+    from treadle.surfaces.tui.picker_screen import PickerRow
+
+    noun = "run" if view.runs == 1 else "runs"
+    detail = f"{view.agent} · {when(view.latest_at)} · {view.runs} {noun}"
+    return PickerRow(view.session_id, view.title or view.session_id, detail, "●" if view.unfinished else "")
+
+
+def _describe_agent(app: "TreadleApp", name: str) -> str:
+    try:
+        return app.link.home.agent(name).model
+    except TreadleError as error:
+        return str(error)
+
+
+def _path_of(call: CallItem) -> str:
+    from treadle.surfaces.cli.call_view import decode
+
+    return str((decode(call.arguments).values or {}).get("path", ""))

@@ -1,0 +1,156 @@
+"""What the app shows about the conversation: the status line, the banner, and the bell."""
+
+import time
+from typing import TYPE_CHECKING, Literal
+
+from rich.text import Text
+from textual.timer import Timer
+
+from treadle.domain.errors import TreadleError
+from treadle.surfaces.cli.home_link import LinkState
+from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat_state import ChatListener
+from treadle.surfaces.tui.notification import notify_terminal
+from treadle.surfaces.tui.run_facts import RunFacts
+from treadle.surfaces.tui.transcript import Item, UserItem
+
+if TYPE_CHECKING:
+    from treadle.surfaces.tui.app import TreadleApp
+
+TICK_SECONDS = 0.5
+STATUS_SECONDS = 0.1
+LONG_RUN_SECONDS = 10.0
+"""A run of at least this length rings when it ends."""
+NEEDS_USER = ("approval", "answer", "interrupted", "unavailable")
+BannerKind = Literal["", "link", "model"]
+
+
+class DisplayState(ChatListener):
+    """Draws the changes of the conversation."""
+
+    def __init__(self, app: "TreadleApp") -> None:
+        self._app = app
+        self._banner_kind: BannerKind = ""
+        self._ticker: Timer | None = None
+        self._is_planned = False
+        self._is_focused = True
+        self._known_model: tuple[tuple[str, str | None] | None, str] = (None, "")
+
+    def start(self) -> None:
+        self._ticker = self._app.set_interval(TICK_SECONDS, self._tick, pause=True)
+
+    # ── The conversation ──
+
+    def show_change(self, item: Item | None) -> None:
+        self._app.view.note_change(item)
+        if isinstance(item, UserItem):
+            self._app.history.confirm(item.text)
+
+    def show_state(self) -> None:
+        """Draw the status line soon. Many changes are drawn once."""
+        if not self._is_planned and self._app.is_running:
+            self._is_planned = True
+            self._app.set_timer(STATUS_SECONDS, self._draw)
+
+    def show_pending(self) -> None:
+        self._app.review.show()
+
+    def show_end(self, facts: RunFacts) -> None:
+        """Ring when a long run has ended, or waits for the user."""
+        app = self._app
+        is_long = facts.started_at > 0 and time.time() - facts.started_at >= LONG_RUN_SECONDS
+        if app.preferences.bell and (is_long or not self._is_focused):
+            text = texts.BELL_DONE if facts.ended else texts.BELL_WAITS
+            notify_terminal(app, text.format(agent=one_line(app.chat.agent_name)))
+        self.show_state()
+
+    def show_link(self, state: LinkState, detail: str) -> None:
+        """Show what happened to the connection to the home."""
+        app = self._app
+        if not app.is_running:
+            return
+        match state:
+            case "leaving":
+                self.set_banner("link", texts.MOVING if app.departure.is_moving else texts.TAKEN_OVER)
+            case "lost":
+                self.set_banner("link", texts.CANNOT_OPEN.format(error=detail) if detail else texts.SERVER_GONE)
+                app.departure.home_released()
+            case "owner" | "attached":
+                if self._banner_kind == "link":
+                    self.set_banner("", "")
+                    self.flash(texts.ATTACHED if state == "attached" else texts.OWNS)
+        self.show_state()
+
+    def show_error(self, text: str) -> None:
+        self.flash(text)
+
+    # ── The status line ──
+
+    def flash(self, text: str) -> None:
+        """Show a message for a few seconds."""
+        self._app.status.flash(text)
+        self.show_state()
+        self._run_ticker()
+
+    def set_focused(self, *, focused: bool) -> None:
+        self._is_focused = focused
+        self._run_ticker()
+
+    def _draw(self) -> None:
+        app = self._app
+        self._is_planned = False
+        app.status.show(app.chat, self._model_name())
+        self._show_model_banner()
+        app.input.show_mode()
+        if app.extras.queued != app.chat.queued:
+            app.extras.queued = app.chat.queued
+            app.extras.show()
+        self._run_ticker()
+
+    def _run_ticker(self) -> None:
+        """Run the timer only while something moves: nothing is drawn when idle or out of focus."""
+        chat = self._app.chat
+        moves = chat.is_busy and chat.waits_for not in NEEDS_USER
+        if self._ticker is not None:
+            if (moves and self._is_focused) or self._app.status.is_flashing:
+                self._ticker.resume()
+            else:
+                self._ticker.pause()
+
+    def _tick(self) -> None:
+        self._app.status.turn()
+        self._draw()
+
+    def _model_name(self) -> str:
+        chat = self._app.chat
+        facts, chosen = chat.facts, chat.model
+        if facts is not None and facts.provider and chosen is None:
+            return f"{facts.provider}/{facts.model}"
+        key = (chat.agent_name, chosen)
+        if self._known_model[0] != key:  # reading the file of the agent takes a while
+            try:
+                self._known_model = (key, chat.spec().model)
+            except TreadleError:
+                self._known_model = (key, chosen or "")
+        return self._known_model[1]
+
+    # ── The banner ──
+
+    def _show_model_banner(self) -> None:
+        facts = self._app.chat.facts
+        if self._banner_kind == "link":
+            return
+        if facts is not None and not facts.ended and facts.retry_at is not None and facts.failure:
+            left = max(0, round(facts.retry_at - time.time()))
+            self.set_banner("model", texts.RETRY.format(failure=facts.failure, seconds=f"{left} s"))
+        elif facts is not None and not facts.ended and facts.waits_for == "unavailable":
+            self.set_banner("model", texts.UNAVAILABLE.format(detail=facts.detail))
+        elif self._banner_kind == "model":
+            self.set_banner("", "")
+
+    def set_banner(self, kind: BannerKind, text: str) -> None:
+        """Show a banner above the message; without text none."""
+        self._banner_kind = kind
+        self._app.banner.display = bool(text)
+        self._app.banner.update(Text(one_line(text), self._app.palette.warning))

@@ -1,0 +1,306 @@
+"""The chat line by line: for screen readers, for terminals without a cursor, and for those who keep everything in
+the scrollback. It prints each part once, when it is finished, and never moves the cursor."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from treadle.domain.errors import TreadleError, UsageError
+from treadle.domain.ids import SessionId
+from treadle.operations.approval_service import Answer as Decided
+from treadle.surfaces.cli.call_view import describe_rule, quote_lines, readable_json, show_call
+from treadle.surfaces.cli.home_link import HomeLink, LinkState
+from treadle.surfaces.cli.terminal import inert, one_line, revealed_line
+from treadle.surfaces.markdown.stream import MarkdownStream
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat import BY, Chat
+from treadle.surfaces.tui.chat_state import ChatListener, Pending, PendingApproval
+from treadle.surfaces.tui.commands import find_command, list_commands, looks_like_command
+from treadle.surfaces.tui.departure import start_background_process
+from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
+from treadle.surfaces.tui.run_facts import RunFacts
+from treadle.surfaces.tui.terminal_output import find_colours, format_lines
+from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
+from treadle.surfaces.tui.transcript import AnswerItem, Item, UserItem
+
+MAX_LINE_BYTES = 200_000
+SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
+"""The commands of the UI that this mode has; session commands go to the session."""
+
+
+class InlineChat(ChatListener):
+    """Holds a conversation on standard input and output."""
+
+    def __init__(self, link: HomeLink, agent: str, session: SessionId | None) -> None:
+        self._chat = Chat(link, agent, self)
+        self._session = session
+        colours = find_colours(sys.stdout)
+        self._colours = colours
+        self._palette = find_palette(PLAIN_NAME) if colours is None else make_terminal_palette()
+        self._printed: set[int] = set()
+        self._kept: list[Item] = []
+        """Printed items, so that their identities are not used again."""
+        self._live: tuple[AnswerItem, MarkdownStream, int, int] | None = None
+        """The answer that is being printed, how much of it was read, and how many of its lines were printed."""
+        self._stopping: asyncio.Future[None] | None = None
+        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._expects: Callable[[str], object] | None = None
+        """What the next line is for, if it is not a message."""
+        self._shown_pending: str | None = None
+        self._rest = b""
+
+    async def hold(self) -> int:
+        """Talk until the user leaves."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(sys.stdin.fileno(), self._read)
+        loop.add_signal_handler(signal.SIGINT, self._stop)
+        try:
+            self._chat.spec()  # raises an error if no model is set
+            await self._chat.start(self._session)
+            self._print_items()
+            self._say(texts.INLINE_HINT)
+            self._prompt()
+            while (line := await self._lines.get()) is not None:
+                try:
+                    if not await self._handle(line.rstrip("\n")):
+                        break
+                except TreadleError as error:
+                    self._say(str(error))
+                self._prompt()
+            return await self._leave()
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+            loop.remove_signal_handler(signal.SIGINT)
+            await self._chat.close()
+
+    # ── Input ──
+
+    def _read(self) -> None:
+        try:
+            data = os.read(sys.stdin.fileno(), MAX_LINE_BYTES)
+        except OSError:
+            data = b""
+        if not data:
+            self._lines.put_nowait(None)
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+            return
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._lines.put_nowait(line.decode("utf-8", "replace"))
+
+    def _stop(self) -> None:
+        """Ctrl-C: interrupt the run; cancel it the second time; without a run, leave."""
+        if not self._chat.is_busy:
+            self._lines.put_nowait(None)
+        elif self._chat.waits_for == "interrupted":
+            self._spawn(self._chat.cancel())
+        else:
+            self._spawn(self._chat.interrupt())
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._stopping = asyncio.ensure_future(work)
+
+    async def _handle(self, line: str) -> bool:
+        """Do what a line says. Return False to leave."""
+        if self._expects is not None:
+            expects, self._expects = self._expects, None
+            result = expects(line)
+            if asyncio.iscoroutine(result):
+                await result
+            return True
+        text = line.strip()
+        if self._chat.pending and await self._review(self._chat.pending[0], text):
+            return True
+        if not text:
+            if self._chat.waits_for == "interrupted":
+                await self._chat.resume()
+            return True
+        found = find_command(text)
+        if found is not None and not found[0].is_session:
+            return await self._command(found[0].name, found[1])
+        if found is None and looks_like_command(text):
+            raise UsageError(texts.UNKNOWN_COMMAND.format(name=text.split()[0]))
+        await self._chat.send(line)
+        return True
+
+    async def _command(self, name: str, argument: str) -> bool:
+        match name:
+            case "/help":
+                for each, help_ in list_commands():
+                    if each.split()[0] in SUPPORTED or ((found := find_command(each)) and found[0].is_session):
+                        self._say(f"{each}: {help_}")
+            case "/new":
+                await self._chat.open_session(None)
+            case "/model" if argument:
+                await self._chat.set_model(argument)
+                self._say(texts.MODEL_SET.format(model=argument))
+            case "/queue" if argument:
+                await self._chat.queue(argument)
+            case "/unqueue" if self._chat.queued:
+                await self._chat.unqueue(self._chat.queued[-1])
+                self._say(texts.REMOVED_QUEUED)
+            case "/resume":
+                await self._chat.resume()
+            case "/cancel":
+                await self._chat.cancel()
+            case "/quit":
+                return False
+            case _:
+                self._say(f"{name} is a command of the full screen. Open it with: treadle chat")
+        return True
+
+    # ── Approvals and questions ──
+
+    async def _review(self, pending: Pending, text: str) -> bool:
+        """Answer what waits; return whether the line was an answer."""
+        head, _, rest = text.partition(" ")
+        if not isinstance(pending, PendingApproval):
+            options = pending.question.options
+            if not text:
+                return True
+            chosen = int(text) if text.isdecimal() else 0
+            await self._chat.answer(pending, options[chosen - 1] if 0 < chosen <= len(options) else text)
+            return True
+        match head:
+            case "1" if not rest:
+                await self._chat.decide(pending, Decided("approve", by=BY))
+            case "2":
+                self._say(readable_json(pending.view.arguments))
+                self._write(texts.INLINE_EDIT)
+                self._expects = lambda line: self._chat.decide(pending, Decided("approve", line, by=BY))
+            case "3" if rest:
+                await self._chat.decide(pending, Decided("deny", note=rest, by=BY))
+            case "3":
+                self._write(texts.INLINE_NOTE)
+                self._expects = lambda line: self._chat.decide(pending, Decided("deny", note=line.strip(), by=BY))
+            case "4" if pending.view.pattern is not None and not rest:
+                await self._chat.decide(pending, Decided("approve", by=BY, remember="session"))
+            case _:
+                return False
+        return True
+
+    def show_pending(self) -> None:
+        """Print the first thing that waits for the user."""
+        pending = self._chat.pending[0] if self._chat.pending else None
+        if pending is None or pending.key == self._shown_pending:
+            self._shown_pending = None if pending is None else pending.key
+            return
+        self._shown_pending = pending.key
+        width = self._width
+        if isinstance(pending, PendingApproval):
+            view = pending.view
+            self._say(texts.APPROVAL_TITLE.format(agent=one_line(pending.agent), tool=one_line(view.tool)))
+            for row in show_call(view.arguments, width).lines:
+                self._say(row)
+            self._say(f"  ({revealed_line(view.reason)})")
+            rule = "" if view.pattern is None else f" ({describe_rule(view.tool, view.pattern)})"
+            without_rule = texts.INLINE_APPROVAL.rpartition("  4")[0]
+            self._say(without_rule if view.pattern is None else texts.INLINE_APPROVAL + rule)
+        else:
+            self._say(texts.QUESTION_TITLE.format(agent=one_line(pending.agent)))
+            for row in quote_lines(pending.question.question, width):
+                self._say(row)
+            for number, option in enumerate(pending.question.options, start=1):
+                self._say(f"  {number}. {revealed_line(option)}")
+            self._say(texts.PLACEHOLDER_ANSWER)
+        self._ring()
+        self._prompt()
+
+    # ── Output ──
+
+    @property
+    def _width(self) -> int:
+        return shutil.get_terminal_size().columns
+
+    def _write(self, text: str) -> None:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+    def _say(self, text: str) -> None:
+        self._write(inert(text) + "\n")
+
+    def _prompt(self) -> None:
+        if not self._chat.is_busy or self._chat.pending:
+            self._write(texts.INLINE_PROMPT)
+
+    def _ring(self) -> None:
+        if sys.stdout.isatty():
+            self._write("\a")
+
+    def show_change(self, item: Item | None) -> None:
+        self._print_items()
+
+    def _print_items(self) -> None:
+        """Print what is finished, in order."""
+        for item in self._chat.transcript.items:
+            if id(item) in self._printed:
+                continue
+            if isinstance(item, AnswerItem) and not item.done:
+                self._print_stream(item)
+                return
+            if not item.is_final:
+                return
+            self._print_item(item)
+            self._printed.add(id(item))
+            self._kept.append(item)
+
+    def _print_item(self, item: Item) -> None:
+        if self._live is not None and self._live[0] is item:
+            assert isinstance(item, AnswerItem)
+            self._print_stream(item)
+            self._live = None
+            return
+        if isinstance(item, UserItem) and item.kind == "message" and item.run_id is not None and self._is_own(item):
+            return  # the terminal has shown what was typed
+        lines = render_item(item, self._width, self._palette, details=False, thinking=False)
+        self._write(format_lines(lines, self._colours))
+
+    def _is_own(self, item: UserItem) -> bool:
+        facts = self._chat.facts
+        return facts is not None and facts.run_id == item.run_id and not facts.ended
+
+    def _print_stream(self, item: AnswerItem) -> None:
+        """Print the paragraphs of an answer that are finished."""
+        if self._live is None or self._live[0] is not item:
+            stream = MarkdownStream(min(self._width - len(MARGIN) - 1, MAX_WIDTH), self._palette)
+            self._live = (item, stream, 0, 0)
+            self._write("\n")
+        _, stream, consumed, printed = self._live
+        stream.append(item.text[consumed:])
+        if item.done:
+            stream.finish()
+        else:
+            stream.update()
+        lines = stream.finished_lines[printed:]
+        if lines:
+            self._write(format_lines(lines, self._colours))
+        self._live = (item, stream, len(item.text), len(stream.finished_lines))
+
+    def show_end(self, facts: RunFacts) -> None:
+        self._print_items()
+        self._prompt()
+
+    def show_link(self, state: LinkState, detail: str) -> None:
+        if state == "leaving":
+            self._say(texts.TAKEN_OVER)
+        elif state == "lost":
+            self._say(texts.SERVER_GONE)
+
+    def show_error(self, text: str) -> None:
+        self._say(text)
+
+    async def _leave(self) -> int:
+        """Leave. A run in progress continues in the background."""
+        chat = self._chat
+        self._say("")
+        if chat.is_busy and chat.waits_for is None and chat.facts is not None:
+            if chat.link.engine is not None:
+                start_background_process(chat.facts.run_id)
+            self._say(texts.LEFT_BACKGROUND.format(run_id=chat.facts.run_id, session_id=chat.session_id))
+        elif chat.session_id is not None:
+            self._say(texts.RESUME_HINT.format(session_id=chat.session_id))
+        return 0

@@ -1,0 +1,307 @@
+"""Items of the transcript as styled lines."""
+
+import difflib
+from collections.abc import Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+
+from treadle.domain.durations import format_duration
+from treadle.surfaces.cli.call_view import decode, show_call, summarize_call
+from treadle.surfaces.cli.terminal import cut, display_width, revealed_line
+from treadle.surfaces.markdown.blocks import render_markdown
+from treadle.surfaces.markdown.palette import PLAIN, Palette
+from treadle.surfaces.markdown.wrapping import Line, clean, pad_line, wrap
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, NoteItem, ThinkingItem, UserItem
+
+MAX_WIDTH = 120
+"""Longer lines of prose are hard to read."""
+MARGIN = "  "
+MAX_DIFF_LINES = 14
+MAX_EXPANDED_LINES = 400
+MAX_LIVE_LINES = 3
+MAX_USER_LINES = 30
+SUBJECTS = {"edit_file": "path", "write_file": "path", "clarify": "question"}
+"""The argument that says what a call is about; the others are shown below it."""
+MARKS = {
+    "writing": "…", "pending": "○", "approval": "?", "question": "?", "running": "●", "done": "✓", "failed": "✗",
+    "denied": "✗", "blocked": "✗",
+}  # fmt: skip
+
+
+def render_item(item: Item, width: int, palette: Palette, *, details: bool, thinking: bool) -> list[Line]:
+    """Return the lines of an item, with an empty line before it where one belongs."""
+    inner = max(10, width - len(MARGIN) - 1)
+    match item:
+        case UserItem():
+            return [[], *_user(item, inner, palette)]
+        case AnswerItem():
+            return answer_lines(render_markdown(item.text, min(inner, MAX_WIDTH), palette))
+        case ThinkingItem():
+            is_open = thinking if item.expanded is None else item.expanded
+            return [[], *_thinking(item, inner, palette, is_open=is_open)]
+        case CallItem():
+            is_open = details if item.expanded is None else item.expanded
+            return _call(item, inner, palette, is_open=is_open)
+        case NoteItem():
+            return _note(item, inner, palette)
+        case _:
+            return []
+
+
+def answer_lines(lines: Sequence[Line]) -> list[Line]:
+    """Return the lines of an answer with their margin, after an empty line."""
+    return [[], *([Segment(MARGIN, PLAIN), *line] if line else [] for line in lines)]
+
+
+def _user(item: UserItem, width: int, palette: Palette) -> list[Line]:
+    text = clean(item.text.strip("\n"))
+    if item.images:
+        text += f" {texts.IMAGES.format(count=item.images, s='' if item.images == 1 else 's')}"
+    rows = wrap([(text, palette.user)], min(width, MAX_WIDTH) - 2)
+    if len(rows) > MAX_USER_LINES and not item.expanded:
+        hidden = len(rows) - MAX_USER_LINES
+        rows = [
+            *rows[:MAX_USER_LINES],
+            [Segment(texts.MORE_LINES.format(count=hidden), palette.user + palette.dim)],
+        ]
+    bar = Segment("▌ ", palette.accent + Style(bgcolor=palette.user.bgcolor))
+    full = width + len(MARGIN) - 1
+    lines = [pad_line([bar, *row], full, palette.user) for row in rows]
+    if item.kind == "steered":
+        lines[0] = _put_right(lines[0], texts.STEERED, full, palette.user + palette.dim)
+    return lines
+
+
+def _put_right(line: Line, text: str, width: int, style: Style) -> Line:
+    used = sum(
+        display_width(segment.text.rstrip()) if segment is line[-1] else display_width(segment.text)
+        for segment in line
+    )
+    if used + len(text) + 2 > width:
+        return line
+    last = line[-1]
+    kept = last.text.rstrip() if last.text.strip() == "" else last.text
+    shown = [*line[:-1], Segment(kept, last.style)]
+    filled = sum(display_width(segment.text) for segment in shown)
+    return [*shown, Segment(" " * (width - filled - len(text) - 1), style), Segment(f"{text} ", style)]
+
+
+def _thinking(item: ThinkingItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
+    seconds = None if item.seconds is None else format_duration(max(1, round(item.seconds)))
+    title = (
+        texts.THOUGHT.format(seconds=seconds) if seconds else texts.THOUGHT_BEFORE if item.done else texts.THINKING
+    )
+    if not is_open:
+        first = clean(" ".join(item.text.split())[-400:] if not item.done else "")
+        line = f"{title} …" if not item.done else title
+        tail = f"  {first[-(max(10, width - len(line) - 6)) :]}" if first else ""
+        return [[Segment(MARGIN, PLAIN), Segment(cut(f"▸ {line}{tail}", width), palette.thinking)]]
+    rows = wrap([(clean(item.text.strip()), palette.thinking)], min(width, MAX_WIDTH) - 2)
+    head = [Segment(MARGIN, PLAIN), Segment(f"▾ {title}", palette.thinking)]
+    return [head, *([Segment(f"{MARGIN}  ", PLAIN), *row] for row in rows)]
+
+
+def _note(item: NoteItem, width: int, palette: Palette) -> list[Line]:
+    style = {"info": palette.dim, "warning": palette.warning, "error": palette.error, "success": palette.success}
+    rows = wrap([(clean(item.text), style[item.level])], min(width, MAX_WIDTH) - 2)
+    mark = {"info": "·", "warning": "!", "error": "✗", "success": "✓"}[item.level]
+    return [
+        [Segment(f"{MARGIN}{mark if index == 0 else ' '} ", style[item.level]), *row]
+        for index, row in enumerate(rows)
+    ]
+
+
+# ── Tool calls ──
+
+
+def _call(item: CallItem, width: int, palette: Palette, *, is_open: bool) -> list[Line]:
+    lines = [_call_head(item, width, palette)]
+    if is_open and item.state != "writing":
+        lines += _details(item, width, palette)
+    else:
+        lines += _preview(item, width, palette)
+    lines += [
+        _child_line(
+            child.depth, child.agent, child.state, child.doing, child.steps, width, palette, ended=child.ended
+        )
+        for child in item.children
+    ]
+    return lines
+
+
+def _call_head(item: CallItem, width: int, palette: Palette) -> Line:
+    style = {
+        "done": palette.success,
+        "failed": palette.error,
+        "denied": palette.error,
+        "blocked": palette.error,
+        "approval": palette.warning,
+        "question": palette.warning,
+        "running": palette.accent,
+    }.get(item.state, palette.dim)
+    right = _call_state(item)
+    name = clean(item.name)
+    room = width - len(name) - display_width(right) - 5
+    if item.state == "writing":
+        summary = texts.WRITING.format(size=format_size(len(item.arguments)))
+    else:
+        summary = _summarize(item, max(8, room))
+    gap = max(1, width - 2 - display_width(name) - 1 - display_width(summary) - display_width(right))
+    return [
+        Segment(f"{MARGIN}{MARKS[item.state]} ", style),
+        Segment(name, palette.text + palette.strong),
+        Segment(f" {summary}", palette.dim),
+        Segment(" " * gap, PLAIN),
+        Segment(
+            right, style if item.state in ("approval", "question", "denied", "blocked", "failed") else palette.dim
+        ),
+    ]
+
+
+def _summarize(item: CallItem, width: int) -> str:
+    """Return what a call is about, on one line: its subject, or all arguments."""
+    if item.arguments.strip() in ("", "{}"):
+        return ""
+    values = decode(item.arguments).values if item.name in SUBJECTS else None
+    subject = None if values is None else values.get(SUBJECTS[item.name])
+    if isinstance(subject, str):
+        return revealed_line(subject, width)
+    return summarize_call(item.arguments, width)
+
+
+def _call_state(item: CallItem) -> str:
+    if item.state == "done":
+        return format_milliseconds(item.duration_ms) if item.duration_ms else ""
+    state = texts.CALL_STATES[item.state]
+    return state if item.duration_ms is None else f"{state} · {format_milliseconds(item.duration_ms)}"
+
+
+def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
+    """Return what a closed call shows under its line: the diff of an edit, the last output, or why it failed."""
+    if item.state == "running" and item.output.strip():
+        rows = item.output[-2000:].rstrip("\n").split("\n")[-MAX_LIVE_LINES:]
+        return [_under(cut(clean(row), width - 4), palette.dim) for row in rows]
+    if item.state in ("failed", "denied", "blocked"):
+        said = item.note or next((row for row in item.result.split("\n") if row.strip()), "")
+        return [_under(cut(clean(said), width - 4), palette.error)] if said else []
+    if item.name == "clarify" and item.note:
+        return [_under(cut(f"→ {clean(item.note)}", width - 4), palette.text)]
+    diff = diff_of(item)
+    if diff:
+        shown = [_diff_line(row, width, palette) for row in diff[:MAX_DIFF_LINES]]
+        if len(diff) > MAX_DIFF_LINES:
+            hidden = len(diff) - MAX_DIFF_LINES
+            shown.append(_under(texts.MORE_DETAILS.format(count=hidden), palette.dim))
+        return shown
+    return [_under(clean(item.note), palette.dim)] if item.note else []
+
+
+def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
+    lines: list[Line] = []
+    diff = diff_of(item)
+    if diff:
+        lines += _limit(
+            [_diff_line(row, width, palette) for row in diff[: MAX_EXPANDED_LINES + 1]], len(diff), palette
+        )
+    else:
+        lines += [_under(row.strip("\n"), palette.dim) for row in show_call(item.arguments, width - 4, 60).lines]
+    if item.note:
+        lines.append(_under(clean(item.note), palette.warning))
+    result = item.output if item.state == "running" else item.result
+    if diff and item.state == "done":
+        return lines
+    if not result.strip():
+        return [*lines, _under(texts.NO_RESULT, palette.dim)] if item.is_final else lines
+    rows = result.rstrip("\n").split("\n")
+    kept = rows[:MAX_EXPANDED_LINES]
+    shown: list[Line] = []
+    for row in kept:
+        shown += [[Segment(f"{MARGIN}  ", PLAIN), *line] for line in wrap([(clean(row), palette.text)], width - 4)]
+    return [*lines, *_limit(shown[:MAX_EXPANDED_LINES], len(shown) + len(rows) - len(kept), palette)]
+
+
+def _limit(lines: list[Line], total: int, palette: Palette) -> list[Line]:
+    if total <= len(lines):
+        return lines
+    return [*lines, _under(texts.MORE_LINES.format(count=total - len(lines)), palette.dim)]
+
+
+def _under(text: str, style: Style) -> Line:
+    return [Segment(f"{MARGIN}  ", PLAIN), Segment(text, style)]
+
+
+def _child_line(
+    depth: int, agent: str, state: str, doing: str, steps: int, width: int, palette: Palette, *, ended: bool
+) -> Line:
+    good = state in ("completed", "running", "silent")
+    style = palette.success if ended and good else palette.accent if good else palette.warning
+    mark = ("✓" if good else "✗") if ended else "●"
+    said = f"{clean(state)}" + (f" · {clean(doing)}" if doing else "") + (f" · {steps} steps" if steps else "")
+    indent = "  " * depth
+    head = f"{MARGIN}  {indent}└ {mark} "
+    return [
+        Segment(head, style),
+        Segment(clean(agent), palette.text),
+        Segment(cut(f" {said}", max(8, width - len(head) - display_width(agent))), palette.dim),
+    ]
+
+
+# ── Diffs ──
+
+
+def diff_of(item: CallItem) -> list[str]:
+    """Return the change to a file that a call makes or made, as the lines of a diff; empty for other calls."""
+    if item.name == "edit_file" and item.state == "done" and "\n@@ " in item.result:
+        return item.result.split("\n")[1:]
+    return diff_of_arguments(item.name, item.arguments) if item.state not in ("writing", "failed") else []
+
+
+def diff_of_arguments(name: str, arguments: str) -> list[str]:
+    """Return the change that a call asks for."""
+    values = decode(arguments).values if name in ("edit_file", "write_file") else None
+    match values:
+        case {"old": str(old), "new": str(new)} if name == "edit_file":
+            lines = difflib.unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=2)
+            return [line for line in lines if not line.startswith(("---", "+++"))]
+        case {"content": str(content)} if name == "write_file":
+            return [f"+{line}" for line in content.removesuffix("\n").split("\n")]
+        case _:
+            return []
+
+
+def _diff_line(row: str, width: int, palette: Palette) -> Line:
+    style = {"+": palette.added, "-": palette.removed, "@": palette.changed}.get(row[:1], palette.dim)
+    line = [Segment(cut(clean(row), width - 4), style)]
+    if row[:1] in "+-" and palette.fills:
+        line = pad_line(line, width - 4, style)
+    return [Segment(f"{MARGIN}  ", PLAIN), *line]
+
+
+def diff_lines(rows: Sequence[str], width: int, palette: Palette) -> list[Line]:
+    """Return a diff as styled lines."""
+    return [_diff_line(row, width, palette) for row in rows]
+
+
+# ── Amounts ──
+
+
+def format_milliseconds(milliseconds: int) -> str:
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else format_duration(milliseconds // 1000)
+
+
+def format_size(characters: int) -> str:
+    return (
+        f"{characters} B"
+        if characters < 1000
+        else f"{characters / 1000:.1f} KB"
+        if characters < 1e6
+        else f"{characters / 1e6:.1f} MB"
+    )
+
+
+def format_count(number: int) -> str:
+    return str(number) if number < 1000 else f"{number / 1000:.1f}k" if number < 1e6 else f"{number / 1e6:.1f}M"

@@ -1,0 +1,100 @@
+"""Sends the message: its text, its attachments, or the command that it is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from treadle.domain.errors import TreadleError
+from treadle.domain.messages import MESSAGE_LIMIT
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.attachments import (
+    Chip,
+    find_image,
+    find_mentioned_images,
+    is_long,
+    make_file_chip,
+    make_paste_chip,
+)
+from treadle.surfaces.tui.commands import find_command, looks_like_command
+
+if TYPE_CHECKING:
+    from treadle.surfaces.tui.app import TreadleApp
+
+
+class Outbox:
+    """What is about to be sent."""
+
+    def __init__(self, app: "TreadleApp") -> None:
+        self._app = app
+
+    # ── Attachments ──
+
+    def add_pasted(self, text: str) -> None:
+        """Insert pasted text, or attach it if it is long or names an image."""
+        app = self._app
+        is_message = app.prompt.mode == "message"
+        image = find_image(text, app.folder) if is_message else None
+        if image is not None:
+            self.attach(image)
+        elif is_message and is_long(text):
+            number = sum(bool(chip.text) for chip in app.extras.chips) + 1
+            self._add(make_paste_chip(_clean(text), number))
+        else:
+            app.prompt.insert(_clean(text))
+        app.prompt.take_focus()
+
+    def attach(self, path: Path) -> None:
+        """Attach a file."""
+        try:
+            self._add(make_file_chip(path))
+        except (TreadleError, OSError) as error:
+            self._app.flash(texts.UNREADABLE.format(path=path, error=str(error).rstrip(".")))
+
+    def remove_last(self) -> None:
+        """Remove the last attachment."""
+        if self._app.extras.chips:
+            self._set_chips(self._app.extras.chips[:-1])
+
+    def _add(self, chip: Chip) -> None:
+        self._set_chips([*self._app.extras.chips, chip])
+
+    def _set_chips(self, chips: list[Chip]) -> None:
+        self._app.extras.chips = chips
+        self._app.extras.show()
+
+    # ── Sending ──
+
+    async def send(self, text: str, *, after_run: bool = False) -> None:
+        """Send the message, or perform the command that it is."""
+        app = self._app
+        found = find_command(text)
+        if found is not None and not found[0].is_session:
+            app.history.add(text)
+            app.prompt.put("")
+            await app.runner.run(*found)
+            return
+        if found is None and looks_like_command(text):
+            app.flash(texts.UNKNOWN_COMMAND.format(name=text.split()[0]))
+            return
+        chips = app.extras.chips
+        size = len(text) + sum(len(chip.text) for chip in chips)
+        if size > MESSAGE_LIMIT:
+            app.flash(texts.TOO_LONG.format(size=size, limit=MESSAGE_LIMIT))
+            return
+        images = [make_file_chip(path) for path in find_mentioned_images(text, app.folder)]
+        parts = tuple(chip.part for chip in (*chips, *images))
+        app.history.add(text)
+        app.prompt.put("")
+        self._set_chips([])
+        app.view.follow_end()
+        try:
+            await (app.chat.queue(text, parts) if after_run else app.chat.send(text, parts))
+        except TreadleError as error:
+            app.flash(texts.SENDING_FAILED.format(error=error))
+            app.prompt.put(app.prompt.text or text)  # nothing that was typed is lost
+            self._set_chips([*chips, *app.extras.chips])
+
+
+def _clean(text: str) -> str:
+    """Return pasted text without control characters."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    return "".join(c for c in lines if c in "\n\t" or (ord(c) >= 0x20 and not 0x7F <= ord(c) <= 0x9F))

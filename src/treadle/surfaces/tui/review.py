@@ -1,0 +1,146 @@
+"""What the user does about approvals and questions: one after another, in the panel or with the prompt."""
+
+import json
+from typing import TYPE_CHECKING
+
+from treadle.domain.errors import InvalidState, UsageError
+from treadle.operations.approval_service import Answer
+from treadle.surfaces.cli.call_view import decode, readable_json
+from treadle.surfaces.cli.terminal import unseen
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat import BY
+from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
+from treadle.surfaces.tui.notification import notify_terminal
+from treadle.surfaces.tui.prompt_view import Mode
+
+if TYPE_CHECKING:
+    from treadle.surfaces.tui.app import TreadleApp
+
+
+class Review:
+    """Shows the first pending item, and sends what the user decides."""
+
+    def __init__(self, app: "TreadleApp") -> None:
+        self._app = app
+        self._left: set[str] = set()
+        """Items that the user has left for later."""
+        self._announced: set[str] = set()
+        self._current: Pending | None = None
+
+    def show(self) -> None:
+        """Show the first item that was not left for later; or nothing."""
+        app = self._app
+        if not app.is_running or not app.panel.is_mounted:
+            return
+        pending = app.chat.pending
+        self._left &= {each.key for each in pending}
+        waiting = [each for each in pending if each.key not in self._left]
+        shown = waiting[0] if waiting else None
+        previous, self._current = self._current, shown
+        if app.prompt.mode in ("note", "edit", "answer") and (
+            previous is None or shown is None or previous.key != shown.key
+        ):
+            app.input.leave()
+        app.panel.show(shown, len(pending))
+        self._announce(shown)
+        if shown is None:
+            if app.focused is app.panel or app.focused is None:
+                app.prompt.take_focus()
+            return
+        if app.prompt.mode == "message" and not app.prompt.text and not app.extras.chips:
+            app.panel.take_focus()
+        elif app.focused is not app.panel and (previous is None or previous.key != shown.key):
+            app.flash(texts.FOCUS_APPROVAL)
+
+    def _announce(self, shown: Pending | None) -> None:
+        if shown is not None and shown.key not in self._announced:
+            self._announced.add(shown.key)
+            if self._app.preferences.bell:
+                notify_terminal(self._app, texts.BELL_WAITS.format(agent=shown.agent))
+
+    def focus(self) -> None:
+        """Go to the panel, also to what was left for later."""
+        self._left.clear()
+        self.show()
+        if self._current is not None:
+            self._app.panel.take_focus()
+
+    def leave(self) -> None:
+        """Leave the item for later."""
+        if self._current is not None:
+            self._left.add(self._current.key)
+        self._app.flash(texts.LATER)
+        self.show()
+        self._app.prompt.take_focus()
+
+    def type(self, character: str) -> None:
+        """Begin to type: an answer to a question, or a message."""
+        app = self._app
+        if isinstance(self._current, PendingQuestion):
+            app.input.enter("answer", character)
+        else:
+            app.prompt.take_focus()
+            app.prompt.insert(character)
+
+    def choose(self, pending: Pending, choice: int) -> None:
+        """Do what a key of the panel means. The prompt is ready for text before the next key is read."""
+        app = self._app
+        if isinstance(pending, PendingQuestion):
+            app.perform(self._answer(pending, pending.question.options[choice - 1]))
+            return
+        match choice:
+            case 1:
+                app.perform(self._decide(pending, Answer("approve", by=BY)))
+            case 2:
+                app.input.enter("edit", _editable(pending.view.arguments))
+            case 3:
+                app.input.enter("note")
+            case _:
+                app.perform(self._decide(pending, Answer("approve", by=BY, remember="session")))
+
+    async def submit(self, mode: Mode, text: str) -> None:
+        """Send what the user has typed about the item."""
+        pending = self._current
+        match mode, pending:
+            case "note", PendingApproval():
+                await self._decide(pending, Answer("deny", note=text.strip(), by=BY))
+            case "edit", PendingApproval():
+                await self._decide(pending, Answer("approve", text, by=BY))
+            case "answer", PendingQuestion() if text.strip():
+                await self._answer(pending, text.strip())
+            case _:
+                self._app.input.leave()
+
+    async def _decide(self, approval: PendingApproval, answer: Answer) -> None:
+        try:
+            await self._app.chat.decide(approval, answer)
+        except InvalidState as error:  # it was decided elsewhere
+            self._app.flash(str(error))
+        except UsageError as error:
+            self._app.flash(str(error))
+            return
+        finally:
+            self._app.panel.accept_keys()
+        await self._go_on()
+
+    async def _answer(self, question: PendingQuestion, text: str) -> None:
+        try:
+            await self._app.chat.answer(question, text)
+        except InvalidState as error:
+            self._app.flash(str(error))
+        finally:
+            self._app.panel.accept_keys()
+        await self._go_on()
+
+    async def _go_on(self) -> None:
+        self._app.input.leave()
+        await self._app.chat.refresh_pending()
+
+
+def _editable(arguments: str) -> str:
+    """Return arguments as JSON on several lines, with invisible characters escaped."""
+    values = decode(arguments).values
+    if values is None:
+        return readable_json(arguments)
+    text = json.dumps(values, ensure_ascii=False, indent=2)
+    return "".join(json.dumps(c)[1:-1] if unseen(c) else c for c in text)

@@ -1,0 +1,53 @@
+"""A session as Markdown, and the difference of two runs."""
+
+from treadle.domain.ids import SessionId
+from treadle.operations import sessions
+from treadle.operations.run_diff import RunDiff
+from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.tui.session_pages import SessionPages
+from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, NoteItem, ThinkingItem, UserItem
+
+
+async def export_markdown(link: HomeLink, session_id: SessionId, title: str) -> str:
+    """Return the whole session as Markdown."""
+    runs = list((await link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
+    pages, parts = SessionPages(link, runs), list[str]()
+    while pages.has_more:
+        items, _ = await pages.read_page()
+        parts[:0] = [part for part in map(_export, items) if part]
+    return f"# {title or session_id}\n\n" + "\n\n".join(parts) + "\n"
+
+
+def _export(item: Item) -> str:
+    match item:
+        case UserItem(text=text):
+            return "\n".join(f"> {line}" for line in text.split("\n"))
+        case AnswerItem(text=text):
+            return text
+        case ThinkingItem(text=text):
+            return f"<details><summary>Thinking</summary>\n\n{text}\n\n</details>"
+        case CallItem(name=name, arguments=arguments, result=result):
+            fence = _fence(arguments + result)
+            shown = f"{fence}json\n{arguments}\n{fence}"
+            return f"**{name}**\n\n{shown}" + (f"\n\n{fence}\n{result}\n{fence}" if result else "")
+        case NoteItem(text=text):
+            return f"*{text}*"
+        case _:
+            return ""
+
+
+def _fence(text: str) -> str:
+    """Return a fence that the text does not contain."""
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return fence
+
+
+def describe_diff(found: RunDiff) -> str:
+    """Return the difference of two runs as Markdown."""
+    import msgspec
+
+    text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+    fence = _fence(text)
+    return f"{fence}json\n{text}\n{fence}"

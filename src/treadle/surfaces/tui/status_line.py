@@ -1,0 +1,102 @@
+"""The line at the bottom: state, agent, model, context, tokens and cost; and messages for a few seconds."""
+
+import time
+
+from rich.style import Style
+from rich.text import Text
+from textual.widgets import Static
+
+from treadle.domain.durations import format_duration
+from treadle.surfaces.cli.output import amount
+from treadle.surfaces.cli.terminal import cut, display_width, one_line
+from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat import Chat
+from treadle.surfaces.tui.item_view import format_count
+
+FRAMES = "◐◓◑◒"
+"""A spinner of fixed width; it turns twice a second at most."""
+FLASH_SECONDS = 5.0
+
+
+class StatusLine(Static):
+    """Shows the state of the conversation."""
+
+    DEFAULT_CSS = "StatusLine { height: 1; background: $background; padding: 0 1; }"
+
+    def __init__(self, palette: Palette) -> None:
+        super().__init__()
+        self.palette = palette
+        self._flash = ""
+        self._flash_until = 0.0
+        self._frame = 0
+
+    def flash(self, text: str) -> None:
+        """Show a message for a few seconds."""
+        self._flash, self._flash_until = one_line(text), time.monotonic() + FLASH_SECONDS
+
+    @property
+    def is_flashing(self) -> bool:
+        return time.monotonic() < self._flash_until
+
+    def turn(self) -> None:
+        """Turn the spinner."""
+        self._frame = (self._frame + 1) % len(FRAMES)
+
+    def show(self, chat: Chat, model: str) -> None:
+        """Draw the line."""
+        self.update(self._make(chat, model, max(10, self.size.width - 2)))
+
+    def _make(self, chat: Chat, model: str, width: int) -> Text:
+        palette = self.palette
+        state, style = self._state(chat)
+        left = Text(no_wrap=True)
+        left.append(state, style)
+        if self.is_flashing:
+            left.append("  ")
+            left.append(cut(self._flash, max(4, width - left.cell_len)), palette.accent)
+            return left
+        right = [one_line(part) for part in self._facts(chat, model)]
+        while right and display_width("  ".join(right)) > width - left.cell_len - 2:
+            del right[-1]
+        shown = " · ".join(right)
+        left.append(" " * max(1, width - left.cell_len - display_width(shown)))
+        left.append(shown, palette.dim)
+        return left
+
+    def _facts(self, chat: Chat, model: str) -> list[str]:
+        facts, totals = chat.facts, chat.totals
+        current = facts if facts is not None and facts.run_id not in totals.runs else None
+        tokens = totals.tokens + (current.input_tokens + current.output_tokens if current else 0)
+        cost = totals.cost + (current.cost if current else 0.0)
+        shown = [chat.agent_name, model]
+        if facts is not None and facts.window and facts.context:
+            share = min(1.0, facts.context / facts.window)
+            shown.append(texts.CONTEXT.format(share=share, window=format_count(facts.window)))
+        if tokens:
+            shown.append(f"{format_count(tokens)} tokens")
+        unpriced = totals.unpriced or (current is not None and current.unpriced)
+        if cost or (tokens and not unpriced):
+            shown.append(f"${amount(cost)}{'+' if chat.has_earlier else ''}")
+        return shown
+
+    def _state(self, chat: Chat) -> tuple[str, Style]:
+        facts, palette = chat.facts, self.palette
+        if chat.link.access is None:
+            return "○ offline", palette.error
+        if facts is None or facts.ended:
+            return f"○ {texts.STATES['idle']}", palette.dim
+        name = texts.STATES.get(facts.state, facts.state).format(tool=facts.tool)
+        queue = f" · {len(chat.queued)} queued" if chat.queued else ""
+        if facts.waits_for in ("approval", "answer", "interrupted", "unavailable"):
+            return f"● {name}{queue}", palette.warning
+        if facts.retry_at is not None:
+            left = max(0, round(facts.retry_at - time.time()))
+            return f"{FRAMES[self._frame]} retrying in {format_duration(left)}{queue}", palette.warning
+        elapsed = f" {_short(time.time() - facts.started_at)}" if facts.started_at else ""
+        return f"{FRAMES[self._frame]} {name}{elapsed}{queue}", palette.accent
+
+
+def _short(seconds: float) -> str:
+    whole = max(0, int(seconds))
+    return f"{whole} s" if whole < 60 else f"{whole // 60}:{whole % 60:02}"

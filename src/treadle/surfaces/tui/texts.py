@@ -1,0 +1,197 @@
+"""Every text that the terminal UI shows, except the descriptions of keys and commands (`keys`, `commands`)."""
+
+# ── Transcript ──
+FORKED = "Forked from an earlier run. Nothing of it was repeated."
+INTERRUPTED = "Interrupted. Send a message to redirect it, press Enter to resume it, or Esc to cancel it."
+ENDED = "{outcome}: {said}"
+UNVERIFIED = "Unverified: no tool call did this: {claim}"
+EDITED = "edited by the reviewer"
+CHILD_WAITS = {"approval": "needs an approval", "answer": "asks a question", "interrupted": "interrupted"}
+CHILD_THINKS = "thinking"
+THINKING = "Thinking"
+THOUGHT = "Thought for {seconds}"
+THOUGHT_BEFORE = "Thinking"
+STEERED = "steered"
+MORE_LINES = "… {count} more lines"
+MORE_DETAILS = "… {count} more lines · Ctrl-O shows them"
+NO_RESULT = "(no output)"
+IMAGES = "[{count} image{s}]"
+WRITING = "writing the call, {size}"
+CALL_STATES = {
+    "writing": "writing",
+    "pending": "waits",
+    "approval": "needs your approval",
+    "question": "asks you",
+    "running": "running",
+    "done": "done",
+    "failed": "failed",
+    "denied": "denied",
+    "blocked": "blocked",
+}
+EARLIER = "↑ earlier messages: scroll up to load them"
+LOADING = "loading earlier messages …"
+WELCOME = """\
+# Treadle
+
+Ask {agent} anything. It works in `{folder}`.
+
+- `/` lists the commands, `@` completes file names.
+- While it works: **Enter** steers it, **Tab** queues a message for later, **Esc** interrupts it.
+- **F1** shows all keys.
+"""
+WELCOME_SHORT = "Type a message. F1 shows the keys."
+
+# ── Input ──
+PLACEHOLDER = "Message {agent}   ·   / commands   @ files   F1 keys"
+PLACEHOLDER_BUSY = "Enter steers   ·   Tab queues   ·   Esc interrupts"
+PLACEHOLDER_WAITING = "Enter resumes   ·   a message redirects it   ·   Esc cancels"
+PLACEHOLDER_NOTE = "Why not? The agent reads this note.   Enter denies   ·   Esc goes back"
+PLACEHOLDER_EDIT = "Edit the arguments.   Enter runs the call with them   ·   Esc goes back"
+PLACEHOLDER_ANSWER = "Type your answer, or press its number.   Enter answers"
+PLACEHOLDER_SEARCH = "Search the history.   Enter takes it   ·   Ctrl-R next   ·   Esc goes back"
+PLACEHOLDER_RENAME = "New title.   Enter renames   ·   Esc goes back"
+PLACEHOLDER_FORK = "Change the message to fork with it.   Enter forks   ·   Esc goes back"
+TITLE_NOTE, TITLE_EDIT, TITLE_ANSWER = "deny with a note", "edit the arguments", "answer"
+TITLE_SEARCH, TITLE_RENAME, TITLE_FORK = "history", "rename the session", "fork from this message"
+PASTED = "pasted text, {lines} lines, {size}"
+ATTACHED_IMAGE = "{name}, {size}"
+ATTACHED_FILE = "{name}, {size}"
+PASTE_NAME = "pasted text {number}"
+QUEUED = "queued: {text}"
+QUEUED_HINT = "Alt-Up edits the last one"
+NO_MATCH = "no match"
+UNKNOWN_COMMAND = "There is no command {name}. Type / for the list."
+UNREADABLE = "{path} cannot be attached: {error}."
+TOO_LONG = (
+    "The message is too long: {size:,} characters. The limit is {limit:,}. Shorten it, or attach it as a file."
+)
+
+# ── Approvals and questions ──
+APPROVAL_TITLE = "{agent} asks to run {tool}"
+APPROVAL_COUNT = "{index} of {count}"
+APPROVAL_CHOICES = (
+    ("1", "approve", "run it once"),
+    ("2", "edit", "run it with other arguments"),
+    ("3", "deny", "deny it with a note"),
+    ("4", "allow", "allow {rule} for this session"),
+)
+NO_RULE = "no rule matches only such calls; 1 runs it once"
+VIEW_FIRST = "The call is longer than this panel. Read it to its end first: Page Down."
+FOCUS_APPROVAL = "An approval waits. Send or clear your message to answer it, or press F5."
+LATER = "Left for later. F5 shows it again."
+QUESTION_TITLE = "{agent} asks"
+DECIDED_ELSEWHERE = "Decided by {who}."
+
+# ── Status and banners ──
+STATES = {
+    "idle": "ready",
+    "pending": "starting",
+    "thinking": "thinking",
+    "answering": "answering",
+    "calling": "{tool}",
+    "waiting:retry": "retrying",
+    "waiting:interrupted": "interrupted",
+    "waiting:unavailable": "cannot continue",
+    "waiting:breaker": "provider paused",
+    "waiting:approval": "needs your approval",
+    "waiting:answer": "asks you",
+    "waiting:quota": "waits for a quota",
+    "waiting:budget": "waits for a budget",
+    "waiting:child": "waits for a sub-agent",
+}
+CONTEXT = "{share:.0%} of {window}"
+RETRY = "{failure} Retrying in {seconds}."
+UNAVAILABLE = "{detail}"
+CONNECTING = "Opening the home …"
+SERVER_GONE = "The process that ran your agents has ended. Reconnecting … Your input is kept."
+TAKEN_OVER = "`treadle serve` takes over the home. Runs stop at the next safe point and continue there."
+ATTACHED = "Attached to the process that owns the home."
+OWNS = "This process owns the home now."
+CANNOT_OPEN = "The home cannot be opened: {error}"
+SENDING_FAILED = "Not sent: {error}"
+COPIED = "Copied: {what}."
+NOTHING_TO_COPY = "There is nothing to copy yet."
+NEW_SESSION = "New session."
+MODEL_SET = "Model: {model}."
+AGENT_SET = "Agent: {agent}. It answers in a new session."
+THEME_SET = "Theme: {theme}."
+SETTING = "{name}: {state}."
+EXPORTED = "Exported to {path}."
+RENAMED = "Renamed to “{title}”."
+DELETED = "Deleted."
+DELETE_CONFIRM = "Delete “{title}” permanently? y deletes it, any other key keeps it."
+DELETE_CURRENT = "This session is open. Start or open another one first."
+REMOVED_QUEUED = "Removed from the queue."
+CANCELLING = "Cancelling …"
+INTERRUPTING = "Interrupting … Esc again cancels the run."
+QUIT_AGAIN = "Press Ctrl-C again to quit."
+NO_RUN = "No run is in progress."
+NO_SESSION = "There is no session yet. Send a message first."
+FORKED_TO = "Forked into a new session."
+NO_CHANGES = "No file was changed in this session."
+CHANGES = "Files changed in this session"
+BELL_DONE = "{agent} is done"
+BELL_WAITS = "{agent} needs you"
+COST = "Cost of this session"
+
+# ── Quitting ──
+QUIT_TITLE = "A run is in progress"
+QUIT_CHOICES = (
+    ("1", "background", "Continue in the background. Open treadle again to see it."),
+    ("2", "park", "Park it: stop now, resume later."),
+    ("3", "cancel", "Cancel it."),
+    ("esc", "stay", "Stay."),
+)
+MOVING = "Moving the run to the background: it stops at the next safe point. Ctrl-C leaves at once."
+PARKING = "Parking the run …"
+LEFT_BACKGROUND = "{run_id} continues in the background. Open it again: treadle chat --session {session_id}"
+LEFT_PARKED = "{run_id} is parked. Open it again: treadle chat --session {session_id}"
+RESUME_HINT = "Open this session again: treadle chat --session {session_id}"
+
+# ── Pickers ──
+SESSIONS_TITLE = "Sessions"
+SESSIONS_HINT = "Enter opens · Ctrl-F fork · Ctrl-E rename · Ctrl-X delete · Esc closes"
+MODELS_TITLE = "Models"
+MODELS_HINT = "Enter selects · type any provider/model-id · Esc closes"
+AGENTS_TITLE = "Agents"
+AGENTS_HINT = "Enter selects · Esc closes"
+FORK_TITLE = "Fork from which message?"
+FORK_HINT = "Enter takes the message to change it · Esc closes"
+PICKER_SEARCH = "Search"
+PICKER_EMPTY = "Nothing found."
+USE_TYPED = "use this name"
+RUNNING_MARK, WAITING_MARK = "running", "waits"
+
+# ── Set-up ──
+SETUP_TITLE = "Choose a model"
+SETUP_INTRO = "No model is set yet. This is what was found on this machine:"
+SETUP_NOTHING = (
+    "Nothing was found: no key in the environment, no Ollama that answers. Set a key such as ANTHROPIC_API_KEY or "
+    "OPENAI_API_KEY and start again, start Ollama, or use the embedded model."
+)
+SETUP_LOOKING = "Looking for keys, servers and models …"
+SETUP_TESTING = "Asking {model} for one word …"
+SETUP_DOWNLOADING = "Downloading {model}: {share:.0%}"
+SETUP_WORKS = "{model} answers in {seconds:.1f} s. Saved in {path}."
+SETUP_FAILED = "{model} does not work: {error}"
+SETUP_HINT = "Enter tests and saves · type to search or to name any provider/model-id · Esc quits"
+SETUP_KEY, SETUP_LOCAL, SETUP_EMBEDDED = "key in {name}", "answers on this machine", "runs in this process"
+
+# ── Help ──
+HELP_TITLE = "Keys and commands"
+HELP_COMMANDS = "Commands"
+HELP_HINT = "Esc closes"
+
+# ── Command line ──
+INSTALL = (
+    "The terminal UI is not installed. Install it: pip install 'treadle[tui]'. "
+    "Without it: treadle run -i holds a conversation."
+)
+NEEDS_TERMINAL = "`treadle chat` needs a terminal. Send single messages with: treadle run --session NAME MESSAGE"
+INLINE_HINT = "Type a message. /help lists the commands, Ctrl-C interrupts a run, Ctrl-D leaves."
+INLINE_PROMPT = "> "
+INLINE_APPROVAL = "1 approve  2 edit  3 deny with a note  4 allow for the session"
+INLINE_VIEW = "v shows the whole call"
+INLINE_EDIT = "arguments as JSON: "
+INLINE_NOTE = "note for the agent: "
+INLINE_ANSWER = "answer: "

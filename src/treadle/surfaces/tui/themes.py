@@ -1,0 +1,226 @@
+"""The themes: the palettes that text is drawn with, and the colours of the widgets around it."""
+
+import os
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from rich.style import Style
+
+from treadle.surfaces.markdown.palette import PLAIN, Palette
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+DARK, LIGHT, PLAIN_NAME = "dark", "light", "plain"
+NAMES = (DARK, LIGHT, PLAIN_NAME)
+
+
+class Colours(NamedTuple):
+    """The colours of a theme."""
+
+    background: str
+    surface: str
+    panel: str
+    text: str
+    dim: str
+    accent: str
+    blue: str
+    green: str
+    yellow: str
+    red: str
+    purple: str
+    added: str
+    removed: str
+    select: str
+
+
+_DARK = Colours(
+    "#14161b", "#1c1f26", "#232730", "#d7dae0", "#858d9b", "#7fb4ff", "#7fb4ff", "#8fd19e", "#e5c07b", "#ef8a8a",
+    "#c8a2f0", "#17301f", "#3a1c20", "#2f4a6d",
+)  # fmt: skip
+_LIGHT = Colours(
+    "#fbfbf9", "#f1f1ee", "#e7e7e3", "#24272d", "#666c76", "#0b5cad", "#0b5cad", "#1a7038", "#8a5a00", "#b3261e",
+    "#7a3ea8", "#dff3e3", "#fbe1e0", "#c5dcf7",
+)  # fmt: skip
+
+_PLAIN_COLOURS = Colours(*["ansi_default"] * 14)
+
+
+def find_palette(name: str) -> Palette:
+    """Return the palette of a theme."""
+    return {DARK: _dark, LIGHT: _light, PLAIN_NAME: _plain}.get(name, _dark)()
+
+
+def choose_theme(preferred: str | None, background: str | None = None) -> str:
+    """Return the theme to begin with: without colours if the user wants none, else the preferred one, else the one
+    that fits the background of the terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return PLAIN_NAME
+    if preferred in NAMES:
+        return preferred
+    return background or _guess_background()
+
+
+def _guess_background() -> str:
+    """Return the theme for the background that some terminals put into COLORFGBG, such as `15;0`."""
+    last = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return LIGHT if last in ("7", "15") else DARK
+
+
+def make_textual_themes() -> "list[Theme]":
+    """Return the themes for the widgets."""
+    from textual.theme import Theme
+
+    def make(name: str, colours: Colours, *, dark: bool) -> Theme:
+        return Theme(
+            name=f"treadle-{name}",
+            primary=colours.accent,
+            secondary=colours.purple,
+            accent=colours.accent,
+            warning=colours.yellow,
+            error=colours.red,
+            success=colours.green,
+            foreground=colours.text,
+            background=colours.background,
+            surface=colours.surface,
+            panel=colours.panel,
+            dark=dark,
+            variables={
+                "border": colours.dim,
+                "border-blurred": colours.panel,
+                "input-selection-background": colours.select,
+                "scrollbar": colours.panel,
+                "scrollbar-hover": colours.dim,
+                "scrollbar-active": colours.dim,
+                "scrollbar-background": colours.background,
+                "scrollbar-background-hover": colours.background,
+                "scrollbar-background-active": colours.background,
+                "dim": colours.dim,
+            },
+        )
+
+    return [
+        make(DARK, _DARK, dark=True),
+        make(LIGHT, _LIGHT, dark=False),
+        make(PLAIN_NAME, _PLAIN_COLOURS, dark=True),
+    ]
+
+
+@lru_cache(1)
+def _dark() -> Palette:
+    return _make_palette(DARK, _DARK)
+
+
+@lru_cache(1)
+def _light() -> Palette:
+    return _make_palette(LIGHT, _LIGHT)
+
+
+def _make_palette(name: str, colours: Colours) -> Palette:
+    def ink(colour: str, *, bold: bool | None = None, italic: bool | None = None) -> Style:
+        return Style(color=colour, bold=bold, italic=italic)
+
+    dim = ink(colours.dim)
+    return Palette(
+        name,
+        text=ink(colours.text),
+        dim=dim,
+        accent=ink(colours.accent),
+        strong=Style(bold=True),
+        emphasis=Style(italic=True),
+        heading=ink(colours.accent, bold=True),
+        subheading=Style(color=colours.text, bold=True),
+        code=Style(color=colours.yellow),
+        block=Style(color=colours.text, bgcolor=colours.surface),
+        link=Style(color=colours.accent, underline=True),
+        quote=ink(colours.dim, italic=True),
+        rule=ink(colours.dim),
+        user=Style(color=colours.text, bgcolor=colours.panel),
+        success=ink(colours.green),
+        warning=ink(colours.yellow),
+        error=ink(colours.red),
+        added=Style(color=colours.text, bgcolor=colours.added),
+        removed=Style(color=colours.text, bgcolor=colours.removed),
+        changed=ink(colours.purple),
+        thinking=ink(colours.dim, italic=True),
+        selected=Style(bgcolor=colours.select),
+        tokens=(
+            ("Comment", ink(colours.dim, italic=True)),
+            ("Keyword", ink(colours.purple)),
+            ("Keyword.Constant", ink(colours.yellow)),
+            ("Operator.Word", ink(colours.purple)),
+            ("Literal.String", ink(colours.green)),
+            ("Literal.Number", ink(colours.yellow)),
+            ("Name.Function", ink(colours.blue)),
+            ("Name.Class", ink(colours.blue)),
+            ("Name.Decorator", ink(colours.yellow)),
+            ("Name.Builtin", ink(colours.blue)),
+            ("Name.Tag", ink(colours.red)),
+            ("Name.Attribute", ink(colours.yellow)),
+            ("Name.Namespace", ink(colours.text)),
+            ("Generic.Deleted", ink(colours.red)),
+            ("Generic.Inserted", ink(colours.green)),
+            ("Generic.Heading", ink(colours.accent, bold=True)),
+        ),
+    )
+
+
+@lru_cache(1)
+def _plain() -> Palette:
+    bold, dim, under = Style(bold=True), Style(dim=True), Style(underline=True)
+    return Palette(
+        PLAIN_NAME,
+        text=PLAIN,
+        dim=dim,
+        accent=bold,
+        strong=bold,
+        emphasis=Style(italic=True),
+        heading=Style(bold=True, underline=True),
+        subheading=bold,
+        code=bold,
+        block=PLAIN,
+        link=under,
+        quote=Style(italic=True),
+        rule=dim,
+        user=bold,
+        success=PLAIN,
+        warning=bold,
+        error=bold,
+        added=PLAIN,
+        removed=PLAIN,
+        changed=dim,
+        thinking=dim,
+        selected=Style(reverse=True),
+        fills=False,
+    )
+
+
+@lru_cache(1)
+def make_terminal_palette() -> Palette:
+    """Return the palette of the command line: the terminal's own colours, which fit its background."""
+
+    def ink(colour: str, *, bold: bool | None = None, italic: bool | None = None) -> Style:
+        return Style(color=colour, bold=bold, italic=italic)
+
+    return _plain()._replace(
+        name="terminal",
+        accent=ink("cyan"),
+        heading=ink("cyan", bold=True),
+        code=ink("yellow"),
+        link=Style(color="blue", underline=True),
+        success=ink("green"),
+        warning=ink("yellow"),
+        error=ink("red"),
+        added=ink("green"),
+        removed=ink("red"),
+        tokens=(
+            ("Comment", Style(dim=True)),
+            ("Keyword", ink("magenta")),
+            ("Literal.String", ink("green")),
+            ("Literal.Number", ink("yellow")),
+            ("Name.Function", ink("blue")),
+            ("Name.Class", ink("blue")),
+            ("Generic.Deleted", ink("red")),
+            ("Generic.Inserted", ink("green")),
+        ),
+    )

@@ -1,0 +1,154 @@
+"""What a session shows: items in order, as values that know nothing about a terminal."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from treadle.domain.ids import RunId
+
+MAX_LIVE_CHARACTERS = 400_000
+"""How much of the live output of a call is kept; the result has the rest."""
+
+UserKind = Literal["message", "steered", "command"]
+CallState = Literal["writing", "pending", "approval", "question", "running", "done", "failed", "denied", "blocked"]
+NoteLevel = Literal["info", "warning", "error", "success"]
+
+
+@dataclass(eq=False, slots=True)
+class Item:
+    """Something that the transcript shows."""
+
+    run_id: RunId | None = None
+    version: int = 0
+    """Counts changes."""
+    expanded: bool | None = None
+    """Whether the user opened or closed it; None: as the display decides."""
+
+    @property
+    def is_final(self) -> bool:
+        """Return whether it will not change without the user."""
+        return True
+
+
+@dataclass(eq=False, slots=True)
+class UserItem(Item):
+    """What the user sent."""
+
+    text: str = ""
+    kind: UserKind = "message"
+    images: int = 0
+    sequence: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class ThinkingItem(Item):
+    """The reasoning of the model."""
+
+    text: str = ""
+    done: bool = False
+    started_at: float = 0.0
+    seconds: float | None = None
+
+    @property
+    def is_final(self) -> bool:
+        return self.done
+
+
+@dataclass(eq=False, slots=True)
+class AnswerItem(Item):
+    """Text of the model, as Markdown."""
+
+    text: str = ""
+    done: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        return self.done
+
+
+@dataclass(eq=False, slots=True)
+class ChildLine:
+    """A child run, as a line under the call that started it."""
+
+    run_id: RunId
+    agent: str
+    depth: int = 0
+    state: str = "running"
+    doing: str = ""
+    """What it does now, or why it ended."""
+    steps: int = 0
+    ended: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class CallItem(Item):
+    """A tool call."""
+
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    state: CallState = "pending"
+    output: str = ""
+    """What it has printed so far."""
+    result: str = ""
+    started_at: float | None = None
+    """Seconds since the epoch."""
+    duration_ms: int | None = None
+    note: str = ""
+    """What a reviewer or a guard said."""
+    children: list[ChildLine] = field(default_factory=list[ChildLine])
+
+    @property
+    def is_final(self) -> bool:
+        return self.state in ("done", "failed", "denied", "blocked")
+
+
+@dataclass(eq=False, slots=True)
+class NoteItem(Item):
+    """A line of Treadle itself."""
+
+    text: str = ""
+    level: NoteLevel = "info"
+
+
+class SessionTranscript:
+    """The items of a session. `changed` is called for every change, with the item or None for all of them."""
+
+    def __init__(self, changed: Callable[[Item | None], None] = lambda item: None) -> None:
+        self.items: list[Item] = []
+        self._changed = changed
+
+    def add(self, item: Item) -> None:
+        self.items.append(item)
+        self._changed(item)
+
+    def change(self, item: Item) -> None:
+        """Report that an item has changed."""
+        item.version += 1
+        self._changed(item)
+
+    def remove(self, items: Iterable[Item]) -> None:
+        gone = set(map(id, items))
+        if gone:
+            self.items = [item for item in self.items if id(item) not in gone]
+            self._changed(None)
+
+    def prepend(self, items: list[Item]) -> None:
+        """Add older items."""
+        self.items[:0] = items
+        self._changed(None)
+
+    def clear(self) -> None:
+        self.items = []
+        self._changed(None)
+
+    @property
+    def last_answer(self) -> str | None:
+        """Return the text of the latest answer."""
+        return next(
+            (item.text for item in reversed(self.items) if isinstance(item, AnswerItem) and item.text), None
+        )
+
+    @property
+    def calls(self) -> list[CallItem]:
+        return [item for item in self.items if isinstance(item, CallItem)]

@@ -1,0 +1,140 @@
+"""A fake of Slack on loopback: the parts of the Web API that bots use, and Socket Mode."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+BOT_USER = "UBOT"
+TOKEN, APP_TOKEN = "xoxb-fake", "xapp-fake"
+
+
+class FakeSlack:
+    """The server. Tests write as people with `write`, and read `sent`."""
+
+    def __init__(self) -> None:
+        self.sent: list[dict[str, Any]] = []
+        """The bot's messages as they are now, oldest first."""
+        self.unacknowledged: dict[str, dict[str, Any]] = {}
+        """Envelopes without an answer. They are delivered again on the next connection."""
+        self.errors: dict[str, list[tuple[int, dict[str, Any], dict[str, str]]]] = {}
+        """Answers to give instead, by method: status, body and headers, each once."""
+        self.url = ""
+        self._number = 0
+        self._socket: web.WebSocketResponse | None = None
+        self._changed = asyncio.Condition()
+
+    # ── People ──
+
+    async def write(self, user: str, text: str, channel: str = "", **more: Any) -> str:
+        """Send a message as a person, by default as a direct message. Return its timestamp."""
+        ts = self._next()
+        place = {"channel": channel or f"D{user}", "channel_type": "channel" if channel else "im"}
+        await self.deliver({"type": "message", "user": user, "text": text, "ts": ts, **place, **more})
+        return ts
+
+    async def deliver(self, event: dict[str, Any]) -> None:
+        await self._send({"type": "events_api", "payload": {"event": event}})
+
+    async def press(self, user: str, message: dict[str, Any], value: str) -> None:
+        """Press a button of a message of the bot."""
+        payload = {
+            "type": "block_actions",
+            "user": {"id": user, "username": user},
+            "channel": {"id": message["channel"]},
+            "message": message,
+            "actions": [{"value": value, "action_ts": self._next()}],
+        }
+        await self._send({"type": "interactive", "payload": payload})
+
+    def texts(self, channel: str) -> list[str]:
+        return [each["text"] for each in self.sent if each["channel"] == channel]
+
+    async def wait_for(self, condition: Any, seconds: float = 60.0) -> Any:
+        """Wait until a condition on this server is true, and return its value."""
+        async with asyncio.timeout(seconds), self._changed:
+            return await self._changed.wait_for(condition)
+
+    def _next(self) -> str:
+        self._number += 1
+        return f"1700000000.{self._number:06d}"
+
+    async def _send(self, envelope: dict[str, Any]) -> None:
+        envelope_id = f"env-{self._next()}"
+        self.unacknowledged[envelope_id] = {"envelope_id": envelope_id, **envelope}
+        if self._socket is not None and not self._socket.closed:
+            await self._socket.send_json(self.unacknowledged[envelope_id])
+
+    # ── The API ──
+
+    async def answer(self, request: web.Request) -> web.Response:
+        method = request.match_info["method"]
+        wanted = APP_TOKEN if method == "apps.connections.open" else TOKEN
+        if request.headers.get("Authorization") != f"Bearer {wanted}":
+            return web.json_response({"ok": False, "error": "invalid_auth"})
+        if planned := self.errors.get(method):
+            status, body, headers = planned.pop(0)
+            return web.json_response(body, status=status, headers=headers)
+        is_json = request.content_type == "application/json"
+        values: dict[str, Any] = await request.json() if is_json else dict(await request.post())
+        async with self._changed:
+            result = self._perform(method, values)
+            self._changed.notify_all()
+        return web.json_response({"ok": "error" not in result, **result})
+
+    def _perform(self, method: str, values: dict[str, Any]) -> dict[str, Any]:
+        match method:
+            case "auth.test":
+                return {"user_id": BOT_USER, "user": "treadle", "team": "Testers"}
+            case "apps.connections.open":
+                return {"url": self.url.replace("http", "ws").replace("/api/", "/socket")}
+            case "chat.postMessage":
+                return self._post(values)
+            case "chat.update":
+                for message in self.sent:
+                    if (message["ts"], message["channel"]) == (values["ts"], values["channel"]):
+                        message |= {"text": values["text"], "blocks": values.get("blocks")}
+                        return {"ts": message["ts"]}
+                return {"error": "message_not_found"}
+            case _:
+                return {"error": "unknown_method"}
+
+    def _post(self, values: dict[str, Any]) -> dict[str, Any]:
+        if not values["channel"].startswith(("C", "D", "U")):
+            return {"error": "channel_not_found"}
+        for message in self.sent:
+            if message["client_msg_id"] == values["client_msg_id"]:
+                return {"ts": message["ts"]}
+        message = {**values, "ts": self._next()}
+        self.sent.append(message)
+        return {"ts": message["ts"]}
+
+    async def socket(self, request: web.Request) -> web.WebSocketResponse:
+        self._socket = socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_json({"type": "hello"})
+        for envelope in list(self.unacknowledged.values()):
+            await socket.send_json(envelope)
+        async for frame in socket:
+            async with self._changed:
+                self.unacknowledged.pop(frame.json()["envelope_id"], None)
+                self._changed.notify_all()
+        return socket
+
+
+@asynccontextmanager
+async def serve_fake_slack(fake: FakeSlack, port: int = 0) -> AsyncGenerator[FakeSlack, None]:
+    """Serve the fake on loopback. Its address is in `url`."""
+    app = web.Application()
+    app.router.add_post("/api/{method}", fake.answer)
+    app.router.add_get("/socket", fake.socket)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    fake.url = f"http://127.0.0.1:{runner.addresses[0][1]}/api/"
+    try:
+        yield fake
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,89 @@
+"""The clients of the HTTP API, against a real server."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+import treadle
+from tests.fake_endpoint import FakeEndpoint, says
+from tests.surfaces.http.offered import offered, wants_a_file, write_home
+from tests.surfaces.http.process import Serving
+from tests.surfaces.shell import Shell
+from treadle.domain.errors import UnknownRun, UsageError
+from treadle.domain.events import Token
+from treadle.operations import sessions
+
+
+def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            offered(tmp_path, says("One."), says("Two.")) as web,
+            treadle.AsyncClient(web.url, token=web.token) as client,
+        ):
+            result = await client.run("one", "First?", key="k")
+            assert (result.outcome, result.text) == ("completed", "One.")
+            assert await client.submit("one", "First?", key="k") == result.run_id
+            events = [event async for event in client.stream("one", "Second?", session=result.session_id)]
+            assert "".join(event.data.text for event in events if isinstance(event.data, Token)) == "Two."
+            assert events[-1].type == "run_end"
+            assert len(await client.list_runs(session=result.session_id)) == 2
+            assert [each.runs for each in await client.list_sessions()] == [2]
+            renamed = await client.call(sessions.RENAME, sessions.RenameSession(result.session_id, "Chat"))
+            assert renamed.title == "Chat"
+            with pytest.raises(UnknownRun):
+                await client.show("run_none")
+
+    asyncio.run(story())
+
+
+def test_a_sync_client_decides_an_approval_and_sees_a_denied_call(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with offered(tmp_path, wants_a_file(), says("I did not.")) as web:
+
+            def work() -> treadle.Result:
+                with treadle.Client(web.url, token=web.token) as client:
+                    run_id = client.submit("asking", "Write it.")
+                    for event in client.events(run_id):
+                        if event.type == "approval_requested":
+                            [waiting] = client.list_approvals(run_id)
+                            client.decide(waiting.approval_id, "deny", note="Not today.")
+                    return client.wait(run_id)
+
+            result = await asyncio.to_thread(work)
+            assert (result.outcome, result.text) == ("completed", "I did not.")
+            here = await web.engine.wait(result.run_id)
+            assert [(call.tool, "Not today." in call.reason) for call in here.denied] == [("write_file", True)]
+            assert here.blocked == ()
+
+    asyncio.run(story())
+
+
+def test_a_stream_resumes_after_the_server_was_killed(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
+            write_home(tmp_path / "home", endpoint.url)
+            serving = Serving(Shell(tmp_path / "home"))
+            await asyncio.to_thread(serving.start)
+            async with treadle.AsyncClient(serving.url, token=serving.token) as client:
+                first = await client.submit("asking", "Wait for me.", session="ses_first")
+                seen = [event.sequence async for event in client.events(first) if event.durable]
+                serving.kill()
+                resumed = asyncio.create_task(collect(client, first))
+                await asyncio.to_thread(serving.start)
+                assert await resumed == seen == sorted(set(seen))
+                assert (await client.wait(first)).text == "Done."
+            serving.stop()
+
+    async def collect(client: treadle.AsyncClient, run_id: str) -> list[int]:
+        return [event.sequence async for event in client.events(run_id) if event.durable]
+
+    asyncio.run(story())
+
+
+def test_a_client_that_is_not_open_says_how_to_open_it() -> None:
+    client = treadle.Client("http://127.0.0.1:1")
+    with pytest.raises(UsageError, match=r"with treadle\.Client"):
+        client.show("run_1")
+    with pytest.raises(UsageError, match=r"with treadle\.Client"):
+        next(iter(client.events("run_1")))

@@ -1,0 +1,83 @@
+"""Answers of schedules that go to a channel, and agents that send messages with approvals."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.channels.home import AGENT, chatting
+from tests.channels.test_telegram import ANNA, perform
+from treadle.domain.events import ApprovalRequested
+from treadle.domain.messages import user
+from treadle.operations.approval_service import Answer
+from treadle.operations.schedules import NewSchedule
+from treadle.operations.submissions import Submission
+from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
+
+RECIPIENTS = {"anna": {"to": str(ANNA), "agents": ["hero"]}}
+
+
+def test_a_schedule_delivers_its_answers(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with chatting(tmp_path, FunctionModel(lambda _: say("the news")), recipients=RECIPIENTS) as chat:
+            automation = chat.engine.context.automation()
+            async with automation.at_work():
+                new = NewSchedule("hero", "news", 1, deliver="telegram:anna")
+                schedule = await automation.schedules.add(new)
+                await chat.says(ANNA, "the news")
+                await automation.schedules.remove(schedule.schedule_id)
+            runs = await chat.engine.context.service.runs()
+            assert chat.fake.texts(ANNA).count("the news") <= len(runs), "each answer once"
+
+    perform(story())
+
+
+def test_an_agent_sends_after_an_approval(tmp_path: Path) -> None:
+    async def story() -> None:
+        model = ScriptedModel(ask(call("send_message", to="telegram:anna", text="hi **Anna**")), say("sent"))
+        agent = AGENT + "tools: [send_message]\napprovals: {via: api}\n"
+        async with chatting(tmp_path, model, agent=agent, recipients=RECIPIENTS) as chat:
+            engine = chat.engine
+            service = engine.context.service
+            spec = engine.context.agents.find("hero")
+            ticket = await service.submit(Submission(spec, user("greet Anna")))
+            async for event in service.events(ticket.run_id):
+                if isinstance(event.data, ApprovalRequested):
+                    assert chat.fake.texts(ANNA) == []
+                    await service.decide(event.data.approval_id, Answer("approve"))
+            await chat.says(ANNA, "hi Anna")
+
+    perform(story())
+
+
+def test_a_thousand_idle_conversations_have_no_tasks(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with chatting(tmp_path, FunctionModel(lambda _: say("ok"))) as chat:
+            await chat.admit(ANNA)
+            await chat.fake.write(ANNA, "first")
+            await chat.says(ANNA, "ok")
+            await quiet()
+            before = len(asyncio.all_tasks())
+            manager: Any = chat.engine.context.channels()
+            for number in range(1000):
+                place = manager.store
+                await place.keep_person(person(number))
+            await chat.fake.write(ANNA, "second")
+            await chat.fake.wait_for(lambda: chat.fake.texts(ANNA) == ["ok", "ok"])
+            await quiet()
+            assert len(asyncio.all_tasks()) <= before + 1, "an idle conversation costs nothing"
+
+    perform(story())
+
+
+def person(number: int) -> Any:
+    from treadle.domain.channels import Person
+
+    return Person("telegram", str(1000 + number), "", f"u{number}", ("direct",), 0.0)
+
+
+async def quiet() -> None:
+    """Wait until the tasks of the last answer have ended."""
+    for _ in range(200):
+        await asyncio.sleep(0.005)
+        if not any("_FollowedRun" in repr(task) for task in asyncio.all_tasks()):
+            return

@@ -1,0 +1,17 @@
+"""Channels on SQLite."""
+
+import asyncio
+
+from tests.channels.store_checks import check_settled, check_store
+from treadle.stores.sqlite.channels import SqliteChannels
+from treadle.stores.sqlite.connection import open_database
+from treadle.stores.sqlite.writer import InlineWriter
+
+
+def test_it_keeps_the_contract() -> None:
+    async def story() -> None:
+        store = SqliteChannels(InlineWriter(open_database(":memory:")))
+        await check_store(store)
+        await check_settled(store)
+
+    asyncio.run(story())

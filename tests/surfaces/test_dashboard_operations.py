@@ -1,0 +1,48 @@
+"""Every operation of the API has its place in the dashboard."""
+
+import re
+from pathlib import Path
+
+from treadle.surfaces.http.api_description import build_description
+
+WEB = Path(__file__).parents[2] / "web" / "src"
+ELSEWHERE = {
+    "chat.complete": "for clients of OpenAI's API; the chat page starts runs",
+    "responses.create": "for clients of OpenAI's API; the chat page starts runs",
+    "responses.show": "for clients of OpenAI's API",
+    "responses.cancel": "for clients of OpenAI's API",
+    "models.list": "for clients of OpenAI's API; the page Models uses system.models",
+    "models.show": "for clients of OpenAI's API",
+    "events.metrics": "for Prometheus; the page Usage shows the same numbers",
+    "events.of_agent": "one stream of all runs serves every page",
+    "hooks.receive": "for other services, which sign what they send",
+    "runs.children": "the tree of a run contains them",
+    "sessions.transcript": "pages fold the journal, which they also follow live",
+    "approvals.show": "the list contains all of it",
+    "runs.questions": "the transcript contains them",
+    "sessions.set_model": "the page Chat starts runs; a model is chosen in the terminal UI and in editors",
+    "tickets.create": "for pages of other origins; the dashboard has a session cookie",
+}
+"""Operations that no page calls, with the reason."""
+LIVE = {"events.of_all", "events.of_run"}
+"""Called with `fetch`, not with the typed client."""
+
+
+def templates() -> dict[str, tuple[str, str]]:
+    """Return the method and the path of every operation."""
+    return {
+        operation["operationId"]: (method.upper(), path)
+        for path, methods in build_description()["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_every_operation_has_its_place_in_the_dashboard() -> None:
+    source = "\n".join(path.read_text() for kind in ("*.svelte", "*.ts") for path in WEB.rglob(kind))
+    called = set(re.findall(r'api\.([A-Z]+)\("([^"]+)"', source))
+    known = templates()
+    missing = {name for name, route in known.items() if route not in called} - set(ELSEWHERE) - LIVE
+    assert missing == set(), "a page for it, or a reason why there is none"
+    assert {name for name in ELSEWHERE if known.get(name) in called} == set(), "it has a place now"
+    assert set(ELSEWHERE) <= set(known)
+    assert '"/v1/events?live=true"' in source

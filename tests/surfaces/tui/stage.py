@@ -1,0 +1,76 @@
+"""An app with a scripted model, in a home of its own."""
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.pilot import Pilot
+
+from tests.patience import HANG_SECONDS
+from treadle.api.engine import Engine, create_engine
+from treadle.config.home import Home
+from treadle.ports.model import Model
+from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.preferences import Preferences
+from treadle.testing.models import ScriptedModel
+
+AGENT = """\
+name: default
+model: scripted/m
+tools: [write_file, clarify]
+approvals: {default: ask}
+"""
+
+
+@asynccontextmanager
+async def open_app(
+    folder: Path, model: Model | None = None, *, size: tuple[int, int] = (80, 24), theme: str = "dark"
+) -> AsyncGenerator[tuple[TreadleApp, Pilot[Any]], None]:
+    """Open the app in a home in this folder."""
+    home = Home(folder / "home")
+    (home.path / "agents" / "default").mkdir(parents=True, exist_ok=True)
+    (home.path / "agents" / "default" / "config.yaml").write_text(AGENT)
+
+    def make_engine() -> Engine:
+        engine = create_engine(home=home)
+        engine.add_model("scripted", model or ScriptedModel())
+        return engine
+
+    link = HomeLink(home, make_engine)
+    await link.open()
+    try:
+        app = TreadleApp(link, "default", Preferences(theme=theme, bell=False))
+        async with app.run_test(size=size) as pilot:
+            await wait_for(pilot, lambda: bool(app.chat.transcript.items))
+            yield app, pilot
+    finally:
+        await link.close()
+
+
+async def wait_for(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
+    """Wait until the app has come to a state."""
+    for _ in range(int(HANG_SECONDS * 20)):
+        if condition():
+            await pilot.pause()
+            return
+        await pilot.pause(0.05)
+    raise AssertionError(f"waited {HANG_SECONDS} s; the screen:\n{read_screen(pilot.app)}")
+
+
+def read_screen(app: Any) -> str:
+    """Return the text on the screen."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips) + "\n"
+
+
+def read_colours(app: Any) -> set[str]:
+    """Return the colours on the screen, as `foreground on background`."""
+    found: set[str] = set()
+    for strip in app.screen._compositor.render_strips():
+        for segment in strip:
+            style = segment.style
+            if style is not None and segment.text.strip() and style.color and style.bgcolor:
+                found.add(f"{style.color.name} on {style.bgcolor.name}")
+    return found

@@ -1,0 +1,86 @@
+"""What the terminal UI does, without a terminal."""
+
+import asyncio
+from pathlib import Path
+
+from tests.surfaces.tui.stage import open_app, read_screen, wait_for
+from treadle.surfaces.tui import keys
+from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.commands import COMMANDS
+from treadle.surfaces.tui.help_screen import make_help
+from treadle.surfaces.tui.prompt_controller import PromptController
+from treadle.surfaces.tui.themes import find_palette
+from treadle.surfaces.tui.transcript import AnswerItem, NoteItem
+from treadle.testing.models import ScriptedModel, ask, call, say
+
+
+def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        ask(call("write_file", path="a.txt", content="one")),
+        ask(call("clarify", question="Which?", options=["this", "that"])),
+        say("All **done**."),
+    )
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await pilot.press(*"go", "enter")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            await pilot.press("2")
+            await wait_for(pilot, lambda: app.prompt.mode == "edit")
+            app.prompt.put('{"path": "b.txt", "content": "edited"}')
+            await pilot.press("enter")
+            await wait_for(pilot, lambda: "2 that" in read_screen(app))
+            await pilot.press("2")
+            await wait_for(pilot, lambda: "All done." in read_screen(app))
+            screen = read_screen(app)
+            assert "b.txt" in screen
+            assert "→ that" in screen
+            assert app.prompt.mode == "message"
+
+    asyncio.run(talk())
+
+
+def test_a_long_paste_becomes_a_chip_and_history_comes_back(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
+            app.outbox.add_pasted("line\x1b[31m\n" * 500)
+            await wait_for(pilot, lambda: "pasted text, 501 lines" in read_screen(app))
+            await pilot.press(*"read", "enter")
+            await wait_for(pilot, lambda: "Read." in read_screen(app))
+            assert not app.extras.chips
+            await pilot.press("up")
+            assert app.prompt.text == "read"
+            assert (tmp_path / "home" / "message-history.jsonl").read_text() == '"read"\n'
+            await pilot.press("ctrl+c", *"/the")
+            await wait_for(pilot, lambda: "/theme" in read_screen(app))
+            await pilot.press("tab")
+            assert app.prompt.text == "/theme "
+            await pilot.press(*"light", "enter")
+            await wait_for(pilot, lambda: app.theme == "treadle-light")
+
+    asyncio.run(talk())
+
+
+def test_text_of_models_and_tools_is_never_markup(tmp_path: Path) -> None:
+    hostile = "[bold red]x[/] [@click=app.exit]y[/] \x1b[2J \u202e <b>z</b> [/nothing"
+
+    async def show() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            app.chat.transcript.add(AnswerItem(text=hostile, done=True))
+            app.chat.transcript.add(NoteItem(text=hostile))
+            app.flash(hostile)
+            app.display_state.set_banner("link", hostile)
+            shown = "[bold red]x[/] [@click=app.exit]y[/] ␛[2J <U+202E> <b>z</b> [/nothing"
+            await wait_for(pilot, lambda: read_screen(app).count(shown) >= 3)
+
+    asyncio.run(show())
+
+
+def test_help_lists_every_key_and_command_and_every_key_has_an_action() -> None:
+    text = make_help(find_palette("plain")).plain
+    for key in keys.KEYS:
+        assert all(keys.describe(each) in text for each in key.keys)
+        if key.place in ("message", "anywhere"):
+            known = hasattr(PromptController, f"do_{key.action}") or hasattr(TreadleApp, f"action_{key.action}")
+            assert known or key.action == "newline", key.action
+    assert all(command.name in text for command in COMMANDS)

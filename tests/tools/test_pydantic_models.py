@@ -1,0 +1,75 @@
+"""Pydantic models as arguments and results of tools, and as typed output."""
+
+import asyncio
+import subprocess
+import sys
+from typing import assert_type
+
+import pytest
+from pydantic import BaseModel, Field
+
+import treadle
+from treadle.domain.schemas import check_schema
+from treadle.ports.tool import InvalidArguments
+from treadle.testing.models import ScriptedModel, ask, call, say
+
+
+class Place(BaseModel):
+    city: str
+    country: str = "Italy"
+
+
+class Trip(BaseModel):
+    to: Place
+    days: int = Field(gt=0)
+
+
+@treadle.tool
+def plan(trip: Trip, others: list[Place] | None = None) -> Trip:
+    "Plan a trip."
+    return trip.model_copy(update={"days": trip.days + len(others or ())})
+
+
+def test_the_schema_of_a_model_is_complete_and_its_definitions_are_at_the_top() -> None:
+    schema = plan.spec.schema
+    check_schema(schema)
+    assert "$defs" not in schema["properties"]["trip"]
+    assert {name for name in schema["$defs"] if name.endswith("Place")} == {"Trip_Place"}
+
+
+def test_arguments_are_validated_by_the_model() -> None:
+    arguments = plan.parse('{"trip": {"to": {"city": "Rome"}, "days": 2}, "others": [{"city": "Bari"}]}')
+    assert arguments.trip == Trip(to=Place(city="Rome"), days=2)
+    assert arguments.others == [Place(city="Bari")]
+    assert {"Rome", "Italy", "Bari"} <= set(plan.subjects(arguments).texts)
+    with pytest.raises(InvalidArguments, match=r"`days`: Input should be greater than 0"):
+        plan.parse('{"trip": {"to": {"city": "Rome"}, "days": 0}}')
+    with pytest.raises(InvalidArguments, match=r"`to.city`: Field required"):
+        plan.parse('{"trip": {"to": {}, "days": 1}}')
+
+
+def test_a_run_has_a_typed_output_and_its_tools_have_dependencies() -> None:
+    @treadle.tool(effect="read")
+    def look_up(context: treadle.ToolContext) -> str:
+        "Look up the city."
+        return context.deps["city"]
+
+    async def story() -> None:
+        agent = treadle.Agent(name="guide", model="scripted/any", tools=[plan, look_up], output=Trip)
+        assert_type(agent, treadle.Agent[Trip])
+        async with treadle.Engine("sqlite:///:memory:", deps={"city": "Rome"}) as engine:
+            answer = Trip(to=Place(city="Rome"), days=3)
+            model = ScriptedModel(ask(call("look_up")), say(answer.model_dump_json()))
+            engine.add_model("scripted", model)
+            result = await engine.run(agent, "Where to?")
+            assert_type(result.output, Trip | None)
+            assert result.output == answer
+            assert "Rome" in str(model.requests[1].conversation.messages[-1])
+
+    asyncio.run(story())
+
+
+def test_the_library_does_not_import_pydantic() -> None:
+    code = "import sys, treadle; treadle.Agent(name='a'); treadle.Engine; print('pydantic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,83 @@
+/** The HTTP API, typed from its OpenAPI description. */
+
+import createClient, { type Middleware } from "openapi-fetch";
+import type { components, paths } from "../schema";
+import { texts } from "../texts";
+
+export type Schemas = components["schemas"];
+export type Identity = Schemas["Identity"];
+export type Scope = Identity["scopes"][number];
+
+/** An error of the API: what happened, and what to do. */
+export class ApiProblem extends Error {
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly kind = "",
+  ) {
+    super(message);
+  }
+}
+
+class Session {
+  identity: Identity | null = $state(null);
+  /** Whether the first request has been answered. */
+  known = $state(false);
+  may(scope: Scope): boolean {
+    return this.identity?.scopes.includes(scope) ?? false;
+  }
+}
+
+export const session = new Session();
+
+const middleware: Middleware = {
+  onRequest({ request }) {
+    request.headers.set("x-treadle", "dashboard");
+    return request;
+  },
+  onResponse({ response, schemaPath }) {
+    if (response.status === 401 && schemaPath !== "/v1/dashboard/sign-in") session.identity = null;
+    return response;
+  },
+};
+
+export const api = createClient<paths>({ baseUrl: "/", cache: "no-store" });
+api.use(middleware);
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** Return the data of an answer, or throw what the server says is wrong. */
+export async function unwrap<T>(pending: Promise<Answer<T>>): Promise<T> {
+  let answer: Answer<T>;
+  try {
+    answer = await pending;
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new ApiProblem(0, texts.errors.unreachable);
+  }
+  if (answer.response.ok) return answer.data as T;
+  const problem = answer.error as { detail?: string; title?: string; type?: string } | string | undefined;
+  const detail = typeof problem === "object" ? (problem.detail ?? problem.title) : problem;
+  const kind = typeof problem === "object" ? (problem.type ?? "").replace("urn:treadle:problem:", "") : "";
+  throw new ApiProblem(answer.response.status, detail || texts.errors.status(answer.response.status), kind);
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** Find out whether this browser has signed in. */
+export async function identify(): Promise<void> {
+  try {
+    session.identity = (await unwrap(api.GET("/v1/dashboard/identity"))).identity;
+  } catch (error) {
+    if (error instanceof ApiProblem && error.status === 401) session.identity = null;
+    else if (error instanceof ApiProblem && error.status === 0) throw error;
+  } finally {
+    session.known = true;
+  }
+}

@@ -1,0 +1,118 @@
+import { describe, expect, it } from "vitest";
+import { diffLines } from "./diff";
+import { formatBytes, formatCost, formatDuration, shortId } from "./format";
+import { check, exampleOf } from "./json_schema";
+import type { LiveEvent } from "./live_protocol";
+import { patchRun } from "./run_patch";
+import { FrameReader } from "./sse";
+import { Transcript, type ToolItem } from "./transcript";
+import { buildSeries } from "./usage_series";
+import { Waterfall } from "./waterfall";
+
+const event = (sequence: number, type: string, data: Record<string, unknown> = {}): LiveEvent => ({
+  event_id: `e${sequence}`, timestamp: "2026-11-16T09:00:00Z", agent_id: "a", run_id: "run_1", parent_run_id: null, session_id: "ses_1", sequence, type, data,
+});
+
+describe("server-sent events", () => {
+  it("are read however they are cut, with comments and positions", () => {
+    const text = ':\n\nid: 7\n\nid: 8\nevent: token\ndata: {"a":1}\n\nevent: x\ndata: 2\n\n';
+    for (const size of [1, 3, 7, 1000]) {
+      const reader = new FrameReader();
+      const frames = [];
+      for (let at = 0; at < text.length; at += size) frames.push(...reader.push(text.slice(at, at + size)));
+      expect(frames).toEqual([{ id: "7", event: "message", data: "" }, { id: "8", event: "token", data: '{"a":1}' }, { id: null, event: "x", data: "2" }]);
+    }
+  });
+});
+
+describe("transcript", () => {
+  it("shows live text until the reply is stored, and nothing twice", () => {
+    const made = new Transcript();
+    made.apply(event(1, "user_message", { message: { parts: [{ kind: "text", text: "hello" }] } }));
+    made.apply(event(2, "llm_request", { step: 1, attempt: 1 }));
+    made.apply(event(2, "token", { request: 2, attempt: 1, offset: 0, text: "Good " }));
+    made.apply(event(2, "token", { request: 2, attempt: 1, offset: 5, text: "day" }));
+    made.apply(event(2, "token", { request: 2, attempt: 1, offset: 5, text: "day" }));
+    expect(made.live.text).toBe("Good day");
+    const reply = event(3, "llm_response", { step: 1, parts: [{ kind: "text", text: "Good day" }, { kind: "tool_use", call_id: "c", name: "bash", arguments: "{}" }] });
+    made.apply(reply);
+    made.apply(reply);
+    expect(made.live.text).toBe("");
+    expect(made.items.map((item) => item.kind)).toEqual(["user", "assistant", "tool"]);
+  });
+
+  it("follows a call through approval, progress and result", () => {
+    const made = new Transcript();
+    made.apply(event(1, "approval_requested", { call_id: "c", name: "bash", approval_id: "apr_1", arguments: "{}", reason: "why" }));
+    const tool = made.items[0] as ToolItem;
+    expect([tool.state, tool.approvalId]).toEqual(["waiting", "apr_1"]);
+    made.apply(event(2, "approval_decided", { approval_id: "apr_1", decision: "approve" }));
+    made.apply(event(3, "tool_call_start", { call_id: "c", name: "bash", arguments: "{}" }));
+    made.apply(event(3, "tool_call_progress", { call_id: "c", offset: 0, text: "half" }));
+    expect([tool.state, tool.progress]).toEqual(["running", "half"]);
+    made.apply(event(4, "tool_call_end", { call_id: "c", name: "bash", content: "done", duration_ms: 12 }));
+    expect([tool.state, tool.result, tool.durationMs]).toEqual(["ok", "done", 12]);
+  });
+
+  it("discards text of an attempt that failed", () => {
+    const made = new Transcript();
+    made.apply(event(1, "token", { request: 1, attempt: 1, offset: 0, text: "wrong" }));
+    made.apply(event(1, "attempt_reset", { request: 1, attempt: 2 }));
+    expect(made.live.text).toBe("");
+  });
+});
+
+describe("timeline", () => {
+  it("makes spans of steps, model calls, tools and waits", () => {
+    const made = new Waterfall();
+    const line = (sequence: number, type: string, more = {}) => ({ sequence, at: sequence, type, size: 1, ...more });
+    made.add([line(1, "run_start"), line(2, "step_start", { step: 1 }), line(3, "llm_request", { step: 1, attempt: 1, name: "m" }), line(4, "llm_error", { step: 1, attempt: 1 }), line(5, "llm_request", { step: 1, attempt: 2 }), line(6, "llm_response", { step: 1, attempt: 2 })]);
+    made.add([line(7, "tool_call_start", { call_id: "c", name: "bash" }), line(8, "run_waiting", { text: "approval" }), line(9, "tool_call_end", { call_id: "c" }), line(10, "run_end")]);
+    expect(made.spans.map((span) => [span.kind, span.start, span.end, span.failed])).toEqual([
+      ["step", 2, 10, false], ["model", 3, 4, true], ["model", 5, 6, false], ["tool", 7, 9, false], ["wait", 8, 9, false],
+    ]);
+  });
+});
+
+describe("lists", () => {
+  const run = { status: "pending", outcome: null as string | null, waiting_for: null, sequence: 1, cost: null as number | null, tokens: null as number | null };
+  it("change with events and ignore those that they know", () => {
+    expect(patchRun(run, event(1, "run_start"))).toBeNull();
+    const running = patchRun(run, event(2, "run_start"));
+    expect(running?.status).toBe("running");
+    const ended = patchRun(run, event(9, "run_end", { status: "completed", outcome: "completed", metrics: { cost: 0.5, input_tokens: 1, output_tokens: 2, steps: 1, duration_ms: 3 } }));
+    expect([ended?.outcome, ended?.cost, ended?.tokens]).toEqual(["completed", 0.5, 3]);
+    expect(ended && patchRun(ended, event(10, "run_start"))).toBeNull();
+  });
+});
+
+describe("differences", () => {
+  it("name what was added and removed", () => {
+    expect(diffLines("a\nb\nc", "a\nx\nc").map((line) => line.kind)).toEqual(["same", "removed", "added", "same"]);
+    expect(diffLines("a", "a").every((line) => line.kind === "same")).toBe(true);
+  });
+});
+
+describe("schemas", () => {
+  const definitions = { Limits: { type: "object", properties: { steps: { type: "integer", minimum: 1 } } } };
+  const schema = { type: "object", required: ["name"], properties: { name: { type: "string", minLength: 1 }, limits: { $ref: "#/Limits" }, mode: { enum: ["a", "b"] }, model: { anyOf: [{ type: "string" }, { type: "null" }] } } };
+  it("find missing, unknown and wrong values", () => {
+    expect(check({ name: "x", limits: { steps: 2 }, mode: "a", model: null }, schema, definitions)).toEqual([]);
+    const faults = check({ limits: { steps: 0, more: 1 }, mode: "c", model: 5, colour: 1 }, schema, definitions).map((fault) => fault.path);
+    expect(faults).toEqual(["", "limits.steps", "limits.more", "mode", "model", "colour"]);
+  });
+  it("give examples", () => expect(exampleOf(schema, definitions)).toEqual({ name: "text" }));
+});
+
+describe("numbers", () => {
+  it("read well", () => {
+    expect([formatCost(null), formatCost(0), formatCost(0.00123), formatCost(12.3)]).toEqual(["–", "$0", "$0.0012", "$12.30"]);
+    expect([formatDuration(12), formatDuration(1500), formatDuration(61_000), formatDuration(7_260_000)]).toEqual(["12 ms", "1.5 s", "1 min 01 s", "2 h 01 min"]);
+    expect([formatBytes(10), formatBytes(5_000_000), shortId("run_01a1e689215e700084bcf7433c4642b9")]).toEqual(["10 B", "4.8 MB", "run_01a1e689215e"]);
+  });
+  it("fill days without usage with zero", () => {
+    const now = Date.parse("2026-11-16T12:00:00Z");
+    const made = buildSeries([{ start: "2026-11-15T00:00:00Z", key: "a", used: 3 }], 3, (used) => used, now);
+    expect(made.series[0]?.values).toEqual([0, 3, 0]);
+  });
+});

@@ -1,0 +1,119 @@
+/** The live events of all runs, in this tab. */
+
+import { LIVE_TYPES, type FromTab, type LinkState, type LiveEvent, type ToTab } from "./live_protocol";
+import workerUrl from "./live.worker?sharedworker&url";
+import { EventStream } from "./stream";
+
+/** Trusted types, which the types of the DOM do not have yet. */
+interface TrustedWindow {
+  trustedTypes?: { createPolicy(name: string, rules: object): { createScriptURL(url: string): string } };
+}
+
+type Handler = (events: LiveEvent[]) => void;
+
+class Live {
+  state: LinkState = $state("connecting");
+  since = $state(0);
+  #handlers = new Set<Handler>();
+  #resets = new Set<() => void>();
+  #watched = new Map<string, number>();
+  #port: MessagePort | null = null;
+  #own: EventStream | null = null;
+  #started = false;
+
+  /** Begin to follow. Called once the user has signed in, and again after each sign-in. */
+  start(): void {
+    if (this.#started) {
+      this.#say({ kind: "retry" });
+      this.#own?.restart();
+      return;
+    }
+    this.#started = true;
+    if (typeof SharedWorker === "function") this.#startShared();
+    else this.#startOwn();
+  }
+
+  #startShared(): void {
+    const policy = (window as unknown as TrustedWindow).trustedTypes?.createPolicy("treadle", { createScriptURL: (url: string) => url });
+    const trusted = policy ? policy.createScriptURL(workerUrl) : workerUrl;
+    try {
+      const worker = new SharedWorker(trusted, { type: "module", name: "treadle-live" });
+      worker.onerror = () => this.#startOwn();
+      this.#port = worker.port;
+      worker.port.onmessage = (message: MessageEvent<ToTab>) => this.#hear(message.data);
+      addEventListener("pagehide", () => this.#say({ kind: "bye" }));
+      addEventListener("pageshow", (event) => {
+        if ((event as PageTransitionEvent).persisted) this.#greet();
+      });
+      this.#greet();
+    } catch {
+      this.#startOwn();
+    }
+  }
+
+  #greet(): void {
+    this.#say({ kind: "hello" });
+    this.#say({ kind: "watch", runs: [...this.#watched.keys()] });
+  }
+
+  #startOwn(): void {
+    if (this.#own) return;
+    this.#port = null;
+    this.#own = new EventStream({
+      events: (events) =>
+        this.#hear({
+          kind: "events",
+          events: events.filter((event) => !LIVE_TYPES.has(event.type) || this.#watched.has(event.run_id)),
+        }),
+      state: (state, since) => this.#hear({ kind: "state", state, since }),
+      reset: () => this.#hear({ kind: "reset" }),
+    });
+    this.#own.start();
+  }
+
+  #say(message: FromTab): void {
+    this.#port?.postMessage(message);
+  }
+
+  #hear(message: ToTab): void {
+    if (message.kind === "events") {
+      for (const handler of this.#handlers) handler(message.events);
+    } else if (message.kind === "state") {
+      this.state = message.state;
+      this.since = message.since;
+    } else {
+      for (const reset of this.#resets) reset();
+    }
+  }
+
+  /** Return once events are followed, so that what is loaded afterwards misses none. */
+  async ready(): Promise<void> {
+    for (let tries = 0; this.state === "connecting" && tries < 40; tries++) await new Promise((done) => setTimeout(done, 25));
+  }
+
+  /** Call a function with new events until the returned function is called. */
+  follow(handler: Handler, onReset?: () => void): () => void {
+    this.#handlers.add(handler);
+    if (onReset) this.#resets.add(onReset);
+    return () => {
+      this.#handlers.delete(handler);
+      if (onReset) this.#resets.delete(onReset);
+    };
+  }
+
+  /** Receive the tokens of a run too, until the returned function is called. */
+  watch(runId: string): () => void {
+    this.#watched.set(runId, (this.#watched.get(runId) ?? 0) + 1);
+    this.#say({ kind: "watch", runs: [...this.#watched.keys()] });
+    const text = this.#own?.catchUp(runId) ?? [];
+    if (text.length) setTimeout(() => this.#hear({ kind: "events", events: text }), 0);
+    return () => {
+      const left = (this.#watched.get(runId) ?? 1) - 1;
+      if (left > 0) this.#watched.set(runId, left);
+      else this.#watched.delete(runId);
+      this.#say({ kind: "watch", runs: [...this.#watched.keys()] });
+    };
+  }
+}
+
+export const live = new Live();

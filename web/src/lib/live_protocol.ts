@@ -1,0 +1,25 @@
+/** What the tabs and the worker that holds the one event stream say to each other. */
+
+export interface LiveEvent {
+  event_id: string;
+  timestamp: string;
+  agent_id: string;
+  run_id: string;
+  parent_run_id: string | null;
+  session_id: string;
+  sequence: number;
+  type: string;
+  data: Record<string, unknown>;
+}
+
+export type LinkState = "connecting" | "open" | "away" | "signed_out";
+
+export type FromTab = { kind: "hello" } | { kind: "watch"; runs: string[] } | { kind: "bye" } | { kind: "retry" };
+
+export type ToTab =
+  | { kind: "events"; events: LiveEvent[] }
+  | { kind: "state"; state: LinkState; since: number }
+  | { kind: "reset" };
+
+/** Events that are never stored. Only tabs that watch the run receive them. */
+export const LIVE_TYPES = new Set(["token", "thinking", "tool_call_delta", "tool_call_progress", "attempt_reset", "run_fenced"]);

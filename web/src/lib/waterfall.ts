@@ -1,0 +1,116 @@
+/** Spans on a time axis, from the short lines of a run's events. */
+
+export interface Line {
+  sequence: number;
+  at: number;
+  type: string;
+  size: number;
+  step?: number | null;
+  attempt?: number | null;
+  call_id?: string | null;
+  name?: string | null;
+  run_id?: string | null;
+  duration_ms?: number | null;
+  text?: string;
+}
+
+export type SpanKind = "step" | "model" | "tool" | "child" | "wait";
+
+export interface Span {
+  key: string;
+  kind: SpanKind;
+  label: string;
+  detail: string;
+  start: number;
+  /** Null while it is in progress. */
+  end: number | null;
+  failed: boolean;
+  step: number;
+  sequence: number;
+  runId: string | null;
+  depth: number;
+}
+
+/** Fold lines into spans, in the order of their starts. Lines may come in several parts. */
+export class Waterfall {
+  spans: Span[] = [];
+  start = 0;
+  end = 0;
+  #open = new Map<string, Span>();
+  #step = 0;
+
+  add(lines: readonly Line[]): void {
+    for (const line of lines) this.#take(line);
+  }
+
+  #take(line: Line): void {
+    if (!this.start) this.start = line.at;
+    this.end = Math.max(this.end, line.at);
+    if (!["run_waiting", "approval_requested", "clarify_requested"].includes(line.type)) this.#close("wait", line, false);
+    const model = `model:${line.step ?? 0}:${line.attempt ?? 1}`;
+    const call = `call:${line.call_id ?? ""}`;
+    switch (line.type) {
+      case "step_start":
+        this.#step = line.step ?? this.#step + 1;
+        this.#begin("step", `step:${this.#step}`, line, `${this.#step}`, 0);
+        break;
+      case "step_end":
+        this.#close(`step:${line.step ?? this.#step}`, line, false);
+        break;
+      case "llm_request":
+        this.#begin("model", model, line, line.name ?? "", 1);
+        break;
+      case "llm_response":
+        this.#close(model, line, false);
+        break;
+      case "llm_error":
+        this.#close(model, line, true);
+        break;
+      case "tool_call_start":
+        this.#begin("tool", call, line, line.name ?? "", 1);
+        break;
+      case "tool_call_end":
+        this.#close(call, line, false);
+        break;
+      case "tool_call_error":
+      case "tool_call_blocked":
+        if (!this.#open.has(call)) this.#begin("tool", call, line, line.name ?? "", 1);
+        this.#close(call, line, true);
+        break;
+      case "agent_spawn":
+        this.#begin("child", `child:${line.call_id ?? ""}`, line, line.name ?? "", 2);
+        break;
+      case "agent_end":
+        this.#close(`child:${line.call_id ?? ""}`, line, false);
+        break;
+      case "run_waiting":
+        this.#begin("wait", "wait", line, line.text ?? "", 1);
+        break;
+      case "run_end":
+        for (const key of [...this.#open.keys()]) this.#close(key, line, false);
+    }
+  }
+
+  #begin(kind: SpanKind, key: string, line: Line, label: string, depth: number): void {
+    const span: Span = {
+      key: `${key}:${line.sequence}`, kind, label, detail: line.text ?? "", start: line.at, end: null, failed: false,
+      step: line.step ?? this.#step, sequence: line.sequence, runId: line.run_id ?? null, depth,
+    };
+    this.spans.push(span);
+    this.#open.set(key, span);
+  }
+
+  #close(key: string, line: Line, failed: boolean): void {
+    const span = this.#open.get(key);
+    if (!span) return;
+    span.end = line.at;
+    span.failed = failed;
+    if (failed && line.text) span.detail = line.text;
+    this.#open.delete(key);
+  }
+}
+
+/** The position of a time between two others, from 0 to 1. */
+export function share(at: number, start: number, end: number): number {
+  return end > start ? Math.min(1, Math.max(0, (at - start) / (end - start))) : 0;
+}
