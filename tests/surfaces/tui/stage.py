@@ -21,6 +21,7 @@ name: default
 model: scripted/m
 tools: [write_file, clarify]
 approvals: {default: ask}
+workspace: WORKSPACE
 """
 
 
@@ -31,7 +32,9 @@ async def open_app(
     """Open the app in a home in this folder."""
     home = Home(folder / "home")
     (home.path / "agents" / "default").mkdir(parents=True, exist_ok=True)
-    (home.path / "agents" / "default" / "config.yaml").write_text(AGENT)
+    workspace = folder / "work"
+    workspace.mkdir(exist_ok=True)
+    (home.path / "agents" / "default" / "config.yaml").write_text(AGENT.replace("WORKSPACE", str(workspace)))
 
     def make_engine() -> Engine:
         engine = create_engine(home=home)

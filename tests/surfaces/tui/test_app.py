@@ -2,8 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+from tests.patience import HANG_SECONDS
 from tests.surfaces.tui.stage import open_app, read_screen, wait_for
+from treadle.operations import runs
+from treadle.operations.local_admin import SUBMIT
 from treadle.surfaces.tui import keys
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.commands import COMMANDS
@@ -57,6 +61,25 @@ def test_a_long_paste_becomes_a_chip_and_history_comes_back(tmp_path: Path) -> N
             assert app.prompt.text == "/theme "
             await pilot.press(*"light", "enter")
             await wait_for(pilot, lambda: app.theme == "treadle-light")
+
+    asyncio.run(talk())
+
+
+def test_a_run_that_ends_before_it_is_looked_for_is_shown(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("Quick."), say("Quicker."))) as (app, pilot):
+            call_link = app.link.call
+
+            async def call_and_wait(operation: Any, request: Any) -> Any:
+                answer = await call_link(operation, request)
+                if operation is SUBMIT:
+                    await call_link(runs.SHOW, runs.ShowRun(answer.run_id, HANG_SECONDS))
+                return answer
+
+            app.link.call = call_and_wait
+            for text, answer in (("one", "Quick."), ("two", "Quicker.")):
+                await pilot.press(*text, "enter")
+                await wait_for(pilot, lambda shown=answer: shown in read_screen(app))
 
     asyncio.run(talk())
 

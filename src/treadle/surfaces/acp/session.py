@@ -17,9 +17,8 @@ from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError, TreadleError, UnknownSession
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text
-from treadle.operations import runs, sessions
+from treadle.operations import sessions
 from treadle.operations.local_admin import SUBMIT, SubmitWhole
-from treadle.operations.operation import list_items
 from treadle.operations.run_control import (
     ANSWER,
     CANCEL,
@@ -37,6 +36,7 @@ from treadle.surfaces.acp.permission_requests import BY, OpenQuestion, Permissio
 from treadle.surfaces.acp.prompt_blocks import PromptParts
 from treadle.surfaces.acp.run_updates import PARKED, RunUpdates, TextPiece, Update, find_stop_reason
 from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.cli.session_runs import find_next_run
 
 ASKING = (
     e.RunWaiting, e.AgentWaiting, e.ApprovalRequested, e.ApprovalDecided, e.ApprovalExpired, e.ClarifyRequested,
@@ -233,17 +233,18 @@ class EditorSession:
         async with self._sync_lock:
             if self._following is not None and not self._following.done():
                 return
-            wanted = runs.ListRuns(session_id=self.session_id, unfinished=True)
+            turn, current = self._turn, self._current
+            if current is not None and current.end is None:
+                self._follow(current.run_id)  # it may have ended since it was read
+                return
             try:
-                found = list(reversed(await list_items(self._link, runs.LIST, wanted, 50)))
+                found = await find_next_run(self._link, self.session_id, current and current.run_id)
             except UnknownSession:
-                found = []
-            open_runs = [run.run_id for run in found if run.parent_run_id is None and run.run_id not in self._ended]
-            turn = self._turn
-            if not open_runs and turn is not None and turn.run_id is not None and turn.run_id not in self._ended:
-                open_runs = [turn.run_id]  # it has ended already
-            if open_runs:
-                self._follow(open_runs[0])
+                found = None
+            if found is not None:
+                self._follow(found.run_id)
+            elif turn is not None and turn.run_id is not None and turn.run_id not in self._ended:
+                self._follow(turn.run_id)  # it was cancelled before it began
 
     def see(self, event: Event) -> None:
         """Notice an event of the session that any surface has caused."""

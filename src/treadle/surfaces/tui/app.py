@@ -24,6 +24,7 @@ from treadle.surfaces.tui.chat import Chat, workspace_of
 from treadle.surfaces.tui.command_runner import CommandRunner
 from treadle.surfaces.tui.departure import Departure, Leaving
 from treadle.surfaces.tui.display_state import DisplayState
+from treadle.surfaces.tui.key_queue import KeyQueue
 from treadle.surfaces.tui.message_history import MessageHistory
 from treadle.surfaces.tui.outbox import Outbox
 from treadle.surfaces.tui.preferences import Preferences, write_preferences
@@ -85,6 +86,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.departure = Departure(self)
         self.runner = CommandRunner(self)
         self.outbox = Outbox(self)
+        self.key_queue = KeyQueue(self, super().on_event)
         self._interrupted_run: str | None = None
         self._leave_asked_at = 0.0
         self.animation_level = "none"
@@ -195,6 +197,12 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.display_state.show_state()
 
     # ── The message ──
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            self.key_queue.add(event)
+        else:
+            await super().on_event(event)
 
     @on(MessageEditor.Action)
     async def _on_action(self, action: MessageEditor.Action) -> None:

@@ -67,8 +67,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._was_read = False
         self._was_chosen = False
         """The user has pressed a key that decides, and it is being carried out."""
-        self._expects_text = False
-        """That key asks for text: what follows belongs to the text, also before the prompt has the focus."""
 
     def compose(self) -> ComposeResult:
         yield Static(id="title")
@@ -163,7 +161,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def accept_keys(self) -> None:
         """Let the keys decide again."""
-        self._was_chosen, self._expects_text = False, False
+        self._was_chosen = False
 
     def on_key(self, event: events.Key) -> None:
         pending = self.pending
@@ -171,8 +169,6 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         if self._was_chosen:
             event.stop()
-            if self._expects_text and event.is_printable and event.character:
-                self.post_message(self.Typed(event.character))
             return
         action = keys.find_action("approval", event.key)
         if isinstance(pending, PendingQuestion) and event.character and event.character.isdecimal():
@@ -222,8 +218,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         if choice in (1, 4) and self.body.max_scroll_y > 0 and not self._was_read:
             self.post_message(self.Hint(texts.VIEW_FIRST))
             return
-        self._send_choice(pending, choice, expects_text=choice in (2, 3))
+        self._send_choice(pending, choice)
 
-    def _send_choice(self, pending: Pending, choice: int, *, expects_text: bool = False) -> None:
-        self._was_chosen, self._expects_text = True, expects_text
+    def _send_choice(self, pending: Pending, choice: int) -> None:
+        self._was_chosen = True
         self.post_message(self.Chosen(pending, choice))

@@ -34,6 +34,7 @@ from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent, in_current_folder
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
+from treadle.surfaces.cli.session_runs import find_next_run
 from treadle.surfaces.tui.chat_state import (
     ChatListener,
     Pending,
@@ -72,6 +73,7 @@ class Chat:
         self._listener = listener
         self.transcript = SessionTranscript(listener.show_change)
         self._reader: RunReader | None = None
+        self._last_shown: RunId | None = None
         self._pages: SessionPages | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
@@ -117,7 +119,7 @@ class Chat:
         """Show another session; None begins a new one."""
         await self._stop_following()
         self.session_id, self.title, self._pages, self._reader = session_id, "", None, None
-        self.queued, self.pending, self.totals = [], [], Totals()
+        self.queued, self.pending, self.totals, self._last_shown = [], [], Totals(), None
         self.transcript.clear()
         if session_id is not None:
             detail = await self.link.call(sessions.SHOW, sessions.ShowSession(session_id))
@@ -127,6 +129,7 @@ class Chat:
             past = found if current is None else found[: found.index(current)]
             if found:
                 self.agent_name = found[-1].agent if found[-1].agent in self.link.home.agents() else self.agent_name
+            self._last_shown = past[-1].run_id if past else None
             self._pages = SessionPages(self.link, past)
             if past:
                 await self.load_earlier()
@@ -159,9 +162,14 @@ class Chat:
             if session_id != self.session_id:
                 return
             current = self.facts.run_id if self.facts is not None and self.is_busy else None
-            if current is None and found:
-                current = found[0].run_id
-                self._follow(found[0])
+            if (
+                current is None
+                and (run := await find_next_run(self.link, session_id, self._last_shown)) is not None
+            ):
+                if session_id != self.session_id:
+                    return
+                current = run.run_id
+                self._follow(run)
             await self._read_queue([run for run in found if run.run_id != current])
         self._listener.show_state()
 
@@ -177,6 +185,7 @@ class Chat:
     # ── Following ──
 
     def _follow(self, run: RunView) -> None:
+        self._last_shown = run.run_id
         if self._reader is None or self._reader.facts.run_id != run.run_id:
             self._reader = RunReader(run.run_id, self.transcript)
         if self._following is not None and not self._following.done():

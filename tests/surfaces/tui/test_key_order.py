@@ -1,0 +1,68 @@
+"""Keys that arrive together, as from a fast typist or over a slow connection."""
+
+import asyncio
+from pathlib import Path
+
+from textual import events
+
+from tests.surfaces.tui.stage import open_app, read_screen, wait_for
+from treadle.surfaces.tui.app import TreadleApp
+from treadle.testing.models import ScriptedModel, ask, call, say
+
+
+def press_at_once(app: TreadleApp, *keys: str) -> None:
+    """Post keys as the driver does when it reads several of them at once."""
+    for key in keys:
+        name = {" ": "space"}.get(key, key)
+        app.post_message(events.Key(name, key if len(key) == 1 else None))
+
+
+def test_letters_do_not_overtake_arrow_keys_and_enter(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
+            press_at_once(app, *"ac", "left", *"b", "end", *"d", "enter", *"next", "home", *"the ")
+            await wait_for(pilot, lambda: "Read." in read_screen(app))
+            await wait_for(pilot, lambda: app.prompt.text == "the next")
+            assert "abcd" in read_screen(app)
+
+    asyncio.run(talk())
+
+
+def test_a_choice_and_its_text_may_be_typed_at_once(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        ask(call("write_file", path="a.txt", content="one")),
+        ask(call("write_file", path="a.txt", content="two")),
+        say("Done."),
+    )
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            press_at_once(app, *"go", "enter")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            press_at_once(app, "3", *"1 no, 2 never", "enter")
+            await wait_for(pilot, lambda: "content: two" in read_screen(app) and "4 allow" in read_screen(app))
+            assert "1 no, 2 never" in read_screen(app)
+            press_at_once(app, "2", "up", "end", "left", *" and more", "enter")
+            await wait_for(pilot, lambda: "Done." in read_screen(app))
+            assert (tmp_path / "work" / "a.txt").read_text() == "two and more"
+
+    asyncio.run(talk())
+
+
+def test_a_key_that_is_pressed_twice_decides_once(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        ask(call("write_file", path="a.txt", content="one")),
+        ask(call("write_file", path="c.txt", content="two")),
+        say("Done."),
+    )
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            press_at_once(app, *"go", "enter")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            press_at_once(app, *"1111")
+            await wait_for(pilot, lambda: "content: two" in read_screen(app) and "4 allow" in read_screen(app))
+            await pilot.press("3", *"no", "enter")
+            await wait_for(pilot, lambda: "Done." in read_screen(app))
+
+    asyncio.run(talk())
