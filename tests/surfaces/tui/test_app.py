@@ -70,8 +70,8 @@ def test_a_run_that_ends_before_it_is_looked_for_is_shown(tmp_path: Path) -> Non
         async with open_app(tmp_path, ScriptedModel(say("Quick."), say("Quicker."))) as (app, pilot):
             call_link = app.link.call
 
-            async def call_and_wait(operation: Any, request: Any) -> Any:
-                answer = await call_link(operation, request)
+            async def call_and_wait(operation: Any, request: Any, *, key: str | None = None) -> Any:
+                answer = await call_link(operation, request, key=key)
                 if operation is SUBMIT:
                     await call_link(runs.SHOW, runs.ShowRun(answer.run_id, HANG_SECONDS))
                 return answer

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from textual import events
 from textual.app import App
@@ -20,7 +21,7 @@ class KeyQueue:
     pressed first, or reaches a widget that is about to lose the focus.
     """
 
-    def __init__(self, app: App[object], deliver: Callable[[events.Event], Awaitable[None]]) -> None:
+    def __init__(self, app: App[Any], deliver: Callable[[events.Event], Awaitable[None]]) -> None:
         self._app = app
         self._deliver = deliver
         self._waiting: deque[events.Key | events.Paste] = deque()
