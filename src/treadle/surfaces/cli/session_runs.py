@@ -14,8 +14,7 @@ async def find_next_run(caller: Caller, session_id: SessionId, last_shown: RunId
     page = await caller.call(runs.LIST, runs.ListRuns(session_id=session_id))
     latest = [run for run in reversed(page.items) if run.parent_run_id is None]
     ids = [run.run_id for run in latest]
-    if last_shown in ids:
-        latest = latest[ids.index(last_shown) + 1 :]
-    elif last_shown is not None:
-        latest = [run for run in latest if run.outcome is None]
+    if last_shown is not None:
+        is_known = last_shown in ids
+        latest = latest[ids.index(last_shown) + 1 :] if is_known else [run for run in latest if not run.outcome]
     return next((run for run in latest if not (run.outcome == "cancelled" and not run.steps)), None)
