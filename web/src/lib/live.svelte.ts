@@ -20,6 +20,7 @@ class Live {
   #port: MessagePort | null = null;
   #own: EventStream | null = null;
   #started = false;
+  #missed = false; // something was loaded while no events were followed
 
   /** Begin to follow. Called once the user has signed in, and again after each sign-in. */
   start(): void {
@@ -81,14 +82,20 @@ class Live {
     } else if (message.kind === "state") {
       this.state = message.state;
       this.since = message.since;
+      if (this.state === "open" && this.#missed) {
+        this.#missed = false;
+        for (const reset of this.#resets) reset();
+      }
     } else {
       for (const reset of this.#resets) reset();
     }
   }
 
-  /** Return once events are followed, so that what is loaded afterwards misses none. */
+  /** Return once events are followed, so that what is loaded afterwards misses none. After a second, return without
+   * them: what is loaded then is loaded again once they are followed. */
   async ready(): Promise<void> {
     for (let tries = 0; this.state === "connecting" && tries < 40; tries++) await new Promise((done) => setTimeout(done, 25));
+    this.#missed ||= this.state !== "open";
   }
 
   /** Call a function with new events until the returned function is called. */
