@@ -93,10 +93,8 @@ export class EventStream {
       return;
     }
     if (!response.ok || !response.body) throw new Error(String(response.status));
-    if (!this.#lastId && this.#opened) this.#listener.reset(); // what happened meanwhile is unknown
-    this.#opened = true;
     this.#failures = 0;
-    this.#set("open");
+    if (this.#lastId) this.#set("open");
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     const frames = new FrameReader();
     for (;;) {
@@ -105,6 +103,10 @@ export class EventStream {
       clearTimeout(silence);
       if (done) return;
       for (const frame of frames.push(value)) this.#take(frame.id, frame.event, frame.data);
+      if (this.state === "open") continue;
+      this.#set("open"); // the first frame says where the stream begins: nothing after it is missed
+      if (this.#opened) this.#listener.reset(); // what happened meanwhile is unknown
+      this.#opened = true;
     }
   }
 
