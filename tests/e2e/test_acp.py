@@ -24,7 +24,7 @@ from acp.schema import (
 
 from tests.e2e.editor import TREADLE, Editor, choose, open_editor
 from tests.e2e.scripted_endpoint import ScriptedEndpoint, calls, says, serve, write_home
-from tests.fake_endpoint import Answer, Behaviour, Policy, Request, Silence, delta, refuses
+from tests.fake_endpoint import PAUSE, Answer, Behaviour, Policy, Request, Silence, delta, refuses
 from tests.patience import until
 
 AUTO = """\
@@ -241,14 +241,16 @@ def test_images_files_and_links_reach_the_model(stage: MakeStage) -> None:
 
 
 def test_a_reply_that_is_cut_off_is_marked_and_starts_again(stage: MakeStage) -> None:
-    cut = Answer([delta(role="assistant", content="Half an ans")], ending="cut")
+    cut = Answer([delta(role="assistant", content="Half an ans"), PAUSE], ending="cut")
     made = stage(cut, says("Whole."), agent=f"{AUTO}retry: {{base_ms: 1}}\n")
 
     async def work() -> None:
         async with open_editor(made.environment) as (editor, _):
             session = await editor.new(made.folder)
-            assert (await editor.send(session, "hello")).stop_reason == "end_turn"
-            assert editor.text.startswith("Half an ans")
+            turn = asyncio.create_task(editor.send(session, "hello"))
+            await editor.wait_for(lambda seen: seen.text == "Half an ans")
+            made.endpoint.go_on()
+            assert (await turn).stop_reason == "end_turn"
             assert "cut off" in editor.text
             assert editor.text.endswith("Whole.")
             assert len({update.message_id for update in editor.of("agent_message_chunk")}) == 2
