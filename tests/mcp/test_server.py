@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import httpx2
 import mcp_types as types
 import pytest
@@ -15,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tests.fake_endpoint import Silence
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.offered import Offered, Reply, offered
 from tests.surfaces.http.test_access import in_time
 from treadle.skills.inventory import SkillInventory
 
@@ -179,6 +180,48 @@ def test_mcp_needs_a_token_and_a_session_belongs_to_its_token(tmp_path: Path) ->
             assert (await server.ask("POST", "/mcp", listed, **session)).status == 200
 
     in_time(perform())
+
+
+def test_calls_in_progress_are_limited_per_token_and_end_when_it_is_revoked(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path, Silence(), Silence(), streams_per_token=2) as server:
+            token = await server.mint("read", "run")
+            calls = [asyncio.create_task(_call_agent(server, token)) for _ in range(2)]
+            while len(server.endpoint.requests) < 2:  # noqa: ASYNC110 -- the requests of another task
+                await asyncio.sleep(0.01)
+            refused = await _call_agent(server, token)
+            assert (refused.status, refused.problem) == (429, "TooManyStreams")
+            assert (await server.ask("GET", "/v1/runs")).status == 200
+            [mine] = [each for each in await server.engine.context.access.list() if each.name == "somebody"]
+            await server.engine.context.access.revoke(mine.token_id)
+            for call in calls:
+                try:
+                    assert b'"result"' not in (await call).body
+                except aiohttp.ClientError:
+                    pass  # the connection was closed
+            assert (await _call_agent(server, token)).status == 401
+            for run in (await server.ask("GET", "/v1/runs")).json["items"]:
+                await server.ask("POST", f"/v1/runs/{run['run_id']}/cancel")
+
+    in_time(perform())
+
+
+async def _call_agent(server: Offered, token: str) -> Reply:
+    """Call an agent in the revision of the protocol that has no sessions."""
+    meta: dict[str, Any] = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": INITIALIZE["clientInfo"],
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params: dict[str, Any] = {"name": "one", "arguments": {"message": "Go."}, "_meta": meta}
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "one",
+    }
+    return await server.ask("POST", "/mcp", body, token=token, **headers)
 
 
 INITIALIZE: dict[str, Any] = {

@@ -14,6 +14,7 @@ from treadle.domain.errors import TreadleError
 from treadle.domain.ids import RunId, SessionId
 from treadle.operations import run_control, runs, sessions
 from treadle.operations.operation import Operation, OperationClient, Q, R
+from treadle.operations.run_tree import family
 
 PARKED = ("approval", "answer", "interrupted", "unavailable", "quota", "budget")
 """What a run may wait for that can take long: a person, or an operator."""
@@ -85,6 +86,20 @@ class McpBackend:
         if not may_read and shown.owner != self.principal.user:
             raise NotPermitted
         return shown
+
+    async def list_questions(self, run_id: RunId) -> list[tuple[RunId, runs.Question]]:
+        """Return the open questions of a run and its child runs, if the caller may answer them."""
+        if not (self.principal.may("read") and self.principal.may("approve")):
+            return []
+        found: list[tuple[RunId, runs.Question]] = []
+        for member in await family(self._client, run_id, unfinished=True):
+            if member.run.waiting_for == "answer":
+                page = await self._call(runs.QUESTIONS, runs.OneRun(member.run.run_id))
+                found += [(member.run.run_id, question) for question in page.items]
+        return found
+
+    async def answer(self, run_id: RunId, call_id: str, text: str) -> None:
+        await self._call(run_control.ANSWER, run_control.AnswerQuestion(run_id, call_id, text))
 
     async def list_runs(self) -> Sequence[runs.RunView]:
         if not self.principal.may("read"):

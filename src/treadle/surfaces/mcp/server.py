@@ -3,7 +3,9 @@
 This module imports the SDK. Import it only where it serves."""
 
 import json
+import math
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any
 
 import anyio
@@ -19,6 +21,7 @@ from treadle.domain.ids import RunId
 from treadle.operations.refusal import Refusal
 from treadle.operations.runs import RunDetail
 from treadle.surfaces.mcp.backend import McpBackend, NotPermitted, describe_progress, is_parked
+from treadle.surfaces.mcp.tasks import PATIENCE_SECONDS, RunTasks, is_supported, make_task
 
 Request = ServerRequestContext[Any, Any]
 RUNS, SESSIONS = "treadle://runs/", "treadle://sessions/"
@@ -61,6 +64,7 @@ class AgentServer:
             on_list_prompts=self._list_prompts,
             on_get_prompt=self._get_prompt,
         )
+        RunTasks(self.server, find_backend, _make_result)
 
     # ── Tools ──
 
@@ -71,7 +75,7 @@ class AgentServer:
             tools += [_make_start_tool(list(agents)), _make_status_tool(), _make_cancel_tool()]
         return types.ListToolsResult(tools=tools)
 
-    async def _call_tool(self, request: Request, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call_tool(self, request: Request, params: types.CallToolRequestParams) -> Any:
         backend, arguments = self._find_backend(request), params.arguments or {}
         agents = backend.agents
         if not agents or params.name not in (*agents, START, STATUS, CANCEL):
@@ -91,7 +95,9 @@ class AgentServer:
             started = await backend.start(agent, message, None if session is None else str(session))
             if params.name == START:
                 return _make_result(await backend.show(started.run_id))
-            return await _follow(request, backend, started.run_id)
+            has_tasks = is_supported(request)
+            run = await _follow(request, backend, started.run_id, PATIENCE_SECONDS if has_tasks else math.inf)
+            return make_task(run) if has_tasks and run.outcome is None else _make_result(run)
         except NotPermitted:
             return _make_error("There is no such run.")
         except (TreadleError, Refusal, ValueError) as error:
@@ -162,21 +168,24 @@ class AgentServer:
         return types.GetPromptResult(description=found.description, messages=[message])
 
 
-async def _follow(request: Request, backend: McpBackend, run_id: RunId) -> types.CallToolResult:
-    """Report the progress of a run until it ends or waits for a person. If the client cancels, cancel the run."""
+async def _follow(request: Request, backend: McpBackend, run_id: RunId, seconds: float) -> RunDetail:
+    """Report the progress of a run until it ends, waits for a person, or the time is over, and return it. If the
+    client cancels, cancel the run."""
     count = 0
     try:
-        async for event in backend.follow(run_id):
-            if isinstance(event.data, RunEnd) or is_parked(event):
-                break
-            if (text := describe_progress(event)) is not None:
-                count += 1
-                await request.session.report_progress(count, message=text)
+        with anyio.move_on_after(seconds):
+            async with aclosing(backend.follow(run_id)) as events:
+                async for event in events:
+                    if isinstance(event.data, RunEnd) or is_parked(event):
+                        break
+                    if (text := describe_progress(event)) is not None:
+                        count += 1
+                        await request.session.report_progress(count, message=text)
+        return await backend.show(run_id)
     except anyio.get_cancelled_exc_class():
         with anyio.CancelScope(shield=True), anyio.move_on_after(CLEANUP_SECONDS):
             await backend.cancel_quietly(run_id, "the MCP client cancelled the call")
         raise
-    return _make_result(await backend.show(run_id))
 
 
 def _make_result(run: RunDetail) -> types.CallToolResult:
