@@ -42,7 +42,8 @@ Treadle's own server offers agents, and runs the scenarios that need no fixtures
 The suite does not score these, and they do not pass: the scenarios of the tasks extension, which need fixtures
 (`tests/mcp/test_tasks.py` tests the tasks of Treadle's own server with the official SDK); extensions of OAuth
 (client credentials, DPoP, workload identity, enterprise authorization), which are not implemented;
-`http-header-validation` (pending), where the official SDK rejects a header with surrounding white space ("mcp-name header does not match the
+`http-header-validation` (pending), where the official SDK rejects a header with surrounding white space ("mcp-name
+header does not match the
 request body's 'name' parameter"); and `http-custom-header-server-validation` (pending), which needs a fixture.
 """
 
