@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import treadle
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.core.context.transcript import repair
@@ -193,7 +194,7 @@ async def long_session(
     folder: Path, session: ScriptedSession, window: int = WINDOW, steps: int = STEPS, writer: str | None = None
 ) -> list[ContextCompacted]:
     """Run the session, and return its compactions."""
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder))
     engine.add_model("scripted", session)
     compactions: list[ContextCompacted] = []
     async with engine:
@@ -239,7 +240,7 @@ class ShortModel:
 async def many_runs(folder: Path, runs: int, window: int | None) -> list[float]:
     """Return the CPU milliseconds from the submission of each run of one session to its first request."""
     model = ShortModel()
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder))
     engine.add_model("scripted", model)
     nothing = {"recall": 0, "remember": False}
     limits = {"context_window": window}

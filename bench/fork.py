@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import treadle
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.ids import RunId
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
@@ -49,7 +50,7 @@ async def measure(
     folder: Path, steps: int = STEPS, rounds: int = ROUNDS, clock: Callable[[], float] = time.perf_counter
 ) -> tuple[list[float], list[float]]:
     """Return the seconds that forks and replays took, by this clock."""
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
     engine.add_model("scripted", PageReader(steps))
     agent = treadle.Agent(
         name="reader", model="scripted/x", tools=[read_page], limits={"max_steps": steps + 1},

@@ -19,6 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import treadle
+from treadle.api.engine import create_engine
 from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.config.home import Home
 from treadle.ports.journal import RunRecord
@@ -60,7 +61,7 @@ async def make_answer(request: ModelRequest) -> ScriptStep:
 
 
 def make_engine(folder: Path) -> treadle.Engine:
-    engine = treadle.Engine(f"sqlite:///{folder}/runs.db", home=Home(folder / "home"))
+    engine = create_engine(f"sqlite:///{folder}/runs.db", home=Home(folder / "home"))
     engine.add_model("fake", FunctionModel(make_answer))
     engine.add_tools(look, kill)
     return engine

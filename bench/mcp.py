@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from tests.mcp.homes import PYTHON, SERVERS, make_home, make_server, write_home
 
 from mcp import Client, StdioServerParameters
-from treadle.api.engine import Engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
@@ -37,7 +37,7 @@ async def measure_first_steps(folder: Path) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name in tools}
     workspace = folder / "w"
     workspace.mkdir()
-    engines: dict[str, Engine] = {}
+    engines: dict[str, HostedEngine] = {}
     asked = 0.0
 
     def answer(request: ModelRequest) -> ScriptedReply:
@@ -51,7 +51,7 @@ async def measure_first_steps(folder: Path) -> dict[str, float]:
         "offered": make_home(folder / "offered", **{f"s{number}": make_server() for number in range(5)}),
     }
     for name, home in homes.items():
-        engines[name] = await Engine(home=home).__aenter__()
+        engines[name] = await create_engine(home=home).__aenter__()
         engines[name].add_model("function", FunctionModel(answer))
     for number in range(RUNS):
         for name in times if number % 2 else reversed(list(times)):

@@ -26,7 +26,7 @@ from msgspec import Struct
 from bench.contestants.treadle import tool
 from bench.pgserver import open_database, read_cpu_seconds, read_server_cpu
 from bench.service import ROOT, make_home, serve_model
-from treadle.api.engine import Engine, create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.bootstrap.stores import WorkerShare
 from treadle.config.home import Home
 from treadle.stores.postgres.connection import connect
@@ -88,7 +88,7 @@ def start_workers(folder: Path, url: str, number: int, concurrency: int) -> Gene
             process.wait()
 
 
-async def run_workers(engine: Engine, home: Home, url: str, pids: Sequence[int], runs: int) -> WorkerCosts:
+async def run_workers(engine: HostedEngine, home: Home, url: str, pids: Sequence[int], runs: int) -> WorkerCosts:
     """Submit this many runs, and wait until the last has completed."""
     agent = home.agent("a")
     asked = iter(range(runs))

@@ -11,16 +11,17 @@ lookup = treadle.tool(effect="read", repeatable=True)(bare)
 SERVER = """
 import asyncio, json, os, sys, time
 import uvloop
-from treadle.api.engine import Engine
+from treadle.api.engine import create_engine
 from treadle.domain.access import SCOPES
 from treadle.config.home import Home
 from treadle.operations.token_service import NewToken
-from treadle.surfaces.http.server import bound
-from treadle.surfaces.http.engine_server import application, to_anyone
+from treadle.surfaces.http.engine_server import make_application, serve_over_tcp
+from treadle.surfaces.http.server import bind_socket
+from treadle.telemetry.settings import Telemetry
 
 async def main():
     home = Home.from_environment(os.environ)
-    engine = Engine(home=home, metrics=True)
+    engine = create_engine(home=home, telemetry=Telemetry(metrics=True))
     commits = {}
 
     def note(origin, first, drafts):
@@ -31,7 +32,7 @@ async def main():
     async with engine:
         engine.service._hub.observers.insert(0, note)
         token = (await engine.context.access.create(NewToken("bench", SCOPES))).secret
-        app, listener = application(engine), bound("127.0.0.1", 0)
+        app, listener = make_application(engine), bind_socket("127.0.0.1", 0)
         inner = app.asgi
 
         async def asgi(scope, receive, send):
@@ -41,7 +42,7 @@ async def main():
             await send({"type": "http.response.body", "body": json.dumps(commits).encode()})
 
         app.asgi = asgi
-        async with to_anyone(app, listener, (), ()):
+        async with serve_over_tcp(app, listener, (), ()):
             told = {"url": f"http://127.0.0.1:{listener.getsockname()[1]}", "token": token}
             print(json.dumps(told), flush=True)
             await asyncio.Event().wait()

@@ -8,14 +8,16 @@ import pytest
 from pydantic import BaseModel
 
 import treadle
+from treadle.api.engine import HostedEngine, create_engine
+from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.testing.models import ScriptedModel, say
 
 AGENT = treadle.Agent(name="helper", model="scripted/x", memory={"recall": 0, "remember": False})
 
 
-def make_engine(folder: Path, *replies: str) -> treadle.Engine:
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=folder / "home")
+def make_engine(folder: Path, *replies: str) -> HostedEngine:
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
     engine.add_model("scripted", ScriptedModel(*map(say, replies)))
     return engine
 

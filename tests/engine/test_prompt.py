@@ -13,6 +13,7 @@ from tests import anthropic_wire, responses_wire
 from tests.engine.running import agent, journal, opened
 from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, says
 from tests.skills.written import approve, of_home, of_workspace, skill
+from treadle.api.engine import create_engine
 from treadle.bootstrap.engine import encode_request
 from treadle.config.home import Home
 from treadle.domain.agents import Limits
@@ -228,7 +229,7 @@ def test_the_request_is_rebuilt_byte_for_byte(tmp_path: Path, home: Path, worksp
 
     async def story() -> None:
         async with FakeEndpoint(*replies(mode)) as server:
-            engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(home))
+            engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(home))
             engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="x")
             async with engine:
                 hero: Any = treadle.Agent(

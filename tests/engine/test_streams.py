@@ -10,6 +10,7 @@ import pytest
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from tests.patience import HANG_SECONDS
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
 from treadle.domain.errors import StoreError
@@ -289,7 +290,7 @@ def test_callbacks_that_are_not_given_are_not_called() -> None:
 
 
 def test_a_script_runs_without_a_loop_and_again(tmp_path: Path) -> None:
-    engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path))
+    engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path))
     engine.add_model("scripted", ScriptedModel(say("one"), say("two")))
     first = engine.run_sync(agent(), "go")
     second = engine.run_sync(agent(), "go", session=first.session_id)

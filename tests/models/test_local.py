@@ -12,6 +12,7 @@ import pytest
 
 import treadle
 from tests.embedded import weights
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.agents import ModelSettings
 from treadle.domain.errors import UsageError
@@ -117,7 +118,7 @@ def test_it_dies_with_a_process_that_is_killed(folder: Path) -> None:
 
 def test_a_path_is_a_model_too(folder: Path, tmp_path: Path) -> None:
     async def run() -> None:
-        engine = treadle.Engine("sqlite:///:memory:", home=Home(tmp_path))
+        engine = create_engine("sqlite:///:memory:", home=Home(tmp_path))
         agent = treadle.Agent(name="here", model=f"local/{folder}/smollm2.gguf", model_settings={"max_tokens": 8})
         async with engine:
             result = await engine.run(agent, "Say hello.")

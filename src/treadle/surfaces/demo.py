@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 
 import treadle
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.events import RunEnd
 from treadle.domain.messages import ToolResult
@@ -39,7 +40,7 @@ def add(a: int, b: int) -> int:
 
 async def ask_a_real_model(folder: Path) -> None:
     """One question to a small model that runs here, with a tool."""
-    engine = treadle.Engine(f"sqlite:///{folder}/real.db")
+    engine = create_engine(f"sqlite:///{folder}/real.db")
     await engine.pull(MODEL, _say_how_far)
     engine.models.local.notice = print
     agent = treadle.Agent(name="demo", model=f"local/{MODEL}", tools=[add], model_settings={"temperature": 0})
@@ -151,7 +152,7 @@ async def first_half(folder: Path) -> None:
         tools=reporting(folder / "report.txt", killed=True),
         persona="Be brief.",
     )
-    async with treadle.Engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
+    async with create_engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
         engine.add_model("scripted", ScriptedModel(*FIRST_HALF))
         transcript = TranscriptPrinter(sys.stdout)
         async for event in engine.stream(agent, TASK):
@@ -161,7 +162,7 @@ async def first_half(folder: Path) -> None:
 async def second_half(folder: Path) -> None:
     """Another process opens the same database; the run goes on by itself."""
     with ScriptedModel(*SECOND_HALF) as model:
-        async with treadle.Engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
+        async with create_engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
             [run] = await engine.service.unfinished()
             engine.add_model("scripted", model)
             engine.add_tools(*reporting(folder / "report.txt", killed=False))

@@ -11,7 +11,7 @@ import openai
 from tests.fake_endpoint import Behaviour, FakeEndpoint
 from tests.patience import HANG_SECONDS
 from tests.surfaces.http.offered import Offered, offered
-from treadle.api.engine import Engine
+from treadle.api.engine import HostedEngine
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -22,7 +22,7 @@ class Talking(NamedTuple):
     """An `openai.AsyncOpenAI`, unchecked: much that is sent here is none of its types. It has a token that may run
     agents, and no patience for failures."""
     endpoint: FakeEndpoint
-    engine: Engine
+    engine: HostedEngine
 
     @property
     def sent(self) -> list[Any]:

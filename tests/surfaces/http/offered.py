@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint, Policy, calls, fragment, says
-from treadle.api.engine import Engine, create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.access import SCOPES, Scope, Visibility
 from treadle.domain.quotas import Quotas
@@ -51,7 +51,7 @@ class Offered:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: HostedEngine,
         home: Home,
         endpoint: FakeEndpoint,
         app: Application,

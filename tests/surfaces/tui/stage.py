@@ -8,7 +8,7 @@ from typing import Any
 from textual.pilot import Pilot
 
 from tests.patience import HANG_SECONDS
-from treadle.api.engine import Engine, create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.ports.model import Model
 from treadle.surfaces.cli.home_link import HomeLink
@@ -36,7 +36,7 @@ async def open_app(
     workspace.mkdir(exist_ok=True)
     (home.path / "agents" / "default" / "config.yaml").write_text(AGENT.replace("WORKSPACE", str(workspace)))
 
-    def make_engine() -> Engine:
+    def make_engine() -> HostedEngine:
         engine = create_engine(home=home)
         engine.add_model("scripted", model or ScriptedModel())
         return engine

@@ -18,7 +18,7 @@ from treadle.surfaces.cli.output import note
 from treadle.system.helper_process import start_command_helper
 
 if TYPE_CHECKING:
-    from treadle.api.engine import Engine
+    from treadle.api.engine import HostedEngine
     from treadle.surfaces.cli.home_link import HomeLink
 
 LOG_FOLDER, LOG_NAME = "logs", "acp.log"
@@ -76,7 +76,7 @@ def _make_link(home: Home) -> "HomeLink":
     return HomeLink(home, lambda: _make_engine(home))
 
 
-def _make_engine(home: Home) -> "Engine":
+def _make_engine(home: Home) -> "HostedEngine":
     """Return an engine that prints nothing."""
     from treadle.api.engine import create_engine
     from treadle.bootstrap.stores import ONLY_OWN

@@ -20,7 +20,7 @@ from treadle.operations.operation import Caller, LocalCaller, Operation, Operati
 from treadle.surfaces.cli.output import note
 
 if TYPE_CHECKING:
-    from treadle.api.engine import Engine
+    from treadle.api.engine import HostedEngine
     from treadle.remote.connection import Connection
 
 Owned = TypeVar("Owned")
@@ -44,7 +44,7 @@ class HomeAccess:
     """A client of a home, whichever process performs its operations. That process changes when the home is handed
     over, or when its owner has ended and another process has replaced it."""
 
-    def __init__(self, client: OperationClient, home: Home, engine: "Engine | None" = None) -> None:
+    def __init__(self, client: OperationClient, home: Home, engine: "HostedEngine | None" = None) -> None:
         self._current = _CurrentClient(client)
         self.client: OperationClient = self._current
         self.home = home
@@ -137,7 +137,9 @@ def _make_remote(connection: "Connection") -> OperationClient:
 
 
 @asynccontextmanager
-async def open_home(engine: "Engine", home: Home, base_url: str | None = None) -> AsyncGenerator[HomeAccess, None]:
+async def open_home(
+    engine: "HostedEngine", home: Home, base_url: str | None = None
+) -> AsyncGenerator[HomeAccess, None]:
     """Open the engine and let other commands attach to it, or attach to the process that owns the home. That
     process does not know an endpoint of this command's line."""
     from treadle.surfaces.http.unix_socket import accept_attachments

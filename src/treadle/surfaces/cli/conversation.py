@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from treadle.api.agent import apply_options, collect_tools, make_attachment
-from treadle.api.engine import Engine
+from treadle.api.engine import HostedEngine
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import COMMAND_NAMES
@@ -142,7 +142,7 @@ class RunConversation:
             follower.printer.note(f"Continuing the session {found}.")
         return found
 
-    def _make_agent(self, home: Home, engine: Engine) -> AgentSpec:
+    def _make_agent(self, home: Home, engine: HostedEngine) -> AgentSpec:
         """Return the agent with what the command line changes."""
         request = self._request
         agent = find_agent(home, request.agent, request.model)

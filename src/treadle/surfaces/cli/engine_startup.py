@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 
-from treadle.api.engine import Engine
+from treadle.api.engine import HostedEngine
 from treadle.domain.errors import InvalidState, StoreAway, StoreOwned
 from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.process import Stop
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 2.0
 """How long an owner that cannot be asked may be one that is ending."""
 
 
-async def take_over_home(engine: Engine, stop: Stop, opened: AsyncExitStack) -> bool:
+async def take_over_home(engine: HostedEngine, stop: Stop, opened: AsyncExitStack) -> bool:
     """Open an engine for a server. A command that owns the home is asked to hand it over.
 
     Returns False if the server was stopped before that. Raises StoreOwned if the owner is a server too, or cannot
@@ -52,7 +52,7 @@ async def _ask_for_home(owned: StoreOwned, socket: str) -> bool:
     return True
 
 
-async def open_engine(engine: Engine, stop: Stop, opened: AsyncExitStack) -> bool:
+async def open_engine(engine: HostedEngine, stop: Stop, opened: AsyncExitStack) -> bool:
     """Open an engine. Returns False if it was stopped before the database was available."""
     pause = FIRST_PAUSE_SECONDS
     while not stop.asked.is_set():

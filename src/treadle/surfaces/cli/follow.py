@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from treadle.api.engine import Engine, create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.bootstrap.callers import open_readonly_caller
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
@@ -89,14 +89,14 @@ class FollowOptions(Struct, frozen=True):
         return "command" if self.decision is not None else None
 
 
-def make_engine(home: Home) -> Engine:
+def make_engine(home: Home) -> HostedEngine:
     """Return an engine that executes only the runs of this command."""
     engine = create_engine(home=home, share=ONLY_OWN)
     engine.models.local.notice = note
     return engine
 
 
-def add_endpoint(engine: Engine, base_url: str) -> str:
+def add_endpoint(engine: HostedEngine, base_url: str) -> str:
     """Add the endpoint at a URL as a provider of this process, and return its name: the host and port."""
     try:
         name = urlsplit(base_url).netloc.rpartition("@")[2] or base_url

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 import treadle
-from treadle.api.engine import Engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.doctor.findings import Basis
 from treadle.doctor.quarantine import simulate_deadly_run
@@ -233,14 +233,14 @@ async def fire_all() -> Sequence[Check]:
     """Make every guard fire, all at the same time; whether each did."""
     with tempfile.TemporaryDirectory(prefix="treadle-doctor-") as folder:
         (Path(folder) / "config.yaml").write_text(SETTINGS)
-        async with Engine("sqlite:///:memory:", home=Home(Path(folder))) as engine:
+        async with create_engine("sqlite:///:memory:", home=Home(Path(folder))) as engine:
             trials = [_fire(engine, number, trial) for number, trial in enumerate(TRIALS)]
             found = [check for checks in await asyncio.gather(*trials) for check in checks]
     journal = await simulate_deadly_run()
     return [*found, Check(QUARANTINE, _ends("quarantined")(journal), _ending(journal))]
 
 
-async def _fire(engine: Engine, number: int, trial: Trial) -> list[Check]:
+async def _fire(engine: HostedEngine, number: int, trial: Trial) -> list[Check]:
     journal: list[e.EventData] = []
     refusal = ""
     try:
@@ -253,7 +253,7 @@ async def _fire(engine: Engine, number: int, trial: Trial) -> list[Check]:
     return [Check(guard, mark(journal), refusal or _ending(journal)) for guard, mark in trial.marks.items()]
 
 
-async def _run(engine: Engine, name: str, trial: Trial, journal: list[e.EventData]) -> None:
+async def _run(engine: HostedEngine, name: str, trial: Trial, journal: list[e.EventData]) -> None:
     provider = trial.provider or name
     engine.add_model(provider, _Script(trial.script))
     agent = treadle.Agent(name=name, model=f"{provider}/scripted", tools=TOOLS, **PLAIN, **trial.settings)

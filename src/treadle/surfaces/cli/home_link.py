@@ -16,7 +16,7 @@ from treadle.operations.operation import Operation, OperationClient, Q, R
 from treadle.surfaces.cli.connection import HomeAccess, open_home
 
 if TYPE_CHECKING:
-    from treadle.api.engine import Engine
+    from treadle.api.engine import HostedEngine
 
 LinkState = Literal["owner", "attached", "leaving", "lost"]
 Watcher = Callable[[LinkState, str], None]
@@ -26,7 +26,7 @@ RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 3.0)
 class HomeLink:
     """A client of a home that outlives the process that owns it."""
 
-    def __init__(self, home: Home, make_engine: "Callable[[], Engine]") -> None:
+    def __init__(self, home: Home, make_engine: "Callable[[], HostedEngine]") -> None:
         self.home = home
         self.watch: Watcher = lambda state, detail: None
         """Is told when the link changes."""
@@ -43,7 +43,7 @@ class HomeLink:
         return self._access
 
     @property
-    def engine(self) -> "Engine | None":
+    def engine(self) -> "HostedEngine | None":
         """The engine of this process, if it owns the home."""
         return None if self._access is None else self._access.engine
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from litestar.handlers import HTTPRouteHandler
 
-from treadle.api.engine import Engine
+from treadle.api.engine import HostedEngine
 from treadle.domain.errors import InvalidState
 from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.assets import DashboardFiles
@@ -21,7 +21,7 @@ def refuse_hand_over() -> None:
 
 
 def make_application(
-    engine: Engine,
+    engine: HostedEngine,
     routes: Sequence[HTTPRouteHandler] | None = None,
     hand_over: Callable[[], None] = refuse_hand_over,
 ) -> Application:

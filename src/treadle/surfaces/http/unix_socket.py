@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from treadle.api.engine import Engine
+from treadle.api.engine import HostedEngine
 from treadle.config.database_url import is_in_memory, is_postgres, sqlite_path
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
@@ -30,7 +30,7 @@ MAX_PATH_BYTES = 100
 
 @asynccontextmanager
 async def accept_attachments(
-    engine: Engine, home: Home, app: "Application | None" = None, hand_over: Callable[[], None] | None = None
+    engine: HostedEngine, home: Home, app: "Application | None" = None, hand_over: Callable[[], None] | None = None
 ) -> AsyncGenerator[Callable[[], bool], None]:
     """Let other commands of this user attach during the block. Yield a function that returns whether any has.
 

@@ -3,7 +3,7 @@
 from mcp.server.stdio import stdio_server
 
 from treadle import __version__
-from treadle.api.engine import Engine
+from treadle.api.engine import create_engine
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.access import OWNER
 from treadle.surfaces.cli.connection import open_home
@@ -21,7 +21,7 @@ async def serve_stdio(home: Home, only: tuple[str, ...] | None) -> int:
         names = home.agents() or [DEFAULT_AGENT]
         return [name for name in names if only is None or name in only]
 
-    async with open_home(Engine(home=home), home) as access:
+    async with open_home(create_engine(home=home), home) as access:
         backend = McpBackend(access.client, OWNER, list_agents, lambda: list_skill_prompts(home.path))
         server = AgentServer(lambda request: backend, __version__).server
         async with stdio_server() as (read, write):

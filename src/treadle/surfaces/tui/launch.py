@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from treadle.api.engine import Engine, create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownSession, UsageError
@@ -91,7 +91,7 @@ def _say_goodbye(left: Leaving, session_id: SessionId | None) -> None:
             pass
 
 
-def make_quiet_engine(home: Home) -> Engine:
+def make_quiet_engine(home: Home) -> HostedEngine:
     """Return an engine that executes only the runs of this process and prints nothing."""
     engine = create_engine(home=home, share=ONLY_OWN)
     engine.models.local.notice = lambda text: None

@@ -11,7 +11,7 @@ from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.item_view import format_count
 
 if TYPE_CHECKING:
-    from treadle.api.engine import Engine
+    from treadle.api.engine import HostedEngine
     from treadle.config.home import Home
     from treadle.operations.system import ModelView
     from treadle.surfaces.tui.picker_screen import PickerRow
@@ -38,7 +38,7 @@ class FoundModel(NamedTuple):
     source: str
 
 
-def make_plain_engine(home: "Home") -> "Engine":
+def make_plain_engine(home: "Home") -> "HostedEngine":
     """Return an engine that is not opened: for its models only."""
     from treadle.api.engine import create_engine
 

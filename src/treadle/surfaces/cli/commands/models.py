@@ -18,7 +18,7 @@ from treadle.surfaces.cli.shared_options import BaseUrl, Json, ModelArgument
 from treadle.surfaces.cli.terminal import one_line
 
 if TYPE_CHECKING:
-    from treadle.api.engine import Engine
+    from treadle.api.engine import HostedEngine
 
 QUESTION = "Reply with the single word: ready"
 SETTINGS = ModelSettings(max_tokens=512)  # models that reason need room to
@@ -148,10 +148,10 @@ async def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json =
     return 0 if isinstance(end, Completed) else FAILED
 
 
-def _make_engine() -> "Engine":
-    from treadle.api.engine import Engine
+def _make_engine() -> "HostedEngine":
+    from treadle.api.engine import create_engine
 
-    return Engine()
+    return create_engine()
 
 
 def _price(profile: Profile) -> str:
