@@ -5,7 +5,8 @@ from email.message import EmailMessage
 import pytest
 
 from tests.channels.mail_server import AUTHSERV
-from treadle.channels.mail_parts import explain_distrust, read_text
+from treadle.channels.mail_parts import read_text
+from treadle.channels.mail_sender import explain_distrust
 
 ANNA = "anna@example.com"
 

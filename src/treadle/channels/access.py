@@ -63,18 +63,31 @@ class Access:
             return Verdict(dropped="distrusted")
         if message.is_bot and self._config.bots == "ignore":
             return Verdict(dropped="bot")
-        if not message.is_direct and not message.is_addressed:
+        if not message.is_direct and not message.is_addressed and not await self._is_reply(message):
             return Verdict(dropped="not addressed")
         person = await self._store.person(self._channel, message.sender)
         if person is None:
             return await self._meet(message)
         if not person.may("direct" if message.is_direct else "groups"):
             return Verdict(dropped="no grant")
-        if message.kind != "message":
-            return Verdict(person)
-        if self._is_loop(message):
-            return Verdict(dropped="loop")
-        return self._check_rate(message) or Verdict(person)
+        match message.kind:
+            case "press" | "delete":
+                return Verdict(person)
+            case "edit":  # further edits are not read, and need no notice
+                return Verdict(person) if self._check_rate(message) is None else Verdict(dropped="too many")
+            case "message":
+                if self._is_loop(message):
+                    return Verdict(dropped="loop")
+                return self._check_rate(message) or Verdict(person)
+
+    async def _is_reply(self, message: Incoming) -> bool:
+        """Return whether a message replies to one that was sent to its conversation."""
+        if not message.reply_to:
+            return False
+        sent = await self._store.find_sent(
+            self._channel, message_id=message.reply_to, conversation=message.conversation
+        )
+        return sent is not None
 
     # ── Unknown senders ──
 

@@ -1,9 +1,11 @@
 """Approvals and questions that people decide on a channel, with buttons, replies or commands."""
 
+from collections.abc import Sequence
+
 from treadle.channels.prompts import ANSWER_PREFIX, APPROVE, APPROVE_SESSION, DENY, question_key
 from treadle.domain.channels import Person
 from treadle.domain.errors import InvalidState, TreadleError
-from treadle.domain.events import ClarifyRequested
+from treadle.domain.events import AgentAnswered, AgentWaiting, ClarifyRequested
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.operations.approval_service import Answer
 from treadle.operations.service import LocalService
@@ -40,7 +42,9 @@ class Decisions:
         prompt = await self._prompt(message)
         if prompt is None or all(button.value != message.value for button in prompt.message.buttons):
             return "This button is no longer valid."
-        return await self._apply(prompt, message.value, "", person) or ""
+        if prompt.key.startswith("question/"):
+            return await self._answer_prompt(prompt, message.value, person)
+        return await self._decide_prompt(prompt, message.value, "", person)
 
     async def reply(self, message: Incoming, person: Person) -> str | None:
         """Apply a reply to a prompt, if the message is one."""
@@ -49,16 +53,16 @@ class Decisions:
             return None
         word, _, rest = message.text.strip().partition(" ")
         if prompt.key.startswith("question/"):
-            return await self._apply(prompt, message.text, "", person)
+            return await self._answer_prompt(prompt, message.text.strip(), person)
         value = _WORDS.get(word.strip(".,!").lower())
-        return None if value is None else await self._apply(prompt, value, rest.strip(), person)
+        return None if value is None else await self._decide_prompt(prompt, value, rest.strip(), person)
 
     async def command(self, message: Incoming, person: Person, run: RunRecord | None) -> str | None:
         """Apply `/approve` or `/deny`, with the ID of an approval or for the only one that is pending."""
         head, _, rest = message.text.strip().partition(" ")
         if head not in ("/approve", "/deny"):
             return None
-        pending: list[ApprovalRecord] = [] if run is None else await self._pending(run, message.conversation)
+        pending = await self._pending(run, message.conversation)
         wanted, _, note = rest.strip().partition(" ")
         chosen = [each for each in pending if each.approval_id == wanted]
         if not chosen and len(pending) == 1:
@@ -69,41 +73,41 @@ class Decisions:
         return await self._decide(chosen[0].approval_id, APPROVE if head == "/approve" else DENY, note, person)
 
     async def answer(self, message: Incoming, person: Person, run: RunRecord, user: str) -> str | None:
-        """Answer the oldest open question of a run, if there is one and the person may answer it."""
+        """Answer the oldest open question of a run or its child runs, if there is one and the person may answer."""
         asked = await self._open_questions(run)
         if not asked or not (person.may("approve") or person.user == user):
             return None
         run_id, question = asked[0]
-        options = question.options
-        text = message.text.strip()
-        if options and text.isdecimal() and 1 <= int(text) <= len(options):
-            text = options[int(text) - 1]
-        return await self._answer(run_id, question.call_id, text, person)
+        return await self._answer(run_id, question.call_id, _choose(question.options, message.text.strip()), person)
 
     # ── Applying ──
 
     async def _prompt(self, message: Incoming) -> OutboxItem | None:
-        found = await self._store.find_sent(
-            self._channel, message_id=message.reply_to, conversation=message.conversation
-        )
-        return found if found is not None and found.key.startswith(("approval/", "question/")) else None
+        """Return the prompt that a message replies to. It counts only in the conversation that it was sent to
+        and in threads below it: people who know an ID could name it elsewhere."""
+        for conversation in filter(None, dict.fromkeys((message.conversation, message.parent))):
+            found = await self._store.find_sent(
+                self._channel, message_id=message.reply_to or None, conversation=conversation
+            )
+            if found is not None and found.key.startswith(("approval/", "question/")):
+                return found
+        return None
 
-    async def _apply(self, prompt: OutboxItem, value: str, note: str, person: Person) -> str | None:
-        kind, _, rest = prompt.key.partition("/")
-        if kind == "approval":
-            return await self._decide(ApprovalId(rest), value, note, person)
-        run_id, _, call_id = rest.partition("/")
-        text = value
-        if value.startswith(ANSWER_PREFIX):
-            questions = await self._service.questions(RunId(run_id))
-            question = next((each for each in questions if each.call_id == call_id), None)
-            number = int(value.removeprefix(ANSWER_PREFIX))
-            if question is None or number >= len(question.options):
-                return "This question is answered already."
-            text = question.options[number]
+    async def _decide_prompt(self, prompt: OutboxItem, value: str, note: str, person: Person) -> str:
+        return await self._decide(ApprovalId(prompt.key.partition("/")[2]), value, note, person)
+
+    async def _answer_prompt(self, prompt: OutboxItem, text: str, person: Person) -> str:
+        """Answer a question with a text, the number of an option, or the value of its button."""
+        run_id, _, call_id = prompt.key.partition("/")[2].partition("/")
         if not person.may("approve") and (await self._service.run(RunId(run_id))).owner != person.user:
             return MAY_NOT
-        return await self._answer(RunId(run_id), call_id, text, person)
+        questions = await self._service.questions(RunId(run_id))
+        question = next((each for each in questions if each.call_id == call_id), None)
+        if question is None:
+            return "This question is answered already."
+        if not text:
+            return "Your answer has no text."
+        return await self._answer(RunId(run_id), call_id, _choose(question.options, text), person)
 
     async def _decide(self, approval_id: ApprovalId, value: str, note: str, person: Person) -> str:
         if not person.may("approve"):
@@ -126,23 +130,40 @@ class Decisions:
 
     # ── Looking ──
 
-    async def _pending(self, run: RunRecord, conversation: str) -> list[ApprovalRecord]:
-        """Return the pending approvals of a run, and those of its child runs that this conversation was asked."""
+    async def _pending(self, run: RunRecord | None, conversation: str) -> list[ApprovalRecord]:
+        """Return the pending approvals that this conversation was asked, also those of child runs and of runs whose
+        answers are delivered here, and those of its run in progress."""
         shown: list[ApprovalRecord] = []
         for record in await self._service.approvals():
             prompt = await self._store.find_sent(self._channel, key=f"approval/{record.approval_id}")
             is_here = prompt is not None and prompt.conversation == conversation
-            if is_here or record.origin.run_id == run.origin.run_id:
+            if is_here or (run is not None and record.origin.run_id == run.origin.run_id):
                 shown.append(record)
         return shown
 
     async def _open_questions(self, run: RunRecord) -> list[tuple[RunId, ClarifyRequested]]:
-        """Return the open questions of a run that were shown on this channel."""
-        if run.waiting_for not in ("answer", None):
-            return []
-        run_id = run.origin.run_id
+        """Return the open questions of a run and of its child runs that were shown on this channel."""
+        asked: dict[RunId, None] = {run.origin.run_id: None}
+        async for event in self._service.stored(run.origin.run_id):
+            match event.data:
+                case AgentWaiting(run_id):
+                    asked[run_id] = None
+                case AgentAnswered(run_id):
+                    asked.pop(run_id, None)
+                case _:
+                    pass
         return [
             (run_id, each)
+            for run_id in asked
             for each in await self._service.questions(run_id)
             if await self._store.find_sent(self._channel, key=question_key(run_id, each.call_id)) is not None
         ]
+
+
+def _choose(options: Sequence[str], text: str) -> str:
+    """Return the option that a number or the value of a button stands for, or the text itself."""
+    number = text.removeprefix(ANSWER_PREFIX)
+    if not number.isascii() or not number.isdecimal() or len(number) > 4:
+        return text
+    index = int(number) - (number == text)
+    return options[index] if 0 <= index < len(options) else text

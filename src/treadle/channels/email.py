@@ -4,7 +4,6 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
-from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.utils import formatdate
 from hashlib import blake2b
@@ -15,15 +14,8 @@ import aiosmtplib
 import msgspec
 from msgspec import Struct
 
-from treadle.channels.mail_parts import (
-    explain_distrust,
-    find_sender,
-    find_thread,
-    is_automatic,
-    list_attachments,
-    read_payload,
-    read_text,
-)
+from treadle.channels.mail_parts import find_thread, list_attachments, parse_mail, read_payload, read_text
+from treadle.channels.mail_sender import explain_distrust, find_sender, is_automatic
 from treadle.channels.markdown import MATRIX, PLAIN, render
 from treadle.ports.channel import ChannelError, ChannelRefused, Incoming, IncomingFile, Outgoing, Receiver, Traits
 
@@ -94,7 +86,7 @@ class Email:
             await receiver.accept((), f"{validity}:{uid}")
             while True:
                 for number in await self._list_new(imap, uid):
-                    message = await self._read(imap, number)
+                    message = await self._read(imap, validity, number)
                     await receiver.accept(() if message is None else (message,), f"{validity}:{number}")
                     uid = number
                 await self._wait(imap)
@@ -119,11 +111,12 @@ class Email:
         """Do nothing: mail has no typing indicator."""
 
     async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
-        uid, _, number = attachment.file_id.partition("/")
+        place, _, number = attachment.file_id.partition("/")
+        validity, _, uid = place.partition(".")
         async with self._mailbox() as imap:
-            await self._select(imap)
-            mail = await self._fetch(imap, int(uid))
-        parts = [] if mail is None else list(mail.iter_attachments())
+            is_same = (await self._select(imap))[0] == int(validity)  # else the UID is that of another mail
+            raw = await self._fetch(imap, int(uid)) if is_same else None
+        parts = [] if raw is None else list(parse_mail(raw).iter_attachments())
         if int(number) >= len(parts):
             raise ChannelRefused("the mail is no longer there")
         data = read_payload(parts[int(number)])
@@ -170,15 +163,15 @@ class Email:
         text = " ".join(bytes(line).decode("ascii", "replace") for line in answer.lines[:1])
         return sorted(int(each) for each in text.split() if each.isdecimal() and int(each) > after)
 
-    async def _fetch(self, imap: Any, uid: int) -> EmailMessage | None:
-        """Return a mail, or None if it is gone. Of a mail that is too large, only the header is fetched."""
+    async def _fetch(self, imap: Any, uid: int) -> bytes | None:
+        """Return the bytes of a mail, or None if it is gone. Of a mail that is too large, only the header."""
         size = await imap.uid("fetch", str(uid), "(RFC822.SIZE)")
         found = re.search(rb"RFC822\.SIZE (\d+)", b" ".join(bytes(line) for line in size.lines))
         part = "BODY.PEEK[]" if found is not None and int(found[1]) <= MAX_MAIL_BYTES else "BODY.PEEK[HEADER]"
         answer = await imap.uid("fetch", str(uid), f"({part})")
         for line in answer.lines:
             if isinstance(line, bytearray):
-                return message_from_bytes(bytes(line), policy=policy.default)
+                return bytes(line)
         return None
 
     async def _wait(self, imap: Any) -> None:
@@ -198,20 +191,22 @@ class Email:
 
     # ── Reading ──
 
-    async def _read(self, imap: Any, uid: int) -> Incoming | None:
-        mail = await self._fetch(imap, uid)
-        if mail is None:
+    async def _read(self, imap: Any, validity: int, uid: int) -> Incoming | None:
+        raw = await self._fetch(imap, uid)
+        if raw is None:
             return None
         try:
-            return self._parse(mail, uid)
-        except (ValueError, IndexError, AttributeError, LookupError, UnicodeError) as error:
-            return Incoming(f"uid/{uid}", "", "", distrust=f"the mail cannot be read: {error}")
+            return self._parse(parse_mail(raw), f"{validity}.{uid}")
+        except Exception as error:  # a mail that stops the parser must not stop the channel
+            return Incoming(
+                f"uid/{uid}", "", "", distrust=f"the mail cannot be read: {error or type(error).__name__}"
+            )
 
-    def _parse(self, mail: EmailMessage, uid: int) -> Incoming:
+    def _parse(self, mail: EmailMessage, place: str) -> Incoming:
         address, name = find_sender(mail)
         settings = self._settings
         distrust = explain_distrust(mail, address, settings.authserv_id) if settings.verify else ""
-        message_id = " ".join(str(mail.get("Message-ID", "")).split())[:250] or f"uid/{uid}"
+        message_id = " ".join(str(mail.get("Message-ID", "")).split())[:250] or f"uid/{place}"
         root, replied, subject = find_thread(mail, message_id)
         return Incoming(
             f"{address} {message_id}",
@@ -219,10 +214,11 @@ class Email:
             address,
             name,
             read_text(mail),
-            list_attachments(mail, uid),
+            list_attachments(mail, place),
             is_bot=is_automatic(mail, address) or address == settings.address.lower(),
             distrust=distrust,
             reply_to=replied,
+            parent=address,
         )
 
     # ── Writing ──

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from treadle.channels.access import Access
 from treadle.channels.attachments import load_attachments
 from treadle.channels.decisions import Decisions
+from treadle.channels.incoming import clean_message
 from treadle.channels.outbox import ChannelOutbox
 from treadle.channels.prompts import HELP
 from treadle.channels.run_watch import RunWatch
@@ -65,7 +66,10 @@ class Inbox:
     async def accept(self, messages: Sequence[Incoming], cursor: str | None = None) -> None:
         """Store what people who may write have written. Others cost a look at the database, and no model call."""
         accepted: list[Incoming] = []
-        for message in messages:
+        for message in [clean_message(each) for each in messages]:
+            if await self._store.find_received(self._name, message.message_id) is not None:
+                accepted.append(message)  # delivered again: it is stored once, and counts once
+                continue
             verdict = await self._access.judge(message)
             if verdict.person is not None:
                 accepted.append(message)
@@ -113,7 +117,8 @@ class Inbox:
             message = current.message  # it may have been edited meanwhile
         try:
             person = await self._store.person(self._name, message.sender)
-            reply = "" if person is None else await self._answer(message, person)
+            is_allowed = person is not None and person.may("direct" if message.is_direct else "groups")
+            reply = await self._answer(message, person) if person is not None and is_allowed else ""
         except StoreError:
             raise  # the message stays, and is handled again
         except TreadleError as error:

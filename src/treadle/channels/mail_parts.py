@@ -1,7 +1,7 @@
-"""Reading mail: who really sent it, whether a program did, what it says, and the thread that it belongs to."""
+"""Reading mail: what it says, its attachments, and the thread that it belongs to."""
 
 import re
-from email.headerregistry import Address
+from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html.parser import HTMLParser
 from typing import Any, cast
@@ -11,60 +11,10 @@ from treadle.ports.channel import IncomingFile
 _PREFIX = re.compile(r"\A\s*(?:(?:re|aw|fwd?|wg|sv|antw)\s*:\s*)+", re.IGNORECASE)
 _ID = re.compile(r"<[^<>\s]{1,250}>")
 _QUOTE_HEAD = re.compile(r"^(?:On .{0,200}wrote:|Am .{0,200}schrieb.{0,200}:|-{2,} ?Original Message ?-{2,})\s*$")
-_AUTOMATIC = ("mailer-daemon", "postmaster", "no-reply", "noreply", "do-not-reply", "donotreply")
 
 
-def find_sender(mail: EmailMessage) -> tuple[str, str]:
-    """Return the address and name of the only author. Raise ValueError if there is not exactly one."""
-    headers = mail.get_all("From") or []
-    addresses = [each for header in headers for each in cast("tuple[Address, ...]", header.addresses)]
-    if len(headers) != 1 or len(addresses) != 1 or not addresses[0].domain:
-        raise ValueError(f"the mail has {len(addresses)} authors in {len(headers)} From headers")
-    return addresses[0].addr_spec.lower(), addresses[0].display_name
-
-
-def explain_distrust(mail: EmailMessage, address: str, authserv_id: str) -> str:
-    """Return why the From of a mail is not proven, or "".
-
-    Only the header of the own mail server counts, and of these the topmost: a sender can write others."""
-    domain = address.rpartition("@")[2]
-    for header in mail.get_all("Authentication-Results") or []:
-        text = re.sub(r"\([^()]*\)", " ", str(header)).lower()
-        server, _, results = text.partition(";")
-        if (server.split() or [""])[0] != authserv_id.lower():
-            continue
-        for result in results.split(";"):
-            if re.search(r"\bdmarc\s*=\s*pass\b", result):
-                named = re.search(r"header\.from\s*=\s*\"?([\w.-]+)", result)
-                if named is None or _is_aligned(named[1], domain):
-                    return ""
-            if re.search(r"\bdkim\s*=\s*pass\b", result):
-                signed = re.search(r"header\.(?:d|i)\s*=\s*\"?(?:[^@\s;\"]*@)?([\w.-]+)", result)
-                if signed is not None and _is_aligned(signed[1], domain):
-                    return ""
-            if re.search(r"\bspf\s*=\s*pass\b", result):
-                sent = re.search(r"smtp\.mailfrom\s*=\s*\"?(?:[^@\s;\"]*@)?([\w.-]+)", result)
-                if sent is not None and sent[1] == domain:
-                    return ""
-        return f"{authserv_id} did not authenticate {domain}"
-    return f"there is no Authentication-Results header of {authserv_id}"
-
-
-def _is_aligned(signer: str, domain: str) -> bool:
-    return domain == signer or domain.endswith(f".{signer}")
-
-
-def is_automatic(mail: EmailMessage, address: str) -> bool:
-    """Return whether a program sent the mail: an auto-reply, a bounce or a mailing list."""
-    submitted = str(mail.get("Auto-Submitted", "no")).partition(";")[0].strip().lower()
-    precedence = str(mail.get("Precedence", "")).strip().lower()
-    return (
-        submitted != "no"
-        or precedence in ("bulk", "junk", "list", "auto_reply")
-        or any(mail.get(name) is not None for name in ("List-Id", "X-Autoreply", "X-Autorespond", "X-Loop"))
-        or str(mail.get("Return-Path", "")).strip() == "<>"
-        or address.partition("@")[0] in _AUTOMATIC
-    )
+def parse_mail(raw: bytes) -> EmailMessage:
+    return message_from_bytes(raw, policy=policy.default)
 
 
 def find_thread(mail: EmailMessage, message_id: str) -> tuple[str, str, str]:
@@ -103,9 +53,12 @@ def _remove_quotes(text: str) -> str:
     return "\n".join(kept).strip()
 
 
-def list_attachments(mail: EmailMessage, uid: int) -> tuple[IncomingFile, ...]:
+def list_attachments(mail: EmailMessage, place: str) -> tuple[IncomingFile, ...]:
+    """Return the attachments. `place` says where the mail is stored."""
     return tuple(
-        IncomingFile(f"{uid}/{number}", part.get_filename() or "", part.get_content_type(), len(read_payload(part)))
+        IncomingFile(
+            f"{place}/{number}", part.get_filename() or "", part.get_content_type(), len(read_payload(part))
+        )
         for number, part in enumerate(mail.iter_attachments())
     )
 

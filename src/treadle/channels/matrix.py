@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Mapping
+from functools import partial
 from hashlib import blake2b
 from typing import Any, cast
 from urllib.parse import quote
@@ -20,6 +21,8 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
     WhoamiResponse,
 )
 
+from treadle.channels.download import download
+from treadle.channels.incoming import read_all
 from treadle.channels.markdown import MATRIX, PLAIN, render
 from treadle.ports.channel import (
     ChannelBusy,
@@ -42,6 +45,8 @@ TRAITS = Traits(
     edit_seconds=1.5,
     typing_seconds=20.0,
 )
+_MEDIA_URI = re.compile(r"mxc://([A-Za-z0-9.\-]+(?::\d+)?|\[[0-9A-Fa-f:.]+\](?::\d+)?)/([A-Za-z0-9_\-]+)")
+"""A sender writes this address: nothing else of the homeserver may be read through it."""
 _QUOTE = re.compile(r"\A(?:> .*\n?)+\n?")
 
 
@@ -107,8 +112,7 @@ class Matrix:
             found: list[Incoming] = []
             if since is not None:  # the first synchronisation shows what was said before the bot was there
                 for room_id, room in answer.rooms.join.items():
-                    events = cast("list[Any]", room.timeline.events)
-                    found += [each for event in events if (each := self._read(room_id, event))]
+                    found += read_all(cast("list[Any]", room.timeline.events), partial(self._read, room_id))
             await receiver.accept(found, answer.next_batch)
             since, is_first = answer.next_batch, False
 
@@ -132,21 +136,14 @@ class Matrix:
         await self._client.room_typing(conversation.partition("/")[0], True, 30_000)
 
     async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
-        server, _, media = attachment.file_id.removeprefix("mxc://").partition("/")
-        path = f"/_matrix/client/v1/media/download/{quote(server)}/{quote(media)}"
+        found = _MEDIA_URI.fullmatch(attachment.file_id)
+        if found is None:
+            raise ChannelRefused("its address is not valid")
+        path = f"/_matrix/client/v1/media/download/{quote(found[1], safe='')}/{found[2]}"
         headers = {"Authorization": f"Bearer {self._client.access_token}"}
         if self._session is None:
             self._session = aiohttp.ClientSession()
-        url = self._settings.homeserver.rstrip("/") + path
-        async with self._session.get(url, headers=headers) as response:
-            if response.status != 200:
-                raise ChannelError(f"the homeserver answered {response.status}")
-            data = b""
-            async for chunk in response.content.iter_chunked(65_536):
-                data += chunk
-                if len(data) > max_bytes:
-                    raise ChannelRefused(f"it has more than {max_bytes} bytes")
-        return data
+        return await download(self._session, self._settings.homeserver.rstrip("/") + path, max_bytes, headers)
 
     async def close(self) -> None:
         if self._session is not None:
@@ -162,7 +159,7 @@ class Matrix:
         if sender == self._client.user_id or not sender:
             return None
         room = self._client.rooms.get(room_id)
-        is_direct = room is not None and room.joined_count <= 2
+        is_direct = room is not None and room.joined_count + room.invited_count <= 2
         name = (room.user_name(sender) if room is not None else None) or sender
         common: dict[str, Any] = {"sender": sender, "sender_name": name, "is_direct": is_direct}
         event_id = str(source["event_id"])
@@ -174,26 +171,32 @@ class Matrix:
         relation = cast("dict[str, Any]", content.get("m.relates_to") or {})
         if relation.get("rel_type") == "m.replace":
             fresh = cast("dict[str, Any]", content.get("m.new_content") or {})
-            text, target = str(fresh.get("body", "")), str(relation.get("event_id", ""))
+            text, target = self._strip_mention(str(fresh.get("body", ""))), str(relation.get("event_id", ""))
             return Incoming(event_id, room_id, text=text, kind="edit", target=target, **common)
         reply_to = str(cast("dict[str, Any]", relation.get("m.in_reply_to") or {}).get("event_id", ""))
         thread = str(relation.get("event_id", "")) if relation.get("rel_type") == "m.thread" else ""
         body = str(content.get("body", ""))
+        body = _QUOTE.sub("", body) if reply_to else body  # what others said does not address the bot
         is_file = content.get("msgtype") in MEDIA
         return Incoming(
             event_id,
             f"{room_id}/{thread}" if thread else room_id,
-            text="" if is_file else self._strip_mention(_QUOTE.sub("", body) if reply_to else body),
+            text="" if is_file else self._strip_mention(body),
             attachments=_attachments(content) if is_file else (),
             is_addressed=is_direct or self._is_addressed(content, body),
             is_bot=content.get("msgtype") == "m.notice",
-            reply_to=reply_to,
+            reply_to=reply_to or thread,
+            parent=room_id if thread else "",
             **common,
         )
 
     def _is_addressed(self, content: dict[str, Any], body: str) -> bool:
-        mentions = cast("dict[str, Any]", content.get("m.mentions") or {})
-        return self._client.user_id in (mentions.get("user_ids") or ()) or str(self._client.user_id) in body
+        """Return whether a message mentions the bot: as clients mark it, or in the text of one that does not."""
+        user = str(self._client.user_id)
+        if "m.mentions" in content:
+            mentions = cast("dict[str, Any]", content["m.mentions"] or {})
+            return user in cast("list[Any]", mentions.get("user_ids") or [])
+        return re.search(rf"(?<![\w@]){re.escape(user)}(?![\w:-]|\.\w)", body) is not None
 
     def _strip_mention(self, text: str) -> str:
         user = str(self._client.user_id)

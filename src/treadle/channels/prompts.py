@@ -1,10 +1,15 @@
 """What a channel says besides answers: approvals, questions, waits, failures and help."""
 
+import re
+
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
 from treadle.ports.channel import Button, Outgoing
 
-MAX_SHOWN_ARGUMENTS = 1500
+MAX_SHOWN_ARGUMENTS, MAX_REASON = 1500, 500
+MAX_QUESTION, MAX_OPTION = 1000, 150
+"""Characters: a prompt fits in one message of every platform, with its notes."""
+MAX_BUTTONS, MAX_LABEL = 8, 60
 HELP = (
     "Write what you need. While I work, further messages reach me too.\n\n"
     "`/stop` ends what I am doing.\n"
@@ -23,14 +28,16 @@ def question_key(run_id: RunId, call_id: str) -> str:
 
 def make_approval_prompt(asked: ApprovalRequested, conversation: str, has_buttons: bool) -> Outgoing:
     """Return the message that asks for an approval. It shows the whole call, or says that it is longer."""
-    arguments = asked.arguments
+    arguments = _show_hidden(asked.arguments)
     cut = ""
     if len(arguments) > MAX_SHOWN_ARGUMENTS:
         cut = f"\n\nOnly the first {MAX_SHOWN_ARGUMENTS} of {len(arguments)} characters are shown. "
         cut += f"The dashboard shows all of them: approval {asked.approval_id}."
         arguments = arguments[:MAX_SHOWN_ARGUMENTS]
-    fence = "```" if "```" not in arguments else "````````"
-    text = f"**Approval needed** for `{asked.name}`: {asked.reason}\n\n{fence}\n{arguments}\n{fence}{cut}"
+    longest = max(map(len, re.findall("`+", arguments)), default=0)
+    fence = "`" * max(3, longest + 1)  # the arguments cannot end the block
+    reason = _cut(asked.reason, MAX_REASON)
+    text = f"**Approval needed** for `{asked.name}`: {reason}\n\n{fence}\n{arguments}\n{fence}{cut}"
     if not has_buttons:
         text += "\n\nReply `approve` or `deny`."
     buttons = (
@@ -42,13 +49,23 @@ def make_approval_prompt(asked: ApprovalRequested, conversation: str, has_button
 
 
 def make_question_prompt(asked: ClarifyRequested, run_id: RunId, conversation: str, has_buttons: bool) -> Outgoing:
+    """Return the message that asks a question. Options that do not fit on buttons are listed in the text."""
+    options = [" ".join(option.split()) for option in asked.options]
     buttons = tuple(
-        Button(option[:60], f"{ANSWER_PREFIX}{number}") for number, option in enumerate(asked.options[:8])
+        Button(option[:MAX_LABEL] or "…", f"{ANSWER_PREFIX}{number}")
+        for number, option in enumerate(options[:MAX_BUTTONS])
     )
-    text = asked.question
-    if asked.options and not (has_buttons and buttons):
-        text += "\n\n" + "\n".join(f"{number}. {option}" for number, option in enumerate(asked.options, 1))
+    text = _cut(asked.question, MAX_QUESTION)
+    if options and not (has_buttons and len(buttons) == len(options) and max(map(len, options)) <= MAX_LABEL):
+        text += "\n\n" + "\n".join(
+            f"{number}. {_cut(option, MAX_OPTION)}" for number, option in enumerate(options, 1)
+        )
     return Outgoing(question_key(run_id, asked.call_id), conversation, text, buttons if has_buttons else ())
+
+
+def describe_decision(decision: str, by: str = "") -> str:
+    said = {"approve": "Approved", "deny": "Denied"}.get(decision, "The approval has expired")
+    return f"{said}{f' by {by}' if by else ''}."
 
 
 def describe_wait(waiting: RunWaiting) -> str | None:
@@ -72,3 +89,12 @@ def describe_end(end: RunEnd) -> str:
     said = f"{end.text}\n\n" if end.text else ""
     following = f" {end.next}" if end.next else ""
     return f"{said}**This was not finished**: {reason}{following}"
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[:limit]} … (cut after {limit} of {len(text)} characters)"
+
+
+def _show_hidden(text: str) -> str:
+    """Return a text in which characters that are invisible or change the direction are written as escapes."""
+    return "".join(each if each.isprintable() or each in "\n\t" else f"\\u{ord(each):04x}" for each in text)

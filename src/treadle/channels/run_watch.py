@@ -9,6 +9,7 @@ from contextlib import aclosing, suppress
 from treadle.channels.markdown import split_message
 from treadle.channels.outbox import ChannelOutbox
 from treadle.channels.prompts import (
+    describe_decision,
     describe_end,
     describe_wait,
     make_approval_prompt,
@@ -20,6 +21,7 @@ from treadle.domain.channels import ChannelConfig
 from treadle.domain.envelope import Event
 from treadle.domain.errors import RunDeleted, UnknownRun
 from treadle.domain.events import (
+    AgentAnswered,
     AgentWaiting,
     ApprovalDecided,
     ApprovalExpired,
@@ -35,7 +37,7 @@ from treadle.domain.events import (
     Token,
     ToolCallStart,
 )
-from treadle.domain.ids import RunId
+from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import Text
 from treadle.operations.service import LocalService
 from treadle.ports.channel import ChannelStore, Outgoing
@@ -86,6 +88,7 @@ class _FollowedRun:
         self._text = ""
         self._is_busy = True
         self._changed = asyncio.Event()
+        self._child_prompts: dict[RunId, list[str]] = {}
 
     async def follow(self) -> None:
         display = asyncio.create_task(self._display())
@@ -126,10 +129,9 @@ class _FollowedRun:
                 await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
             case ApprovalDecided(approval_id, decision, by=by):
                 self._is_busy = True
-                text = "Approved" if decision == "approve" else "Denied"
-                await self._watch.outbox.revise(f"approval/{approval_id}", f"{text}{f' by {by}' if by else ''}.")
+                await self._watch.outbox.revise(f"approval/{approval_id}", describe_decision(decision, by))
             case ApprovalExpired(approval_id):
-                await self._watch.outbox.revise(f"approval/{approval_id}", "The approval has expired.")
+                await self._watch.outbox.revise(f"approval/{approval_id}", describe_decision("expired"))
             case ClarifyRequested() as asked:
                 await self._ask(make_question_prompt(asked, self._run_id, self._conversation, self._has_buttons))
             case ClarifyAnswered(call_id):
@@ -137,6 +139,8 @@ class _FollowedRun:
                 await self._watch.outbox.revise(question_key(self._run_id, call_id), "Answered.")
             case AgentWaiting(run_id):
                 await self._ask_for_child(run_id)
+            case AgentAnswered(run_id):
+                await self._close_prompts(run_id)
             case RunWaiting() as waiting:
                 await self._wait(event.sequence, waiting)
             case _:
@@ -153,13 +157,26 @@ class _FollowedRun:
     async def _ask_for_child(self, run_id: RunId) -> None:
         """Ask for the approvals and questions of a child run, which its root's users decide."""
         service = self._watch.service
+        prompts = self._child_prompts.setdefault(run_id, [])
         for record in await service.approvals(run_id):
+            prompts.append(f"approval/{record.approval_id}")
             asked = ApprovalRequested(
                 record.approval_id, record.call_id, record.tool, record.arguments, record.reason, record.pattern
             )
             await self._ask(make_approval_prompt(asked, self._conversation, self._has_buttons))
         for question in await service.questions(run_id):
+            prompts.append(question_key(run_id, question.call_id))
             await self._ask(make_question_prompt(question, run_id, self._conversation, self._has_buttons))
+
+    async def _close_prompts(self, run_id: RunId) -> None:
+        """Show that the prompts of a child run are decided."""
+        self._is_busy = True
+        for key in self._child_prompts.pop(run_id, ()):
+            kind, _, approval_id = key.partition("/")
+            if kind == "question":
+                await self._watch.outbox.revise(key, "Answered.")
+            elif decision := (await self._watch.service.approval(ApprovalId(approval_id))).decision:
+                await self._watch.outbox.revise(key, describe_decision(decision))
 
     async def _wait(self, sequence: int, waiting: RunWaiting) -> None:
         self._is_busy = False

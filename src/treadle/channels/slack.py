@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 import aiohttp
@@ -11,6 +12,8 @@ from msgspec import Struct
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
+from treadle.channels.download import download
+from treadle.channels.incoming import read_all
 from treadle.channels.markdown import SLACK, render
 from treadle.ports.channel import (
     ChannelBusy,
@@ -38,6 +41,9 @@ REFUSALS = frozenset(
     )
 )
 TRAITS = Traits(max_characters=2900, can_edit=True, has_buttons=True, deduplicates=True, edit_seconds=1.5)
+SLACKBOT = "USLACKBOT"
+MAX_SECTION = 3000
+"""Characters of one section of a message."""
 SILENT_SECONDS = 60.0
 """Slack pings more often. A connection that is silent for longer is lost."""
 
@@ -82,9 +88,8 @@ class Slack:
                     envelope = cast("dict[str, Any]", json.loads(frame.data))
                     if envelope.get("type") == "disconnect":
                         return  # Slack refreshes connections: the next one is opened at once
-                    message = self._read(envelope)
-                    if message is not None:
-                        await receiver.accept((message,))
+                    if found := read_all((envelope,), self._read):
+                        await receiver.accept(found)
                     if "envelope_id" in envelope:  # only after it was stored
                         await socket.send_json({"envelope_id": envelope["envelope_id"]})
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
@@ -108,16 +113,18 @@ class Slack:
         """Do nothing: bots cannot show that they type."""
 
     async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
+        """Return a file of Slack. The token is sent to Slack's own servers only: a file can be a link elsewhere."""
+        if not self._is_own(attachment.file_id):
+            raise ChannelRefused("it is stored outside of Slack")
         headers = {"Authorization": f"Bearer {self._settings.token}"}
-        async with self._client().get(attachment.file_id, headers=headers) as response:
-            if response.status != 200:
-                raise ChannelError(f"Slack answered {response.status}")
-            data = b""
-            async for chunk in response.content.iter_chunked(65_536):
-                data += chunk
-                if len(data) > max_bytes:
-                    raise ChannelRefused(f"it has more than {max_bytes} bytes")
-        return data
+        return await download(self._client(), attachment.file_id, max_bytes, headers)
+
+    def _is_own(self, url: str) -> bool:
+        found, own = urlsplit(url), urlsplit(self._settings.url)
+        if (found.scheme, found.netloc) == (own.scheme, own.netloc):
+            return True
+        host = found.hostname or ""
+        return found.scheme == "https" and (host == "slack.com" or host.endswith(".slack.com"))
 
     async def close(self) -> None:
         if self._session is not None:
@@ -164,14 +171,17 @@ class Slack:
             _attachments(event),
             is_direct=is_direct,
             is_addressed=is_direct or mention in text or is_reply,
-            is_bot=bool(event.get("bot_id")),
+            is_bot=bool(event.get("bot_id")) or sender == SLACKBOT,
             reply_to=str(event.get("thread_ts") or ""),
+            parent=channel if thread else "",
         )
 
     def _read_change(self, event: dict[str, Any], kind: Any) -> Incoming | None:
         fresh = cast("dict[str, Any]", event.get("message") or {})
         old = cast("dict[str, Any]", event.get("previous_message") or fresh)
-        sender = str(old.get("user", ""))
+        author = str(old.get("user", ""))
+        editor = cast("dict[str, Any]", fresh.get("edited") or {}).get("user")
+        sender = str(editor or author) if kind == "edit" else author
         if not sender or sender == self._bot_user or (kind == "edit" and fresh.get("text") == old.get("text")):
             return None  # also when Slack only unfurls a link
         channel = str(event["channel"])
@@ -183,6 +193,7 @@ class Slack:
             sender,
             text=unescape(str(fresh.get("text", "")).replace(f"<@{self._bot_user}>", "").strip()),
             is_direct=event.get("channel_type") == "im",
+            is_bot=bool(old.get("bot_id")),
             kind=kind,
             target=f"{channel}/{target}",
         )
@@ -203,8 +214,11 @@ class Slack:
                 }
                 for number, each in enumerate(message.buttons)
             ]
-            section = {"type": "section", "text": {"type": "mrkdwn", "text": text[:3000]}}
-            body["blocks"] = [section, {"type": "actions", "elements": buttons}]
+            sections = [
+                {"type": "section", "text": {"type": "mrkdwn", "text": text[start : start + MAX_SECTION]}}
+                for start in range(0, len(text), MAX_SECTION)
+            ]
+            body["blocks"] = [*sections, {"type": "actions", "elements": buttons}]
         else:
             body["blocks"] = []
         return body
@@ -249,6 +263,7 @@ def _read_press(payload: dict[str, Any]) -> Incoming | None:
         kind="press",
         value=str(actions[0].get("value", "")),
         reply_to=str(message.get("ts", "")),
+        parent=channel if thread else "",
     )
 
 

@@ -1,7 +1,7 @@
 """Telegram, through the Bot API with long polling."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
@@ -9,6 +9,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from treadle.channels.download import download
+from treadle.channels.incoming import read_all
 from treadle.channels.markdown import TELEGRAM, render
 from treadle.ports.channel import (
     ChannelBusy,
@@ -67,9 +69,9 @@ class Telegram:
                 {"offset": offset, "timeout": POLL_SECONDS, "allowed_updates": UPDATES},
                 seconds=POLL_SECONDS + 15,
             )
-            found = [message for update in updates if (message := await self._read(update)) is not None]
-            if found:
+            if found := read_all(updates, self._read):
                 await receiver.accept(found)
+            await self._confirm_presses(updates)
             if updates:
                 offset = int(updates[-1]["update_id"]) + 1  # confirms what was stored
 
@@ -105,17 +107,9 @@ class Telegram:
             raise ChannelRefused(f"it has more than {limit} bytes")
         url = f"{self._settings.url}/file/bot{self._settings.token}/{found['file_path']}"
         try:
-            async with self._client().get(url) as response:
-                if response.status != 200:
-                    raise ChannelError(f"the file server answered {response.status}")
-                data = await response.content.read(limit + 1)
-                while len(data) <= limit and (more := await response.content.read(limit + 1 - len(data))):
-                    data += more
-        except aiohttp.ClientError as error:
-            raise ChannelError(self._redact(error)) from None
-        if len(data) > limit:
-            raise ChannelRefused(f"it has more than {limit} bytes")
-        return data
+            return await download(self._client(), url, limit)
+        except ChannelError as error:
+            raise type(error)(self._redact(error)) from None
 
     async def close(self) -> None:
         if self._session is not None:
@@ -123,9 +117,9 @@ class Telegram:
 
     # ── Reading ──
 
-    async def _read(self, update: dict[str, Any]) -> Incoming | None:
+    def _read(self, update: dict[str, Any]) -> Incoming | None:
         if (pressed := update.get("callback_query")) is not None:
-            return await self._read_press(pressed)
+            return _read_press(pressed)
         edited = update.get("edited_message")
         message = edited or update.get("message")
         if message is None or "from" not in message:
@@ -142,30 +136,19 @@ class Telegram:
             self._strip_mention(text),
             _attachments(message),
             is_direct=is_direct,
-            is_addressed=is_direct or self._is_addressed(message, text),
+            is_addressed=is_direct or bool(edited) or self._is_addressed(message, text),
             is_bot=bool(sender.get("is_bot")),
             kind="edit" if edited else "message",
             target=message_id if edited else "",
             reply_to=str(_part(message, "reply_to_message").get("message_id", "")),
         )
 
-    async def _read_press(self, pressed: dict[str, Any]) -> Incoming | None:
-        with suppress(ChannelError):  # it only stops the button's spinner
-            await self._call("answerCallbackQuery", {"callback_query_id": pressed["id"]})
-        message = pressed.get("message")
-        if message is None:
-            return None
-        return Incoming(
-            f"press/{pressed['id']}",
-            _conversation(message),
-            str(pressed["from"]["id"]),
-            str(pressed["from"].get("first_name", "")),
-            is_direct=message["chat"]["type"] == "private",
-            is_bot=bool(pressed["from"].get("is_bot")),
-            kind="press",
-            value=str(pressed.get("data", "")),
-            reply_to=str(message["message_id"]),
-        )
+    async def _confirm_presses(self, updates: Sequence[dict[str, Any]]) -> None:
+        """Stop the spinners of buttons that were pressed."""
+        for update in updates:
+            with suppress(ChannelError, KeyError, TypeError):
+                if (pressed := update.get("callback_query")) is not None:
+                    await self._call("answerCallbackQuery", {"callback_query_id": pressed["id"]}, seconds=5)
 
     def _is_addressed(self, message: dict[str, Any], text: str) -> bool:
         if _part(_part(message, "reply_to_message"), "from").get("id") == self._bot_id:
@@ -263,6 +246,23 @@ class Telegram:
 
 def _part(value: dict[str, Any], name: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value.get(name) or {})
+
+
+def _read_press(pressed: dict[str, Any]) -> Incoming | None:
+    message = pressed.get("message")
+    if message is None:
+        return None
+    return Incoming(
+        f"press/{pressed['id']}",
+        _conversation(message),
+        str(pressed["from"]["id"]),
+        str(pressed["from"].get("first_name", "")),
+        is_direct=message["chat"]["type"] == "private",
+        is_bot=bool(pressed["from"].get("is_bot")),
+        kind="press",
+        value=str(pressed.get("data", "")),
+        reply_to=str(message["message_id"]),
+    )
 
 
 def _conversation(message: dict[str, Any]) -> str:

@@ -52,6 +52,8 @@ class Incoming(Struct, frozen=True, omit_defaults=True):
     """The value of the button."""
     reply_to: str = ""
     """The platform's ID of the message that it replies to."""
+    parent: str = ""
+    """The conversation that contains this one, if it is a thread."""
 
 
 class Button(Struct, frozen=True):
