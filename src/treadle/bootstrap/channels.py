@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from treadle.bootstrap.sendable_files import SendableFiles
 from treadle.bootstrap.stores import Stores, run_unlocked
 from treadle.channels.manager import HomeChannelManager
 from treadle.channels.runner import ChannelRunner
@@ -81,6 +82,7 @@ def make_channels(
             return  # deleted meanwhile
         hub.show_live(record.origin, record.sequence, data)
 
+    files = SendableFiles(config.tools, home, vault, config.database)
     runners = {
         name: ChannelRunner(
             name,
@@ -94,6 +96,7 @@ def make_channels(
             config.ids,
             show,
             stores.shared,
+            files,
         )
         for name, each in configs.items()
         if each.enabled

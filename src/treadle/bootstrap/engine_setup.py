@@ -8,6 +8,7 @@ from treadle.bootstrap.engine import EngineConfig
 from treadle.bootstrap.mcp import HomeMcp
 from treadle.bootstrap.plugins import load_approved_hooks
 from treadle.bootstrap.recipients import HomeRecipients
+from treadle.bootstrap.sendable_files import SendableFiles
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.database_url import database_files
 from treadle.config.home import Home
@@ -61,6 +62,7 @@ def configure_engine(
     recipients = HomeRecipients(config.channels)
     if config.channels:
         tools.add_source(recipients)
+        recipients.files = SendableFiles(tools, home, vault, database)
     engine_telemetry = None
     if telemetry is not None:
         from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry

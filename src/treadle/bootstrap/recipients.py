@@ -1,15 +1,15 @@
 """The tool `send_message`: agents send to named people and groups of channels."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.channels import ChannelConfig, find_recipient
+from treadle.domain.channels import ChannelConfig, ChannelLimits, find_recipient
 from treadle.domain.tools import ToolSpec
-from treadle.ports.channel import ChannelStore, Outgoing
+from treadle.ports.channel import ChannelStore, FileRefused, FileSource, Outgoing, OutgoingFile
 from treadle.ports.tool import InvalidArguments, Observation, Subjects, Tool, ToolContext, ToolError
 from treadle.system.clock import SystemClock
 
@@ -20,6 +20,7 @@ MAX_CHARACTERS = 16_000
 class SendArguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: str
     text: str
+    files: tuple[str, ...] = ()
 
 
 class HomeRecipients:
@@ -29,6 +30,8 @@ class HomeRecipients:
         self.channels = channels
         self.store: ChannelStore | None = None
         """The store of the open engine."""
+        self.files: FileSource | None = None
+        """The files that agents may send."""
         self.wakes: dict[str, list[Callable[[], None]]] = {}
         """Called after a message for a channel was stored."""
 
@@ -49,7 +52,7 @@ class HomeRecipients:
     def find(self, name: str, agent: AgentSpec | None = None) -> Tool | None:
         if name != NAME:
             return None
-        return SendMessage(self, self.names_for(agent.name) if agent is not None else self._all())
+        return SendMessage(self, self.names_for(agent.name) if agent is not None else self._all(), agent)
 
     def names(self, glob: str, agent: AgentSpec | None = None) -> Iterable[str]:
         is_offered = agent is not None and self.names_for(agent.name)
@@ -65,9 +68,10 @@ class HomeRecipients:
 class SendMessage:
     """Stores a message for a recipient. The server that holds the channel sends it, once for each call."""
 
-    def __init__(self, recipients: HomeRecipients, allowed: list[str]) -> None:
+    def __init__(self, recipients: HomeRecipients, allowed: list[str], agent: AgentSpec | None = None) -> None:
         self._recipients = recipients
         self._allowed = allowed
+        self._agent = agent
         self.spec = ToolSpec(
             NAME,
             "Send a message to a person or group. It is sent in your name at once.",
@@ -76,6 +80,11 @@ class SendMessage:
                 "properties": {
                     "to": {"type": "string", "enum": allowed, "description": "The recipient."},
                     "text": {"type": "string", "description": "The message, as Markdown."},
+                    "files": {
+                        "type": "array",
+                        "items": {"type": "string"},
+                        "description": "Paths of files in the workspace to send with it.",
+                    },
                 },
                 "required": ["to", "text"],
                 "additionalProperties": False,
@@ -93,13 +102,41 @@ class SendMessage:
             raise InvalidArguments(f"`to` must be one of {', '.join(self._allowed) or 'no recipients'}")
         if not given.text.strip() or len(given.text) > MAX_CHARACTERS:
             raise InvalidArguments(f"`text` must have 1 to {MAX_CHARACTERS} characters")
+        limit = self._limits(given.to).sent_files
+        if len(given.files) > limit:
+            raise InvalidArguments(f"`files` may have {limit} entries")
         return given
+
+    def _limits(self, to: str) -> ChannelLimits:
+        return self._recipients.channels[to.partition(":")[0]].limits
 
     def subjects(self, arguments: Any) -> Subjects:
         _, _, recipient = find_recipient(self._recipients.channels, arguments.to)
-        asks = recipient is None or recipient.approval == "ask"
-        caution = f"it sends a message to {arguments.to}" if asks else None
-        return Subjects((arguments.to, arguments.text), caution=caution, pattern=arguments.to)
+        asks = recipient is None or recipient.approval == "ask" or self._needs_reviewer(arguments.files)
+        what = f"a message with {', '.join(arguments.files)}" if arguments.files else "a message"
+        caution = f"it sends {what} to {arguments.to}" if asks else None
+        return Subjects((arguments.to, arguments.text, *arguments.files), caution=caution, pattern=arguments.to)
+
+    def _needs_reviewer(self, files: Sequence[str]) -> bool:
+        """Return whether the agent may not read one of the files without an approval."""
+        source = self._recipients.files
+        if source is None or self._agent is None:
+            return bool(files)
+        return any(source.judge(self._agent, path) != "auto" for path in files)
+
+    async def _read_files(self, arguments: SendArguments) -> tuple[OutgoingFile, ...]:
+        source = self._recipients.files
+        if not arguments.files:
+            return ()
+        if source is None or self._agent is None:
+            raise ToolError("files cannot be sent from this process.")
+        found: list[OutgoingFile] = []
+        for path in arguments.files:
+            try:
+                found.append(await source.read(self._agent, path, self._limits(arguments.to).sent_file_bytes))
+            except FileRefused as error:
+                raise ToolError(f"{path[:200]} cannot be sent: {error}. Nothing was sent.") from None
+        return tuple(found)
 
     async def run(self, arguments: Any, context: ToolContext) -> str | Observation:
         store = self._recipients.store
@@ -108,7 +145,8 @@ class SendMessage:
         channel, conversation, recipient = find_recipient(self._recipients.channels, arguments.to)
         if recipient is None or context.agent not in recipient.agents:
             raise ToolError(f"you may not write to {arguments.to}.")
-        message = Outgoing(f"tool/{context.idempotency_key}", conversation, arguments.text)
+        files = await self._read_files(arguments)
+        message = Outgoing(f"tool/{context.idempotency_key}", conversation, arguments.text, files=files)
         await store.finish(channel, [message], SystemClock().now())
         self._recipients.wake(channel)
         return f"Stored for {arguments.to}; it is sent as soon as the channel is connected."

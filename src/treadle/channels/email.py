@@ -24,7 +24,7 @@ MAX_MAIL_BYTES = 25_000_000
 IDLE_SECONDS = 1500.0
 POLL_SECONDS = 15.0
 COMMAND_SECONDS = 60.0
-TRAITS = Traits(max_characters=100_000, deduplicates=True)
+TRAITS = Traits(max_characters=100_000, deduplicates=True, combines_files=True)
 LOST = (aioimaplib.AioImapException, aioimaplib.Abort, aioimaplib.Error, OSError, TimeoutError)
 
 

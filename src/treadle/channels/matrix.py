@@ -31,6 +31,7 @@ from treadle.ports.channel import (
     Incoming,
     IncomingFile,
     Outgoing,
+    OutgoingFile,
     Receiver,
     Traits,
 )
@@ -44,6 +45,7 @@ TRAITS = Traits(
     deduplicates=True,
     edit_seconds=1.5,
     typing_seconds=20.0,
+    max_file_bytes=50_000_000,  # the default of Synapse; a homeserver may accept less
 )
 _MEDIA_URI = re.compile(r"mxc://([A-Za-z0-9.\-]+(?::\d+)?|\[[0-9A-Fa-f:.]+\](?::\d+)?)/([A-Za-z0-9_\-]+)")
 """A sender writes this address: nothing else of the homeserver may be read through it."""
@@ -118,8 +120,8 @@ class Matrix:
 
     async def send(self, message: Outgoing) -> str:
         room_id, _, thread = message.conversation.partition("/")
-        for number, file in enumerate(message.files):
-            await self._send_file(room_id, f"{message.key}/file/{number}", file.name, file.media_type, file.data)
+        if message.files:
+            return await self._send_file(room_id, thread, message.key, message.files[0])
         content = _content(message.text + (" …" if message.is_draft else ""))
         if thread:
             content["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
@@ -215,20 +217,23 @@ class Matrix:
             raise ChannelError(f"the message was not sent: {error or type(error).__name__}") from None
         if isinstance(answer, RoomSendResponse):
             return str(answer.event_id)
-        if answer.status_code == "M_LIMIT_EXCEEDED":
-            raise ChannelBusy(_said(answer), (answer.retry_after_ms or 5000) / 1000)
-        if answer.status_code in REFUSALS:
-            raise ChannelRefused(_said(answer))
-        raise ChannelError(_said(answer))
+        raise _explain(answer)
 
-    async def _send_file(self, room_id: str, key: str, name: str, media_type: str, data: bytes) -> None:
-        answer, _ = await self._client.upload(io.BytesIO(data), media_type, name, filesize=len(data))
+    async def _send_file(self, room_id: str, thread: str, key: str, file: OutgoingFile) -> str:
+        size = len(file.data)
+        try:
+            answer, _ = await self._client.upload(io.BytesIO(file.data), file.media_type, file.name, filesize=size)
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ChannelError(f"the file was not uploaded: {error or type(error).__name__}") from None
         uri = getattr(answer, "content_uri", None)
         if uri is None:
-            raise ChannelError(f"the file was not uploaded: {_said(answer)}")
-        kind = "m.image" if media_type.startswith("image/") else "m.file"
-        info = {"mimetype": media_type, "size": len(data)}
-        await self._put(room_id, {"msgtype": kind, "body": name, "url": uri, "info": info}, key)
+            raise _explain(answer)
+        kind = "m.image" if file.media_type.startswith("image/") else "m.file"
+        info = {"mimetype": file.media_type, "size": size}
+        content: dict[str, Any] = {"msgtype": kind, "body": file.name, "url": uri, "info": info}
+        if thread:
+            content["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
+        return await self._put(room_id, content, key)
 
 
 def _content(text: str) -> dict[str, Any]:
@@ -251,6 +256,13 @@ def _attachments(content: dict[str, Any]) -> tuple[IncomingFile, ...]:
     size = info.get("size")
     name, kind = str(content.get("body", "")), str(info.get("mimetype", ""))
     return (IncomingFile(url, name, kind, size if isinstance(size, int) else 0),)
+
+
+def _explain(answer: Any) -> ChannelError:
+    if answer.status_code == "M_LIMIT_EXCEEDED":
+        return ChannelBusy(_said(answer), (answer.retry_after_ms or 5000) / 1000)
+    kind = ChannelRefused if answer.status_code in REFUSALS else ChannelError
+    return kind(_said(answer))
 
 
 def _said(answer: Any) -> str:

@@ -19,6 +19,7 @@ from treadle.ports.clock import Clock
 
 logger = logging.getLogger(__name__)
 
+SEND_SECONDS = 60.0
 MAX_BUSY_SECONDS = 300.0
 MAX_RETRY_SECONDS = 600.0
 Show = Callable[[RunId, EventData], Awaitable[None]]
@@ -49,6 +50,8 @@ class ChannelOutbox:
         self._channel: Channel | None = None
         self._attached = asyncio.Event()
         self._free_at = 0.0
+        self._progress: dict[str, dict[str, str]] = {}
+        """The parts that were sent of a message with files, by its key."""
 
     @property
     def channel(self) -> Channel | None:
@@ -148,7 +151,7 @@ class ChannelOutbox:
     async def _attempt(self, channel: Channel, item: OutboxItem) -> OutboxItem:
         attempt = item.attempts + 1
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(SEND_SECONDS * (1 + len(item.message.files))):
                 message_id = await self._transmit(channel, item)
         except ChannelBusy as error:
             self._free_at = self._clock.monotonic() + min(max(error.seconds, 0.1), MAX_BUSY_SECONDS)
@@ -163,6 +166,26 @@ class ChannelOutbox:
         return sent
 
     async def _transmit(self, channel: Channel, item: OutboxItem) -> str:
+        """Send a message, and its files after it where they are messages of their own."""
+        message = item.message
+        if not message.files or channel.traits.combines_files:
+            return await self._send_text(channel, item)
+        done = self._progress.setdefault(item.key, {})
+        texts = [replace(message, files=())] if message.text.strip() else []
+        files = [
+            Outgoing(f"{message.key}/file/{number}", message.conversation, "", files=(file,))
+            for number, file in enumerate(message.files)
+        ]
+        for part in (*texts, *files):
+            if part.key not in done:  # an attempt that failed half-way continues there
+                is_text = not part.files
+                done[part.key] = await (
+                    self._send_text(channel, replace(item, message=part)) if is_text else channel.send(part)
+                )
+        self._progress.pop(item.key, None)
+        return next(iter(done.values()))
+
+    async def _send_text(self, channel: Channel, item: OutboxItem) -> str:
         if item.message_id and channel.traits.can_edit:
             try:
                 await channel.edit(item.message_id, item.message)
@@ -188,6 +211,8 @@ class ChannelOutbox:
             retry_at=retry_at,
             problem=reason,
         )
+        if is_final:
+            self._progress.pop(item.key, None)
         await self._store.settle(failed, self._name)
         self._count("failed" if is_final else "retried")
         logger.log(

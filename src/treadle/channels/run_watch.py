@@ -4,8 +4,12 @@ Everything is keyed by the run and by positions in its journal, so a process tha
 crash sends nothing twice."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing, suppress
 
+from msgspec.structs import replace
+
+from treadle.channels.answer_files import collect_files
 from treadle.channels.markdown import split_message
 from treadle.channels.outbox import ChannelOutbox
 from treadle.channels.prompts import (
@@ -40,7 +44,7 @@ from treadle.domain.events import (
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import Text
 from treadle.operations.service import LocalService
-from treadle.ports.channel import ChannelStore, Outgoing
+from treadle.ports.channel import ChannelStore, FileSource, Outgoing
 from treadle.ports.clock import Clock
 
 MIN_DRAFT_CHARACTERS = 24
@@ -58,6 +62,7 @@ class RunWatch:
         service: LocalService,
         outbox: ChannelOutbox,
         clock: Clock,
+        files: FileSource,
     ) -> None:
         self.name = name
         self.config = config
@@ -65,6 +70,7 @@ class RunWatch:
         self.service = service
         self.outbox = outbox
         self.clock = clock
+        self.files = files
         self._tasks = TaskSet()
 
     def __len__(self) -> int:
@@ -208,11 +214,19 @@ class _FollowedRun:
 
     async def _end(self, end: RunEnd) -> None:
         self._is_busy = False
-        text = describe_end(end)
-        await self._watch.outbox.connection()  # the length of parts is the platform's
-        await self._finish(self._parts(text) if text else ())
+        text, files = describe_end(end), ()
+        channel = await self._watch.outbox.connection()  # the length of parts is the platform's
+        if text and "![" in text:
+            limits = self._watch.config.limits
+            agent = await self._watch.service.agent_of(self._run_id)
+            max_bytes = min(limits.sent_file_bytes, channel.traits.max_file_bytes)
+            text, files = await collect_files(text, agent, self._watch.files, limits.sent_files, max_bytes)
+        parts = self._parts(text) if text else []
+        if files:
+            parts[-1] = replace(parts[-1], files=files)
+        await self._finish(parts)
 
-    async def _finish(self, messages: "list[Outgoing] | tuple[()]") -> None:
+    async def _finish(self, messages: Sequence[Outgoing]) -> None:
         watch = self._watch
         await watch.store.finish(watch.name, messages, watch.clock.now(), run_id=self._run_id)
         watch.outbox.wake(self._conversation)

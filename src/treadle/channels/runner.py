@@ -15,7 +15,7 @@ from treadle.domain.channels import ChannelConfig, ChannelStatus
 from treadle.domain.events import EventData
 from treadle.domain.ids import Instant, RunId
 from treadle.operations.service import LocalService
-from treadle.ports.channel import Channel, ChannelStore, Incoming
+from treadle.ports.channel import Channel, ChannelStore, FileSource, Incoming
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
 
@@ -47,6 +47,7 @@ class ChannelRunner:
         ids: Ids,
         show: Callable[[RunId, EventData], Awaitable[None]],
         is_shared: bool,
+        files: FileSource,
     ) -> None:
         self.name = name
         self.status: ChannelStatus = "stopped"
@@ -59,7 +60,7 @@ class ChannelRunner:
         self._store = store
         self._clock = clock
         self._is_shared = is_shared
-        self._parts = (config, service, runs, agent, ids, show)
+        self._parts = (config, service, runs, agent, ids, show, files)
         self._outbox: ChannelOutbox | None = None
         self._inbox: Inbox | None = None
 
@@ -72,9 +73,9 @@ class ChannelRunner:
 
     async def work(self) -> None:
         """Receive and send until cancelled. Only the process that holds the channel's lease does this."""
-        config, service, runs, agent, ids, show = self._parts
+        config, service, runs, agent, ids, show, files = self._parts
         outbox = ChannelOutbox(self.name, config, self._store, self._clock, random.random, show, self._count)
-        watch = RunWatch(self.name, config, self._store, service, outbox, self._clock)
+        watch = RunWatch(self.name, config, self._store, service, outbox, self._clock, files)
         inbox = Inbox(
             self.name, config, self._store, service, runs, agent, outbox, watch, self._clock, ids, self._count
         )

@@ -22,6 +22,7 @@ from treadle.ports.channel import (
     Incoming,
     IncomingFile,
     Outgoing,
+    OutgoingFile,
     Receiver,
     Traits,
 )
@@ -40,7 +41,14 @@ REFUSALS = frozenset(
         "user_is_bot",
     )
 )
-TRAITS = Traits(max_characters=2900, can_edit=True, has_buttons=True, deduplicates=True, edit_seconds=1.5)
+TRAITS = Traits(
+    max_characters=2900,
+    can_edit=True,
+    has_buttons=True,
+    deduplicates=True,
+    edit_seconds=1.5,
+    max_file_bytes=100_000_000,
+)
 SLACKBOT = "USLACKBOT"
 MAX_SECTION = 3000
 """Characters of one section of a message."""
@@ -97,8 +105,8 @@ class Slack:
 
     async def send(self, message: Outgoing) -> str:
         channel, _, thread = message.conversation.partition("/")
-        for file in message.files:
-            await self._upload(channel, thread, file.name, file.data)
+        if message.files:
+            return await self._upload(channel, thread, message.files[0])
         values = {"channel": channel, **self._body(message)}
         values["client_msg_id"] = str(uuid5(NAMESPACE_URL, f"treadle/{message.key}"))
         if thread:
@@ -223,11 +231,17 @@ class Slack:
             body["blocks"] = []
         return body
 
-    async def _upload(self, channel: str, thread: str, name: str, data: bytes) -> None:
+    async def _upload(self, channel: str, thread: str, file: OutgoingFile) -> str:
+        """Send a file, and return its ID."""
         try:
-            await self._web.files_upload_v2(channel=channel, thread_ts=thread or None, filename=name, content=data)
-        except (SlackClientError, aiohttp.ClientError, OSError) as error:
-            raise ChannelError(f"the file was not uploaded: {error}") from None
+            answer = await self._web.files_upload_v2(
+                channel=channel, thread_ts=thread or None, filename=file.name, title=file.name, content=file.data
+            )
+            return str(answer["files"][0]["id"])
+        except SlackApiError as error:
+            raise _explain(cast("Any", error.response)) from None
+        except (TimeoutError, KeyError, IndexError, SlackClientError, aiohttp.ClientError, OSError) as error:
+            raise ChannelError(f"the file was not uploaded: {error or type(error).__name__}") from None
 
     async def _call(self, method: str, values: dict[str, Any], token: str | None = None) -> Any:
         try:

@@ -19,6 +19,7 @@ from treadle.ports.channel import (
     Incoming,
     IncomingFile,
     Outgoing,
+    OutgoingFile,
     Receiver,
     Traits,
 )
@@ -26,6 +27,8 @@ from treadle.ports.channel import (
 POLL_SECONDS = 50
 MAX_DOWNLOAD_BYTES = 20_000_000
 """What the Bot API serves."""
+MAX_PICTURE_BYTES = 10_000_000
+PICTURES = ("image/jpeg", "image/png", "image/webp")
 UPDATES = ("message", "edited_message", "callback_query")
 TRAITS = Traits(
     max_characters=3500,  # of 4096: the rendered text may be longer than its Markdown
@@ -33,6 +36,7 @@ TRAITS = Traits(
     has_buttons=True,
     edit_seconds=1.5,
     typing_seconds=4.5,
+    max_file_bytes=50_000_000,
 )
 
 
@@ -76,17 +80,27 @@ class Telegram:
                 offset = int(updates[-1]["update_id"]) + 1  # confirms what was stored
 
     async def send(self, message: Outgoing) -> str:
-        for file in message.files:
-            form = aiohttp.FormData()
-            for field, value in self._place(message.conversation).items():
-                form.add_field(field, str(value))
-            form.add_field("document", file.data, filename=file.name, content_type=file.media_type)
-            await self._call("sendDocument", form)
+        if message.files:
+            return await self._send_file(message.conversation, message.files[0])
         values: dict[str, Any] = {**self._place(message.conversation), **self._body(message)}
         if message.reply_to:
             values["reply_parameters"] = {"message_id": int(message.reply_to), "allow_sending_without_reply": True}
         sent = await self._write("sendMessage", values, message)
         return str(sent["message_id"])
+
+    async def _send_file(self, conversation: str, file: OutgoingFile) -> str:
+        """Send a file: a picture where Telegram accepts it as one, else a document."""
+        if file.media_type in PICTURES and len(file.data) <= MAX_PICTURE_BYTES:
+            with suppress(ChannelRefused):
+                return await self._upload("sendPhoto", "photo", conversation, file)
+        return await self._upload("sendDocument", "document", conversation, file)
+
+    async def _upload(self, method: str, field: str, conversation: str, file: OutgoingFile) -> str:
+        form = aiohttp.FormData(quote_fields=False)
+        for name, value in self._place(conversation).items():
+            form.add_field(name, str(value))
+        form.add_field(field, file.data, filename=file.name, content_type=file.media_type)
+        return str((await self._call(method, form))["message_id"])
 
     async def edit(self, message_id: str, message: Outgoing) -> None:
         place = self._place(message.conversation)

@@ -47,6 +47,10 @@ class ChannelLimits(Struct, frozen=True, omit_defaults=True, forbid_unknown_fiel
     """Attachments of one message that the agent gets."""
     attachment_bytes: int = 5_000_000
     """Bytes of one attachment."""
+    sent_files: int = 5
+    """Files that one answer or one call of `send_message` may send."""
+    sent_file_bytes: int = 10_000_000
+    """Bytes of one file that is sent. The platform may accept less."""
     bot_answers: int = 4
     """Answers to bots in one conversation without a message from a person in between."""
 

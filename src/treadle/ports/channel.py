@@ -5,8 +5,10 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
+from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import PairingCode, Person
 from treadle.domain.ids import Instant, RunId, SessionId
+from treadle.domain.permissions import Verdict
 from treadle.domain.users import UserId
 
 # ── Messages ──
@@ -81,6 +83,7 @@ class Outgoing(Struct, frozen=True, omit_defaults=True):
     is_draft: bool = False
     """The text is unfinished and will be edited."""
     files: tuple[OutgoingFile, ...] = ()
+    """Unless the platform combines files with text, a message that is sent has either text or one file."""
 
 
 class Traits(Struct, frozen=True):
@@ -96,6 +99,10 @@ class Traits(Struct, frozen=True):
     """Minimum interval between two edits of a message."""
     typing_seconds: float | None = None
     """How long a typing indicator lasts; None if there is none."""
+    max_file_bytes: int = 10_000_000
+    """Bytes of a file that the platform accepts."""
+    combines_files: bool = False
+    """Text and files are one message. Otherwise each file is a message of its own after the text."""
 
 
 # ── Errors ──
@@ -115,6 +122,10 @@ class ChannelBusy(ChannelError):
     def __init__(self, message: str, seconds: float) -> None:
         super().__init__(message)
         self.seconds = seconds
+
+
+class FileRefused(Exception):
+    """A file is not sent. The message says why."""
 
 
 # ── The platform ──
@@ -166,6 +177,18 @@ class Channel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class FileSource(Protocol):
+    """The files that agents may send."""
+
+    def judge(self, agent: AgentSpec, path: str) -> Verdict:
+        """Return what the agent's approval rules say about reading a file."""
+        ...
+
+    async def read(self, agent: AgentSpec, path: str, max_bytes: int) -> OutgoingFile:
+        """Return a file of the agent's workspace. Raise FileRefused if it cannot be sent."""
+        ...
 
 
 class ChannelAdapter(Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from treadle.ports.channel import Channel, ChannelRefused, Outgoing
+from treadle.ports.channel import Channel, ChannelRefused, Outgoing, OutgoingFile
 
 HOSTILE = (
     "<b>not bold</b> & *unclosed _markup [link](javascript:alert(1)) `code",
@@ -12,6 +12,13 @@ HOSTILE = (
     "\u202eright to left \U0001f600 e\u0301",
 )
 """Markdown that a model may write and that no platform may reject."""
+
+
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001"
+    "e221bc330000000049454e44ae426082"
+)
+"""A picture of one pixel."""
 
 
 async def check_channel(
@@ -42,6 +49,9 @@ async def check_channel(
         assert await channel.send(Outgoing(f"check/hostile/{number}", conversation, text)), text
     longest = "word " * (traits.max_characters // 5)
     assert await channel.send(Outgoing("check/long", conversation, longest)), "the longest text is accepted"
+    file = OutgoingFile("chart.png", "image/png", PNG)
+    text = "with a file" if traits.combines_files else ""
+    assert await channel.send(Outgoing("check/file", conversation, text, files=(file,))), "a file is sent"
     await channel.show_typing(conversation)
     try:
         await channel.send(Outgoing("check/unknown", unknown, "lost"))

@@ -1,6 +1,7 @@
 """A fake of Slack on loopback: the parts of the Web API that bots use, and Socket Mode."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -21,6 +22,8 @@ class FakeSlack:
         """Envelopes without an answer. They are delivered again on the next connection."""
         self.errors: dict[str, list[tuple[int, dict[str, Any], dict[str, str]]]] = {}
         """Answers to give instead, by method: status, body and headers, each once."""
+        self.files: dict[str, dict[str, Any]] = {}
+        """Files that the bot has uploaded: name and data."""
         self.url = ""
         self._number = 0
         self._socket: web.WebSocketResponse | None = None
@@ -78,7 +81,8 @@ class FakeSlack:
             status, body, headers = planned.pop(0)
             return web.json_response(body, status=status, headers=headers)
         is_json = request.content_type == "application/json"
-        values: dict[str, Any] = await request.json() if is_json else dict(await request.post())
+        body: dict[str, Any] = await request.json() if is_json else dict(await request.post())
+        values: dict[str, Any] = {**request.query, **body}
         async with self._changed:
             result = self._perform(method, values)
             self._changed.notify_all()
@@ -98,8 +102,27 @@ class FakeSlack:
                         message |= {"text": values["text"], "blocks": values.get("blocks")}
                         return {"ts": message["ts"]}
                 return {"error": "message_not_found"}
+            case "files.getUploadURLExternal":
+                file_id = f"F{self._next()}"
+                self.files[file_id] = {"name": values["filename"], "data": b""}
+                return {"upload_url": self.url.replace("/api/", f"/upload/{file_id}"), "file_id": file_id}
+            case "files.completeUploadExternal":
+                return self._complete(values)
             case _:
                 return {"error": "unknown_method"}
+
+    def _complete(self, values: dict[str, Any]) -> dict[str, Any]:
+        given = values["files"]
+        files: list[dict[str, Any]] = json.loads(given) if isinstance(given, str) else given
+        for file in files:
+            stored = self.files[file["id"]]
+            place = {"channel": values["channel_id"], "thread_ts": values.get("thread_ts")}
+            self.sent.append({**place, "text": f"[file {stored['name']}]", "ts": self._next(), "client_msg_id": ""})
+        return {"files": [{"id": file["id"], "title": file.get("title", "")} for file in files]}
+
+    async def upload(self, request: web.Request) -> web.Response:
+        self.files[request.match_info["file_id"]]["data"] = await request.read()
+        return web.Response(text="OK")
 
     def _post(self, values: dict[str, Any]) -> dict[str, Any]:
         if not values["channel"].startswith(("C", "D", "U")):
@@ -127,9 +150,10 @@ class FakeSlack:
 @asynccontextmanager
 async def serve_fake_slack(fake: FakeSlack, port: int = 0) -> AsyncGenerator[FakeSlack, None]:
     """Serve the fake on loopback. Its address is in `url`."""
-    app = web.Application()
+    app = web.Application(client_max_size=32 * 2**20)
     app.router.add_post("/api/{method}", fake.answer)
     app.router.add_get("/socket", fake.socket)
+    app.router.add_post("/upload/{file_id}", fake.upload)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port).start()

@@ -162,7 +162,28 @@ class FakeTelegram:
         return {"file_id": name, "file_path": name, "file_size": len(self.files[name])}
 
     async def _on_sendDocument(self, values: dict[str, Any]) -> Any:
-        return {"message_id": self._next_message}
+        return self._add_file(values, "document")
+
+    async def _on_sendPhoto(self, values: dict[str, Any]) -> Any:
+        return self._add_file(values, "photo")
+
+    def _add_file(self, values: dict[str, Any], kind: str) -> dict[str, Any]:
+        field, chat = values[kind], int(values["chat_id"])
+        data = field.file.read()
+        if not data:
+            raise ValueError("file must be non-empty")
+        message = {
+            "message_id": self._next_message,
+            "chat": {"id": chat, "type": "private" if chat > 0 else "supergroup"},
+            "from": BOT,
+            "date": 1,
+            "text": f"[{kind} {field.filename}]",
+            "markup": None,
+            "data": data,
+        }
+        self._next_message += 1
+        self.sent.append(message)
+        return {key: value for key, value in message.items() if key != "data"}
 
 
 @asynccontextmanager
