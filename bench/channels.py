@@ -91,9 +91,9 @@ class Killer:
         self._random = random.Random(seed)
         self._log = home.parent / "server.log"
 
-    async def start(self) -> asyncio.subprocess.Process:
+    async def start(self, port: int = 0) -> asyncio.subprocess.Process:
         environment = {**os.environ, "TREADLE_HOME": str(self._home)}
-        command = (str(Path(sys.executable).with_name("treadle")), "serve", "--port", "0", "--json")
+        command = (str(Path(sys.executable).with_name("treadle")), "serve", "--port", str(port), "--json")
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command, env=environment, stdout=asyncio.subprocess.PIPE, stderr=log

@@ -16,6 +16,7 @@ ELSEWHERE = {
     "events.metrics": "for Prometheus; the page Usage shows the same numbers",
     "events.of_agent": "one stream of all runs serves every page",
     "hooks.receive": "for other services, which sign what they send",
+    "channels.webhook": "for platforms, which post messages with a secret",
     "runs.children": "the tree of a run contains them",
     "sessions.transcript": "pages fold the journal, which they also follow live",
     "approvals.show": "the list contains all of it",

@@ -1,14 +1,15 @@
 """Accepted messages: handled in order in each conversation, each exactly once, whatever process dies when."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from treadle.channels.access import Access
+from treadle.channels.albums import ALBUM_SECONDS, merge_album
 from treadle.channels.attachments import load_attachments
 from treadle.channels.decisions import Decisions
-from treadle.channels.incoming import clean_message
+from treadle.channels.intake import Intake
 from treadle.channels.outbox import ChannelOutbox
 from treadle.channels.prompts import HELP
 from treadle.channels.run_watch import RunWatch
@@ -46,7 +47,7 @@ class Inbox:
         watch: RunWatch,
         clock: Clock,
         ids: Ids,
-        count: Callable[[str], None],
+        intake: Intake,
     ) -> None:
         self._name = name
         self._config = config
@@ -58,34 +59,15 @@ class Inbox:
         self._watch = watch
         self._clock = clock
         self._ids = ids
-        self._count = count
-        self._access = Access(name, config, store, clock.now)
+        self._intake = intake
         self._decisions = Decisions(name, store, service)
         self._tasks = TaskSet()
 
     async def accept(self, messages: Sequence[Incoming], cursor: str | None = None) -> None:
-        """Store what people who may write have written. Others cost a look at the database, and no model call."""
-        accepted: list[Incoming] = []
-        for message in [clean_message(each) for each in messages]:
-            if await self._store.find_received(self._name, message.message_id) is not None:
-                accepted.append(message)  # delivered again: it is stored once, and counts once
-                continue
-            verdict = await self._access.judge(message)
-            if verdict.person is not None:
-                accepted.append(message)
-            elif verdict.reply:
-                key = f"reply/{message.message_id}"
-                await self._outbox.post(Outgoing(key, message.conversation, verdict.reply))
-            else:
-                logger.info("channel %s: dropped %s: %s", self._name, message.message_id, verdict.dropped)
-            if verdict.dropped is not None:
-                self._count("dropped")
-        if accepted or cursor is not None:
-            stored = await self._store.receive(self._name, accepted, cursor, self._clock.now())
-            for _ in stored:
-                self._count("received")
-        for conversation in {message.conversation for message in accepted}:
+        """Store messages, and handle them."""
+        for conversation in await self._intake.accept(messages, cursor):
             self._wake(conversation)
+            self._outbox.wake(conversation)
 
     async def resume(self) -> None:
         """Continue with what the previous process has left."""
@@ -114,7 +96,12 @@ class Inbox:
         message = item.message
         current = await self._store.find_received(self._name, message.message_id)
         if current is not None:
-            message = current.message  # it may have been edited meanwhile
+            message = current.message  # it may have been edited meanwhile, or belong to an album that is done
+            if current.state != "new":
+                return
+        if message.album and message.kind == "message":
+            await asyncio.sleep(ALBUM_SECONDS)
+            message = await merge_album(self._name, replace(item, message=message), self._store, self._clock)
         try:
             person = await self._store.person(self._name, message.sender)
             is_allowed = person is not None and person.may("direct" if message.is_direct else "groups")

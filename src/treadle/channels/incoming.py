@@ -42,6 +42,7 @@ def clean_message(message: Incoming) -> Incoming:
         target=make_sendable(message.target),
         value=make_sendable(message.value),
         reply_to=make_sendable(message.reply_to),
+        album=make_sendable(message.album),
     )
 
 

@@ -155,6 +155,10 @@ class HomeChannelManager:
             raise UnknownChannel(f"There is no channel `{channel[:100]}` in config.yaml; known: {known}.")
         return self._configs[channel]
 
+    async def deliver(self, channel: str, headers: Mapping[str, str], body: bytes) -> bool:
+        runner = self._runners.get(channel)
+        return runner is not None and await runner.deliver(headers, body)
+
     # ── Work ──
 
     @asynccontextmanager
@@ -170,6 +174,8 @@ class HomeChannelManager:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
+            for runner in self._runners.values():
+                await runner.close()
 
     async def _hold(self, runner: ChannelRunner) -> None:
         """Work while this process holds the channel's lease. Otherwise another process does."""

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from treadle.channels.inbox import Inbox
+from treadle.channels.intake import Intake
 from treadle.channels.outbox import ChannelOutbox
 from treadle.channels.run_watch import RunWatch
 from treadle.domain.agents import AgentSpec
@@ -15,7 +16,7 @@ from treadle.domain.channels import ChannelConfig, ChannelStatus
 from treadle.domain.events import EventData
 from treadle.domain.ids import Instant, RunId
 from treadle.operations.service import LocalService
-from treadle.ports.channel import Channel, ChannelStore, FileSource, Incoming
+from treadle.ports.channel import Channel, ChannelStore, FileSource, Incoming, WebhookChannel
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
 
@@ -61,6 +62,9 @@ class ChannelRunner:
         self._clock = clock
         self._is_shared = is_shared
         self._parts = (config, service, runs, agent, ids, show, files)
+        self._intake = Intake(name, config, store, clock, self._count)
+        self._listener: Channel | None = None
+        """Reads what a platform posts to this process while another one holds the channel."""
         self._outbox: ChannelOutbox | None = None
         self._inbox: Inbox | None = None
 
@@ -77,7 +81,7 @@ class ChannelRunner:
         outbox = ChannelOutbox(self.name, config, self._store, self._clock, random.random, show, self._count)
         watch = RunWatch(self.name, config, self._store, service, outbox, self._clock, files)
         inbox = Inbox(
-            self.name, config, self._store, service, runs, agent, outbox, watch, self._clock, ids, self._count
+            self.name, config, self._store, service, runs, agent, outbox, watch, self._clock, ids, self._intake
         )
         self._stored = asyncio.Event()
         self._outbox, self._inbox = outbox, inbox
@@ -147,6 +151,37 @@ class ChannelRunner:
                 with suppress(Exception):
                     await channel.close()
         return "the platform closed the connection"
+
+    # ── Webhooks ──
+
+    async def deliver(self, headers: Mapping[str, str], body: bytes) -> bool:
+        """Store what the platform posted. Return False if it does not come from the platform."""
+        channel = self._find_listener()
+        if not isinstance(channel, WebhookChannel) or not channel.verify(headers):
+            return False
+        messages = await channel.read(body)
+        if self._inbox is not None:
+            await self._inbox.accept(messages)
+        else:
+            await self._intake.accept(messages)
+        return True
+
+    def _find_listener(self) -> Channel | None:
+        """Return a channel that can read what is posted: the connected one, or one of its own."""
+        if self._outbox is not None and self._outbox.channel is not None:
+            return self._outbox.channel
+        if self._listener is None:
+            try:
+                self._listener = self._make()
+            except ValueError as error:
+                logger.error("channel %s: a webhook cannot be read: %s", self.name, error)
+        return self._listener
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            with suppress(Exception):
+                await self._listener.close()
+            self._listener = None
 
     # ── Receiver ──
 

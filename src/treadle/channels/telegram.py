@@ -1,9 +1,15 @@
-"""Telegram, through the Bot API with long polling."""
+"""Telegram, through the Bot API with long polling or a webhook."""
 
+import asyncio
 import json
+import re
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from functools import partial
+from hashlib import blake2b
+from hmac import compare_digest
+from typing import Any, NoReturn, cast
 
 import aiohttp
 import msgspec
@@ -12,6 +18,7 @@ from msgspec import Struct
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
 from treadle.channels.markdown import TELEGRAM, render
+from treadle.channels.tasks import TaskSet
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
@@ -27,6 +34,8 @@ from treadle.ports.channel import (
 POLL_SECONDS = 50
 MAX_DOWNLOAD_BYTES = 20_000_000
 """What the Bot API serves."""
+WEBHOOK_CHECK_SECONDS = 600.0
+MAX_ALBUMS = 100
 MAX_PICTURE_BYTES = 10_000_000
 PICTURES = ("image/jpeg", "image/png", "image/webp")
 UPDATES = ("message", "edited_message", "callback_query")
@@ -45,6 +54,12 @@ class TelegramSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The token that @BotFather gave."""
     url: str = "https://api.telegram.org"
     """The Bot API server."""
+    webhook: str = ""
+    """The public URL of this service. Telegram posts messages there. Empty: they are polled."""
+
+    def __post_init__(self) -> None:
+        if self.webhook and not re.match(r"https://|http://(localhost|127\.0\.0\.1)(:|/|\Z)", self.webhook):
+            raise ValueError("`webhook` must begin with https://")
 
 
 class Telegram:
@@ -55,7 +70,13 @@ class Telegram:
             self._settings = msgspec.convert(dict(settings), TelegramSettings)
         except msgspec.ValidationError as error:
             raise ValueError(f"settings: {error}") from None
+        self._name = name
         self._session: aiohttp.ClientSession | None = None
+        self._albums: deque[str] = deque(maxlen=MAX_ALBUMS)
+        """Albums of groups in which the bot is mentioned: the caption is on one part only."""
+        # Every server derives the same secret, and nobody needs to store another one.
+        self._secret = blake2b(b"webhook", key=self._settings.token.encode()[:64], digest_size=32).hexdigest()
+        self._background = TaskSet()
         self._bot_id = 0
         self._username = ""
         self.traits = TRAITS
@@ -66,6 +87,40 @@ class Telegram:
         return f"@{self._username}"
 
     async def receive(self, receiver: Receiver) -> None:
+        if self._settings.webhook:
+            await self._keep_webhook()
+        if (await self._call("getWebhookInfo")).get("url"):
+            await self._call("deleteWebhook")  # Telegram serves either a webhook or polling
+        await self._poll(receiver)
+
+    # ── Webhook ──
+
+    async def _keep_webhook(self) -> NoReturn:
+        """Tell Telegram where to post, and look from time to time whether it still does."""
+        url = f"{self._settings.webhook.rstrip('/')}/v1/channels/{self._name}/webhook"
+        while True:
+            # One connection: with several, messages could overtake each other.
+            values = {"url": url, "secret_token": self._secret, "allowed_updates": UPDATES, "max_connections": 1}
+            await self._call("setWebhook", values)
+            await asyncio.sleep(WEBHOOK_CHECK_SECONDS)
+
+    def verify(self, headers: Mapping[str, str]) -> bool:
+        given = headers.get("x-telegram-bot-api-secret-token", "")
+        return bool(self._settings.webhook) and compare_digest(given.encode(), self._secret.encode())
+
+    async def read(self, body: bytes) -> Sequence[Incoming]:
+        if not self._username:
+            await self.check()  # mentions are recognised by the name of the bot
+        try:
+            update = cast("dict[str, Any]", json.loads(body))
+        except ValueError:
+            return ()
+        self._background.run(f"press/{update.get('update_id')}", partial(self._confirm_presses, (update,)))
+        return read_all((update,), self._read)
+
+    # ── Polling ──
+
+    async def _poll(self, receiver: Receiver) -> NoReturn:
         offset = 0
         while True:
             updates = await self._call(
@@ -126,6 +181,7 @@ class Telegram:
             raise type(error)(self._redact(error)) from None
 
     async def close(self) -> None:
+        await self._background.close()
         if self._session is not None:
             await self._session.close()
 
@@ -142,6 +198,9 @@ class Telegram:
         text = str(message.get("text") or message.get("caption") or "")
         message_id = f"{chat['id']}/{message['message_id']}"
         is_direct = chat["type"] == "private"
+        album = f"{chat['id']}/{message['media_group_id']}" if "media_group_id" in message else ""
+        if album and not is_direct and self._is_addressed(message, text):
+            self._albums.append(album)
         return Incoming(
             f"edit/{update['update_id']}" if edited else message_id,
             _conversation(message),
@@ -150,11 +209,12 @@ class Telegram:
             self._strip_mention(text),
             _attachments(message),
             is_direct=is_direct,
-            is_addressed=is_direct or bool(edited) or self._is_addressed(message, text),
+            is_addressed=is_direct or bool(edited) or self._is_addressed(message, text) or album in self._albums,
             is_bot=bool(sender.get("is_bot")),
             kind="edit" if edited else "message",
             target=message_id if edited else "",
             reply_to=str(_part(message, "reply_to_message").get("message_id", "")),
+            album=album,
         )
 
     async def _confirm_presses(self, updates: Sequence[dict[str, Any]]) -> None:

@@ -1,6 +1,6 @@
 """Chat channels: their state, and the people who may write."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from typing import Protocol
@@ -110,6 +110,10 @@ class ChannelManager(Protocol):
 
     async def revoke(self, channel: str, sender: str) -> None: ...
 
+    async def deliver(self, channel: str, headers: Mapping[str, str], body: bytes) -> bool:
+        """Store what a platform posted to the webhook of a channel. Return False if it does not come from there."""
+        ...
+
     def at_work(self) -> AbstractAsyncContextManager[None]:
         """While it is entered, messages are received and sent."""
         ...
@@ -154,6 +158,19 @@ REVOKE = Operation(
     request=RevokedPerson,
     response=type(None),
     errors=(404,),
+)
+
+WEBHOOK = Operation(
+    "channels.webhook",
+    "POST",
+    "/v1/channels/{channel}/webhook",
+    scope=None,
+    request=OneChannel,
+    response=type(None),
+    status=200,
+    summary="Post a message of a platform",
+    description="For platforms that post to the service, such as Telegram in webhook mode. The request carries the "
+    "secret that the platform was given. What it holds is stored once, before the answer.",
 )
 
 

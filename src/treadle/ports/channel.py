@@ -1,7 +1,7 @@
 """The contract between Treadle and a chat platform, and the store of what goes in and out."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -56,6 +56,8 @@ class Incoming(Struct, frozen=True, omit_defaults=True):
     """The platform's ID of the message that it replies to."""
     parent: str = ""
     """The conversation that contains this one, if it is a thread."""
+    album: str = ""
+    """The album that the message is a part of. Its parts are handled as one message."""
 
 
 class Button(Struct, frozen=True):
@@ -177,6 +179,19 @@ class Channel(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class WebhookChannel(Protocol):
+    """A channel whose platform posts to the service. Optional: most platforms are connected to."""
+
+    def verify(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request comes from the platform. `headers` has names in lower case."""
+        ...
+
+    async def read(self, body: bytes) -> Sequence[Incoming]:
+        """Return the messages in the body of a request that was verified."""
+        ...
 
 
 class FileSource(Protocol):

@@ -7,12 +7,17 @@ from contextlib import asynccontextmanager
 from html.parser import HTMLParser
 from typing import Any
 
+import aiohttp
 from aiohttp import web
 
 BOT = {"id": 7_000_000_001, "is_bot": True, "first_name": "Treadle", "username": "treadle_test_bot"}
 TOKEN = "7000000001:AAfake-token-of-the-fake-server"
 MAX_CHARACTERS = 4096
 TAGS = frozenset(("b", "i", "s", "u", "code", "pre", "a", "blockquote"))
+
+
+class WebhookActive(Exception):
+    """Updates are posted to a webhook, and cannot be polled."""
 
 
 class FakeTelegram:
@@ -27,6 +32,11 @@ class FakeTelegram:
         self.errors: dict[str, list[dict[str, Any]]] = {}
         """Answers to give instead, by method: each once."""
         self.confirmed = 0
+        self.webhook: dict[str, Any] | None = None
+        """What the bot gave to setWebhook."""
+        self.posted: list[tuple[int, int]] = []
+        """Every request to the webhook: the update, and the status of the answer (0: none)."""
+        self._posting: asyncio.Task[None] | None = None
         self.url = ""
         self._updates: list[dict[str, Any]] = []
         self._next_update = 1
@@ -97,6 +107,8 @@ class FakeTelegram:
             return _refuse(404, "Not Found: method not found")
         try:
             result = await handler(values)
+        except WebhookActive:
+            return _refuse(409, "Conflict: can't use getUpdates method while webhook is active")
         except ValueError as error:
             return _refuse(400, f"Bad Request: {error}")
         async with self._changed:
@@ -109,7 +121,46 @@ class FakeTelegram:
     async def _on_getMe(self, values: dict[str, Any]) -> Any:
         return BOT
 
+    async def _on_setWebhook(self, values: dict[str, Any]) -> Any:
+        self.webhook = values
+        if self._posting is None or self._posting.done():
+            self._posting = asyncio.create_task(self._post_updates())
+        return True
+
+    async def _on_deleteWebhook(self, values: dict[str, Any]) -> Any:
+        self.webhook = None
+        return True
+
+    async def _on_getWebhookInfo(self, values: dict[str, Any]) -> Any:
+        url = "" if self.webhook is None else self.webhook["url"]
+        return {"url": url, "has_custom_certificate": False, "pending_update_count": len(self._updates)}
+
+    async def _post_updates(self) -> None:
+        """Post updates to the webhook, one at a time, each again until it is accepted."""
+        async with aiohttp.ClientSession() as session:
+            while True:
+                async with self._changed:
+                    await self._changed.wait_for(lambda: self._updates and self.webhook is not None)
+                    update, webhook = self._updates[0], self.webhook
+                status = await _post(session, webhook or {}, update)
+                self.posted.append((update["update_id"], status))
+                if status != 200:
+                    await asyncio.sleep(0.1)
+                    continue
+                async with self._changed:
+                    self._updates.remove(update)
+                    self.confirmed = update["update_id"]
+                    self._changed.notify_all()
+
+    async def stop(self) -> None:
+        """Stop posting to the webhook."""
+        if self._posting is not None:
+            self._posting.cancel()
+            await asyncio.wait({self._posting})
+
     async def _on_getUpdates(self, values: dict[str, Any]) -> Any:
+        if self.webhook is not None:
+            raise WebhookActive
         offset = int(values.get("offset", 0))
         self.confirmed = max(self.confirmed, offset - 1)
         self._updates = [update for update in self._updates if update["update_id"] >= offset]
@@ -200,7 +251,17 @@ async def serve_fake_telegram(fake: FakeTelegram, port: int = 0) -> AsyncGenerat
     try:
         yield fake
     finally:
+        await fake.stop()
         await runner.cleanup()
+
+
+async def _post(session: aiohttp.ClientSession, webhook: dict[str, Any], update: dict[str, Any]) -> int:
+    headers = {"X-Telegram-Bot-Api-Secret-Token": str(webhook.get("secret_token", ""))}
+    try:
+        async with session.post(webhook.get("url", ""), json=update, headers=headers) as response:
+            return response.status
+    except (aiohttp.ClientError, OSError):
+        return 0
 
 
 def _person(sender: int) -> dict[str, Any]:

@@ -187,6 +187,7 @@ OF_NOBODY = {
     "GET /v1/models",
     "GET /v1/models/{name}",
     "POST /v1/hooks/{hook_id}",
+    "POST /v1/channels/{channel}/webhook",
     "GET /v1/skills",
     "GET /v1/skills/{name}",
     "DELETE /v1/dashboard/sign-in",

@@ -10,7 +10,7 @@ from litestar.handlers import HTTPRouteHandler
 
 from treadle.operations.context import Context
 from treadle.ports.clock import Clock
-from treadle.surfaces.http import health, inbound_webhooks, openapi, runs, sign_in, streams
+from treadle.surfaces.http import channel_webhooks, health, inbound_webhooks, openapi, runs, sign_in, streams
 from treadle.surfaces.http.auth import check_request_allowed
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
 from treadle.surfaces.http.openai import chat, models, responses
@@ -23,7 +23,18 @@ MAX_BODY_BYTES = 32 * 2**20
 DESCRIPTION_PATH = openapi.PATH
 HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
     route
-    for module in (runs, streams, sign_in, inbound_webhooks, health, models, chat, responses, openapi)
+    for module in (
+        runs,
+        streams,
+        sign_in,
+        inbound_webhooks,
+        channel_webhooks,
+        health,
+        models,
+        chat,
+        responses,
+        openapi,
+    )
     for route in module.ROUTES
 )
 

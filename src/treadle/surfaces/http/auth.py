@@ -29,7 +29,7 @@ from treadle.surfaces.http.request_encoding import refuse_invalid_text
 
 PUBLIC_PATHS = ("/healthz", "/readyz")
 """Paths that reveal nothing and need no token."""
-SIGNED_PATH = re.compile(r"/v1/hooks/[^/]+")
+SIGNED_PATH = re.compile(r"/v1/(?:hooks/[^/]+|channels/[^/]+/webhook)")
 """A POST to this path is signed by its sender and needs no token. Other methods need one."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "[::1]")
 STOPPING_RESPONSE_SECONDS = 1.0
