@@ -17,6 +17,7 @@ from treadle.domain.events import (
     SegmentReason,
     SessionUsage,
 )
+from treadle.domain.graphemes import truncate
 from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.engine.deps import EngineDeps
@@ -79,8 +80,7 @@ def _pin_message(index: int, message: Message, said: str) -> tuple[EventData, ..
 
 
 def _excerpt(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= EXCERPT_CHARACTERS else f"{line[: EXCERPT_CHARACTERS - 1]}…"
+    return truncate(" ".join(text.split()), EXCERPT_CHARACTERS)
 
 
 async def _undo(run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:

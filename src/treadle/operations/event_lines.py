@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from treadle.domain.envelope import Event
+from treadle.domain.graphemes import truncate
 from treadle.domain.ids import RunId
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
@@ -145,8 +146,7 @@ def _text_of_parts(parts: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    line = " ".join(text[: TEXT_CHARACTERS * 2].split())
-    return line if len(line) <= TEXT_CHARACTERS else f"{line[: TEXT_CHARACTERS - 1]}…"
+    return truncate(" ".join(text[: TEXT_CHARACTERS * 2].split()), TEXT_CHARACTERS)
 
 
 def _number(value: Any) -> int | None:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from treadle.domain.envelope import Draft, Event, Origin
 from treadle.domain.errors import StoreError
 from treadle.domain.events import SegmentOpened, WaitReason
+from treadle.domain.graphemes import make_printable_line, truncate
 from treadle.domain.ids import AgentId, Instant, RunId, SessionId
 from treadle.domain.messages import Message
 from treadle.domain.runs import OutcomeKind, Status
@@ -197,9 +198,7 @@ MESSAGE_CHARACTERS = 200
 
 def summarize_message(text: str) -> str:
     """Return the beginning of a message as one line of printable characters."""
-    start = text[: MESSAGE_CHARACTERS * 4]
-    line = " ".join("".join([each if each.isprintable() else " " for each in start]).split())
-    return line if len(line) <= MESSAGE_CHARACTERS else f"{line[: MESSAGE_CHARACTERS - 1].rstrip()}…"
+    return truncate(make_printable_line(text[: MESSAGE_CHARACTERS * 4]), MESSAGE_CHARACTERS)
 
 
 ALL_RUNS = RunFilter()

@@ -8,6 +8,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from treadle.domain.events import RunEnd, SegmentReason
+from treadle.domain.graphemes import make_printable_line, truncate
 from treadle.domain.ids import Instant, RunId, SegmentId, SessionId
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.ports.journal import RunRecord
@@ -60,8 +61,7 @@ class SessionBasics(Struct, frozen=True):
 
 def title_of(text: str) -> str:
     """Return a text as a title: one line of printable characters, at most 80 of them."""
-    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
-    return line if len(line) <= TITLE_LIMIT else f"{line[: TITLE_LIMIT - 1].rstrip()}…"
+    return truncate(make_printable_line(text), TITLE_LIMIT)
 
 
 def default_title(beginning: bytes | None) -> str:

@@ -13,10 +13,10 @@ import msgspec
 
 from treadle.domain.durations import parse_duration
 from treadle.domain.errors import UsageError
+from treadle.domain.graphemes import display_width
 from treadle.surfaces.cli.terminal import (
     columns,
     cut,
-    display_width,
     inert,
     inert_json,
     likes_colour,

@@ -12,6 +12,8 @@ from shutil import get_terminal_size
 from typing import TextIO
 from unicodedata import category, east_asian_width
 
+from treadle.domain.graphemes import count_columns, display_width, truncate
+
 _PICTURES = 0x2400  # where Unicode has the pictures of the control characters: ␛ for ESC
 _DELETE = 0x7F
 _BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
@@ -85,20 +87,7 @@ def revealed_line(text: str, width: int | None = None) -> str:
 
 def cut(line: str, width: int | None) -> str:
     """Truncate a line to a number of columns."""
-    if width is None or display_width(line) <= width:
-        return line
-    kept, used = "", 0
-    for character in line:
-        used += _columns(character)
-        if used > width - 1:
-            break
-        kept += character
-    return f"{kept}…" if width > 0 else ""
-
-
-def display_width(line: str) -> int:
-    """Return how many columns a line takes."""
-    return len(line) if line.isascii() else sum(map(_columns, line))
+    return line if width is None else truncate(line, width, count_columns)
 
 
 def pad(line: str, width: int) -> str:

@@ -7,8 +7,9 @@ from rich.segment import Segment
 from rich.style import Style
 
 from treadle.domain.durations import format_duration
+from treadle.domain.graphemes import display_width
 from treadle.surfaces.cli.call_view import decode, show_call, summarize_call
-from treadle.surfaces.cli.terminal import cut, display_width, revealed_line
+from treadle.surfaces.cli.terminal import cut, revealed_line
 from treadle.surfaces.markdown.blocks import render_markdown
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import Line, clean, pad_line, wrap

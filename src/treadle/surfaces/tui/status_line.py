@@ -7,8 +7,9 @@ from rich.text import Text
 from textual.widgets import Static
 
 from treadle.domain.durations import format_duration
+from treadle.domain.graphemes import display_width
 from treadle.surfaces.cli.output import amount
-from treadle.surfaces.cli.terminal import cut, display_width, one_line
+from treadle.surfaces.cli.terminal import cut, one_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import Chat
