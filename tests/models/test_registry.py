@@ -48,10 +48,10 @@ def test_names(model: str, provider: str | None, default: str | None, expected: 
             None,
             "no provider is called `opnai`; did you mean `openai`? Known providers: anthropic,",
         ),
-        ("gpt-x", "zzz", "no provider is called `zzz`; Known providers"),
+        ("gpt-x", "zzz", "no provider is called `zzz`. Known providers"),
         ("gpt-x", None, "write provider/gpt-x, or set provider; known providers: anthropic, local, ollama"),
         ("", None, "No model is set"),
-        ("gpt-x", "olive", "no provider is called `olive`; Known providers"),
+        ("gpt-x", "olive", "no provider is called `olive`. Known providers"),
         ("openai/", None, "Write openai/ followed by the id of one of its models"),
     ],
 )

@@ -90,3 +90,13 @@ def test_a_title_is_redacted_and_survives_fork_backup_and_delete(shell: Shell) -
         other = Shell(shell.home.parent / "restored")
         assert (await other("restore", str(shell.home.parent / "b.tar"))).code == 0
         assert {each["title"] for each in (await other("sessions", "list", "--json")).json} == {title}
+
+
+def test_the_model_of_a_session_may_be_of_a_provider_of_the_home(shell: Shell) -> None:
+    @against(shell, says("Yes."))
+    async def _(server: FakeEndpoint) -> None:
+        await shell("run", "--session", "ses_1", "Hello?")
+        chosen = await shell("sessions", "model", "ses_1", "fake/other")
+        assert (chosen.code, chosen.err) == (0, "The next runs of ses_1 use fake/other.\n")
+        unknown = await shell("sessions", "model", "ses_1", "nowhere/other")
+        assert "no provider is called `nowhere`. Known providers: anthropic, fake, " in unknown.complaint

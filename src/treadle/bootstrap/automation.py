@@ -13,7 +13,7 @@ from treadle.automation.scheduler import Scheduler
 from treadle.automation.schedules import ScheduleRegistry
 from treadle.automation.sender import WebhookSender
 from treadle.automation.webhooks import WebhookRegistry
-from treadle.bootstrap.offline_service import make_offline_service
+from treadle.bootstrap.offline_service import home_models, make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.home import Home
 from treadle.config.live_config import file_fingerprint
@@ -153,7 +153,12 @@ def make_offline_automation(home: Home, stores: Stores, vault: HomeVault) -> Aut
         ScheduleRegistry(stores.schedules, agents.find, clock, ids, _ignore_change, home.config().channels),
         InboundWebhookRegistry(stores.hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(
-            stores.hooks, secrets, make_offline_service(stores, vault), stores.runs, agents.find, clock
+            stores.hooks,
+            secrets,
+            make_offline_service(stores, vault, make_models=home_models(home, vault)),
+            stores.runs,
+            agents.find,
+            clock,
         ),
         WebhookRegistry(
             stores.webhooks,

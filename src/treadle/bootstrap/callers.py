@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from treadle.bootstrap.mcp import HomeMcpStatus
-from treadle.bootstrap.offline_service import make_offline_service
+from treadle.bootstrap.offline_service import home_models, make_offline_service
 from treadle.bootstrap.stores import Stores, open_home_readonly, open_stores_exclusively, open_stores_readonly
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
@@ -90,7 +90,7 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
     opened.callback(vault.close)
     access = TokenService(stores.tokens, clock, ids)
     return Context(
-        service=make_offline_service(stores, vault),
+        service=make_offline_service(stores, vault, make_models=home_models(home, vault)),
         sessions=stores.sessions,
         vault=vault,
         access=access,

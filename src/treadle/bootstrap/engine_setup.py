@@ -6,6 +6,7 @@ from typing import Any
 from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.engine import EngineConfig
 from treadle.bootstrap.mcp import HomeMcp
+from treadle.bootstrap.model_registry import make_model_registry
 from treadle.bootstrap.plugins import load_approved_hooks
 from treadle.bootstrap.recipients import HomeRecipients
 from treadle.bootstrap.sendable_files import SendableFiles
@@ -13,7 +14,6 @@ from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.config.live_config import ConfigChange
-from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock, Ids
 from treadle.sandbox.commands import ShellCommands
@@ -39,17 +39,7 @@ def configure_engine(
     steady_clock = clock or SteadyClock()
     config = home.config()
     vault = HomeVault(home.path, os.environ)
-    models = ModelRegistry(
-        os.environ,
-        config.defaults.provider,
-        Catalog(config.aliases, config.models),
-        steady_clock.monotonic,
-        home.weights,
-        vault.value,
-        config.defaults.model,
-    )
-    for name, provider in config.providers.items():
-        models.configure(name, provider)
+    models = make_model_registry(home, config, vault.value, steady_clock.monotonic)
     context = HomeAgentContext(home, config.house_rules)
     _follow_config(home, models, context)
     commands = ShellCommands(hidden=(home.path, *database_files(database or home.database_url)), user=os.environ)

@@ -4,6 +4,7 @@ import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from treadle.bootstrap.model_registry import make_model_registry
 from treadle.bootstrap.stores import StoredMemories, Stores
 from treadle.config.home import Home
 from treadle.memory.embedders import Embedders
@@ -40,9 +41,7 @@ async def memory_service(home: Home, stores: Stores) -> AsyncGenerator[MemorySer
     """Open the memories of a database without an engine, with the embedders of the home."""
     config, clock = home.config(), SystemClock()
     vault = HomeVault(home.path, os.environ)
-    models = ModelRegistry(os.environ, config.defaults.provider, secret=vault.value)
-    for name, provider in config.providers.items():
-        models.add(name, provider)
+    models = make_model_registry(home, config, vault.value)
     store = stores.memories
     memories = make_memories(store, models, vault, clock, INTERACTIVE_PATIENCE_SECONDS)
     try:

@@ -3,7 +3,7 @@
 Models and tools are loaded when they are first used: a command that lists runs needs neither."""
 
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from treadle.ports.model import Models, Resolved
 from treadle.ports.tool import Tool, Toolbox
 from treadle.ports.vault import Vault
 from treadle.system.clock import SystemClock, TimeOrderedIds
+from treadle.vault.vault import HomeVault
 
 
 @asynccontextmanager
@@ -34,8 +35,11 @@ async def open_service_readonly(
         yield make_offline_service(stores, vault or NoVault(), tools)
 
 
-def make_offline_service(stores: Stores, vault: Vault, tools: Toolbox | None = None) -> LocalService:
-    """Return the service on a database that no engine works on."""
+def make_offline_service(
+    stores: Stores, vault: Vault, tools: Toolbox | None = None, make_models: Callable[[], Models] | None = None
+) -> LocalService:
+    """Return the service on a database that no engine works on. Without `make_models` it knows the built-in models
+    only."""
     clock, ids = SystemClock(), TimeOrderedIds()
     return LocalService(
         stores.journal,
@@ -43,7 +47,7 @@ def make_offline_service(stores: Stores, vault: Vault, tools: Toolbox | None = N
         stores.approvals,
         stores.sessions,
         EventHub(clock, ids, lambda _run, _at: None),
-        _LazyModels(),
+        _LazyModels(make_models or _make_builtin_models),
         tools or _LazyTools(),
         vault,
         clock,
@@ -53,16 +57,34 @@ def make_offline_service(stores: Stores, vault: Vault, tools: Toolbox | None = N
 
 
 class _LazyModels:
-    """Implements `ports.model.Models` with the built-in providers."""
+    """Implements `ports.model.Models` with models that are made when one is first looked up."""
+
+    def __init__(self, make: Callable[[], Models]) -> None:
+        self._make = make
 
     @cached_property
     def _models(self) -> Models:
-        from treadle.models.registry import ModelRegistry
-
-        return ModelRegistry({})
+        return self._make()
 
     def resolve(self, model: str, provider: str | None) -> Resolved:
         return self._models.resolve(model, provider)
+
+
+def _make_builtin_models() -> Models:
+    from treadle.models.registry import ModelRegistry
+
+    return ModelRegistry({})
+
+
+def home_models(home: Home, vault: HomeVault) -> Callable[[], Models]:
+    """Return what makes the models of a home."""
+
+    def make() -> Models:
+        from treadle.bootstrap.model_registry import make_model_registry
+
+        return make_model_registry(home, home.config(), vault.value)
+
+    return make
 
 
 class _LazyTools:

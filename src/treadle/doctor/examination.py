@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 
+from treadle.bootstrap.model_registry import make_model_registry
 from treadle.config.home import Home, HomeConfig
 from treadle.doctor.channels import describe_channels
 from treadle.doctor.database import describe_database
@@ -27,9 +28,7 @@ from treadle.doctor.providers import (
 )
 from treadle.doctor.server import describe_server
 from treadle.domain.errors import ConfigError, TreadleError
-from treadle.models.catalog import Catalog
 from treadle.models.probe import PROBE_SECONDS
-from treadle.models.registry import ModelRegistry
 from treadle.vault.vault import HomeVault
 
 
@@ -86,7 +85,7 @@ async def _describe_providers_and_models(
 ) -> Sequence[Finding]:
     vault = HomeVault(home.path, os.environ)
     try:
-        models = _make_registry(home, config, vault)
+        models = make_model_registry(home, config, vault.value)
         names = () if offline else list_callable_providers(models)
         surveyed = Surveyed(models, await probe_providers(models, names, progress, timeout_seconds))
         return [*_describe_providers(home, config, surveyed), *describe_models(home, config, surveyed)]
@@ -94,22 +93,6 @@ async def _describe_providers_and_models(
         return [Finding("providers", "wrong", str(error))]
     finally:
         vault.close()
-
-
-def _make_registry(home: Home, config: HomeConfig, vault: HomeVault) -> ModelRegistry:
-    catalog = Catalog(config.aliases, config.models)
-    defaults = config.defaults
-    models = ModelRegistry(
-        os.environ,
-        defaults.provider,
-        catalog,
-        weights=home.weights,
-        secret=vault.value,
-        default_model=defaults.model,
-    )
-    for name, given in config.providers.items():
-        models.add(name, given)
-    return models
 
 
 def _describe_providers(home: Home, config: HomeConfig, surveyed: Surveyed) -> Sequence[Finding]:

@@ -296,7 +296,7 @@ class ModelRegistry:
 
     def _describe_unknown_provider(self, name: str, known: set[str]) -> str:
         near = find_closest(name, known)
-        meant = f"; did you mean `{near}`?" if near else ";"
+        meant = f"; did you mean `{near}`?" if near else "."
         return (
             f"no provider is called `{name}`{meant} Known providers: {', '.join(sorted(known))}. "
             f"Write provider/model-id with one of them, or add `{name}` under providers in config.yaml."

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.domain.channels import PairingCode, Person
+from treadle.domain.channels import CODE_SECONDS, PairingCode, Person
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import make_sendable
 from treadle.ports.channel import ChannelConversation, InboxItem, Incoming, OutboxItem, Outgoing
@@ -50,12 +50,14 @@ class ChannelTables(ABC):
         return await self._row("remove_channel_person", channel, sender) is not None
 
     async def codes(self, now: Instant) -> Sequence[PairingCode]:
-        _, found = await self.perform(("expire_channel_codes", (now,)), ("channel_codes", ()))
-        return [PairingCode(*row[:7], grants=tuple(msgspec.json.decode(row[7]))) for row in found]
+        found = await self._rows("channel_codes")
+        codes = [PairingCode(*row[:7], grants=tuple(msgspec.json.decode(row[7]))) for row in found]
+        return [code for code in codes if code.expires_at > now]
 
     async def add_code(self, code: PairingCode) -> None:
         values = (code.code, code.channel, code.sender, code.name, code.conversation, code.expires_at, code.user)
-        await self._rows("add_channel_code", *values, _text(code.grants))
+        expired = ("expire_channel_codes", (code.expires_at - CODE_SECONDS,))
+        await self.perform(expired, ("add_channel_code", (*values, _text(code.grants))))
 
     async def remove_code(self, code: str) -> bool:
         return await self._row("remove_channel_code", code) is not None

@@ -9,6 +9,7 @@ from treadle.stores.sqlite.writer import SqliteWriter
 
 READ_ONLY = frozenset(
     (
+        "channel_codes",
         "channel_people",
         "channel_conversation",
         "channel_cursor",
