@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -188,7 +189,13 @@ def test_programs_of_the_system_work(run: Run) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fifty_commands_leave_nothing(mode: str, workspace: Path) -> None:
+def test_fifty_commands_leave_nothing(
+    mode: str, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # forget the folder that all processes share
     left, _ = asyncio.run(endure(next(known for known in MODES if known == mode), 50, workspace))
     assert left == Left(0, 0, 0)
 
