@@ -7,6 +7,7 @@ import contextlib
 import fcntl
 import gc
 import importlib
+import itertools
 import json
 import os
 import pkgutil
@@ -18,16 +19,20 @@ import sys
 import tempfile
 import termios
 import time
+from datetime import datetime, tzinfo
 from types import FrameType
 from typing import Any, NoReturn
 
 NO_COMMAND = ("treadle.testing", "treadle.surfaces.demo")
 STREAMS = 3
 NUMBER = struct.Struct("q")
+FIXED_TIME = "TREADLE_TEST_TIME"
+"""The variable that sets the time of day of a command."""
 
 
 def main() -> NoReturn:
     end = End()
+    clock.install()
     import_everything()
     begin(**wait_for_a_command(socket.socket(fileno=int(sys.argv[1]))))
     from treadle.surfaces.cli import main
@@ -37,6 +42,58 @@ def main() -> NoReturn:
     except SystemExit as exit:
         end.code = exit.code
         raise
+
+
+class WallClock:
+    """The time of day of a command: that of the machine, or one that the environment sets and that stands still.
+    Durations are 0 then, and each new id is a millisecond after the one before."""
+
+    def __init__(self) -> None:
+        self._fixed: float | None = None
+        self._time, self._time_ns = time.time, time.time_ns
+
+    def install(self) -> None:
+        """Replace the functions before Treadle is imported, which keeps references to them."""
+        time.time, time.time_ns = self._read, self._read_ns
+
+    def fix(self, at: float) -> None:
+        self._fixed = at
+        self._ids = itertools.count(int(at * 1000))
+        from treadle.system.clock import SteadyClock, SystemClock
+
+        def read(*_: object) -> float:
+            return at
+
+        for kind in (SteadyClock, SystemClock):
+            kind.now, kind.monotonic = read, read  # pyright: ignore[reportAttributeAccessIssue]
+        for name, module in list(sys.modules.items()):
+            if name.startswith("treadle.") and getattr(module, "datetime", None) is datetime:
+                module.datetime = StillTime(at)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _read(self) -> float:
+        return self._time() if self._fixed is None else self._fixed
+
+    def _read_ns(self) -> int:
+        return self._time_ns() if self._fixed is None else next(self._ids) * 1_000_000
+
+
+class StillTime:
+    """`datetime` in a module of a command whose time stands still."""
+
+    def __init__(self, at: float) -> None:
+        self._at = at
+
+    def now(self, zone: tzinfo | None = None) -> datetime:
+        return datetime.fromtimestamp(self._at, zone)
+
+    def __call__(self, *parts: Any, **more: Any) -> datetime:
+        return datetime(*parts, **more)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(datetime, name)
+
+
+clock = WallClock()
 
 
 class End:
@@ -132,6 +189,8 @@ def begin(arguments: list[str], environment: dict[str, str], folder: str, at_a_t
     os.environ.clear()
     os.environ.update(environment)
     time.tzset()
+    if FIXED_TIME in environment:
+        clock.fix(float(environment[FIXED_TIME]))
     tempfile.tempdir = None
     sys.argv[:] = arguments
     sys.path[:0] = [os.path.dirname(arguments[0]), *filter(None, environment.get("PYTHONPATH", "").split(":"))]

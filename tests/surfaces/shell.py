@@ -82,7 +82,9 @@ class Shell:
         self.url = url
         self.cwd: Path | None = None
         """Where the commands are started; None: where the tests are."""
-        self.environment = {"PATH": os.environ["PATH"], "TREADLE_HOME": str(home), "HOME": str(home.parent)}
+        self.environment: dict[str, str] = {
+            "PATH": os.environ["PATH"], "TREADLE_HOME": str(home), "HOME": str(home.parent),
+        }  # fmt: skip
 
     def configure(self) -> "Shell":
         """A provider `fake`, and a default agent that does not try twice."""

@@ -5,6 +5,7 @@ import fcntl
 import json
 import os
 import pty
+import select
 import struct
 import termios
 from collections.abc import Awaitable, Callable
@@ -72,7 +73,8 @@ class Terminal:
             self.process.kill()
             await asyncio.to_thread(self.process.wait)
 
-    def _read(self) -> None:
+    def _read(self) -> bool:
+        """Read what is there, and return whether there may be more."""
         try:
             data = os.read(self._ours, 65536)
         except OSError:
@@ -81,6 +83,7 @@ class Terminal:
             asyncio.get_running_loop().remove_reader(self._ours)
         self.screen += data.decode(errors="replace").replace("\r\n", "\n")
         self._changed.set()
+        return bool(data)
 
     async def shows(self, words: str) -> None:
         """Wait for words after those that were waited for before."""
@@ -97,7 +100,11 @@ class Terminal:
         os.write(self._ours, line.encode())
 
     async def ends(self) -> int:
+        """Wait for the end of the command, and read what it has written before."""
         try:
-            return await asyncio.to_thread(self.process.wait, HANG_SECONDS)
+            code = await asyncio.to_thread(self.process.wait, HANG_SECONDS)
         except TimeoutExpired:
             raise AssertionError(f"it does not end: {self.screen}") from None
+        while select.select([self._ours], [], [], 0)[0] and self._read():
+            pass
+        return code

@@ -274,7 +274,7 @@ LONG = "x" * 128_001
         (["run", "-a", "wrong", "hi"], r".*/agents/wrong/config\.yaml: limits\.max_steps: found the text `many`"),
         (
             ["run", "-m", "nowhere/m", "hi"],
-            r"no provider is called `nowhere`; Known providers: anthropic, fake, local",
+            r"no provider is called `nowhere`. Known providers: anthropic, fake, local",
         ),
         (["run", "-m", "openai/gpt", "hi"], r"provider openai needs a key and none is set; set .*OPENAI_API_KEY"),
         (["run", "--base-url", "nonsense", "hi"], r"provider nonsense: base_url must be an http or https URL"),

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
 
@@ -58,18 +59,21 @@ class RunQuestions(Struct, frozen=True):
     always: Decision | None = None
     """The decision on every approval, made in advance."""
 
-    async def settle(self, run_id: RunId) -> bool:
-        """Ask everything that the run and its child runs wait for. Return whether all of it is answered."""
+    async def settle(self, run_id: RunId, before_asking: Callable[[], Awaitable[None]]) -> bool:
+        """Ask everything that the run and its child runs wait for. Return whether all of it is answered. It calls
+        `before_asking` before each question."""
         for member in await family(self.caller, run_id, unfinished=True):
-            if not await self._settle(member.run.run_id):
+            if not await self._settle(member.run.run_id, before_asking):
                 return False
         return True
 
-    async def _settle(self, run_id: RunId) -> bool:
+    async def _settle(self, run_id: RunId, before_asking: Callable[[], Awaitable[None]]) -> bool:
         for approval in (await self.caller.call(approvals.LIST, approvals.ListApprovals(run_id))).items:
+            await before_asking()
             if not await self._approval(approval):
                 return False
         for question in (await self.caller.call(runs.QUESTIONS, runs.OneRun(run_id))).items:
+            await before_asking()
             if not await self._question(run_id, question):
                 return False
         return True

@@ -230,9 +230,9 @@ class _Parser(argparse.ArgumentParser):
 
 def refuse(message: str) -> NoReturn:
     """Report a mistake on the command line and exit."""
-    from treadle.surfaces.cli.terminal import one_line
+    from treadle.surfaces.cli.output import print_error
 
-    print(f"treadle: {one_line(message)}", file=sys.stderr, flush=True)
+    print_error(message)
     sys.exit(USAGE_ERROR)
 
 

@@ -9,7 +9,8 @@ import msgspec
 from treadle.domain.runs import Metrics
 from treadle.operations.replays import Replayed
 from treadle.operations.run_diff import Differs, RunDiff
-from treadle.surfaces.cli.output import print_table
+from treadle.surfaces.cli.output import Column, print_table, short_ids
+from treadle.surfaces.cli.run_view import describe_time
 from treadle.surfaces.cli.terminal import columns, cut, likes_colour, one_line
 from treadle.surfaces.cli.tree_view import cost_of
 
@@ -74,14 +75,15 @@ def colour_line(line: str, colour: str) -> str:
 
 def print_diff(found: RunDiff) -> None:
     """Print two runs next to each other, and where they first differ."""
-    print_table(("", "A", "B"), list(_rows(found)))
+    print_table(("", Column("A", shrinks_to=20), Column("B", shrinks_to=20)), list(_rows(found)))
     for line in _diff_lines(found):
         print(line)
 
 
 def _rows(found: RunDiff) -> Iterator[tuple[str, str, str]]:
     a, b = found.a, found.b
-    yield "run", a.run_id, b.run_id
+    first, second = short_ids((a.run_id, b.run_id))
+    yield "run", first, second
     yield "agent", a.agent, b.agent
     yield "model", a.model, b.model
     yield "message", one_line(a.message, MAX_TEXT), one_line(b.message, MAX_TEXT)
@@ -94,7 +96,7 @@ USAGE_NAMES = ("steps", "model calls", "tool calls", "tokens in", "tokens out", 
 
 def _usage(used: Metrics) -> tuple[str, ...]:
     numbers = (used.steps, used.model_calls, used.actions, used.input_tokens, used.output_tokens)
-    return (*map(str, numbers), cost_of(used), f"{used.duration_ms / 1000:.1f} s")
+    return (*map(str, numbers), cost_of(used), describe_time(used.duration_ms))
 
 
 def _diff_lines(found: RunDiff) -> Iterator[str]:
@@ -113,13 +115,17 @@ def _diff_lines(found: RunDiff) -> Iterator[str]:
         numbers = [
             "no such step" if step is None else f"step {step}" for step in (found.parting.a, found.parting.b)
         ]
-        same = f"the {found.same_steps} steps before are the same"
-        yield f"first difference at {numbers[0]} of A, {numbers[1]} of B; {same}:"
+        same = f"; {_count_same(found.same_steps)}" if found.same_steps else ""
+        yield f"first difference at {numbers[0]} of A, {numbers[1]} of B{same}:"
         yield from _pairs(found.parting.differs)
     if found.outcome:
         yield ""
         yield "the outcomes differ:"
         yield from _pairs(found.outcome)
+
+
+def _count_same(steps: int) -> str:
+    return "the step before is the same" if steps == 1 else f"the {steps} steps before are the same"
 
 
 def _pairs(differs: tuple[Differs, ...]) -> Iterator[str]:

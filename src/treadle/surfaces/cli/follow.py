@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -106,6 +107,16 @@ def add_endpoint(engine: HostedEngine, base_url: str) -> str:
     return name
 
 
+class ShownEvents(Struct):
+    """How far the events of a run have been printed."""
+
+    run_id: RunId
+    last: int
+    """The sequence of the last stored event that was printed."""
+    code: int | None = None
+    """The exit code, if printing decided it."""
+
+
 class Follower(Struct, frozen=True):
     """Follows runs, prints their events and asks their questions."""
 
@@ -123,27 +134,28 @@ class Follower(Struct, frozen=True):
         interrupting = asyncio.create_task(self._interrupt_when_asked(run_id))
         wait = self._show_waits()
         watching = asyncio.create_task(wait.watch())
-        code, last = None, after
+        code, last, shown = None, after, ShownEvents(run_id, after)
         try:
-            if not await self._settle(run_id):  # questions from before
-                return await self._leave_waiting(run_id)
+            if not await self._settle(shown):  # questions from before, or of a run that was faster than this
+                return shown.code or await self._leave_waiting(run_id)
             while True:
                 try:
                     async with aclosing(follow_without_resets(self.access.client, run_id, last)) as events:
                         async for event in events:
                             last = event.sequence if event.durable else last
                             wait.see(event)
-                            code = self._show(event) or code
+                            self._show(event, shown)
+                            code = shown.code
                             if (ended := self._ended(event, since)) is not None:
                                 return code or ended
-                            if _asks(event) and event.sequence > since and not await self._settle(run_id):
-                                return code or await self._leave_waiting(run_id)
+                            if _asks(event) and event.sequence > since and not await self._settle(shown):
+                                return shown.code or await self._leave_waiting(run_id)
                 except StoreError:
                     if not self.access.is_leaving:
                         raise
                 if self.access.is_shared or self.stop.is_requested or not await self.access.follow_home():
                     break
-            if (ended := await self._print_rest(run_id, last, since)) is not None:
+            if (ended := await self._print_rest(shown, last, since)) is not None:
                 return code or ended
             self.printer.note(_stopped(run_id, self.resume_options))
             return code or FAILED
@@ -165,31 +177,39 @@ class Follower(Struct, frozen=True):
         seen = since if root.run_id == run_id else root.sequence
         return await self.follow(root.run_id, after=seen, since=seen)
 
-    async def _print_rest(self, run_id: RunId, last: int, since: int) -> int | None:
+    async def _print_rest(self, shown: "ShownEvents", last: int, since: int) -> int | None:
         """Print what the ended process had still written. Return the exit code if the run has ended or waits."""
         async with open_readonly_caller(self.access.home) as client:
-            async for event in client.stored(run_id, last):
-                self._show(event)
+            async for event in client.stored(shown.run_id, last):
+                self._show(event, shown)
                 if (ended := self._ended(event, since)) is not None:
                     return ended
         return None
 
-    async def _settle(self, run_id: RunId) -> bool:
+    async def _catch_up(self, shown: "ShownEvents") -> None:
+        """Print everything that happened before a question, which may be answered or left."""
+        async for event in self.access.client.stored(shown.run_id, shown.last):
+            self._show(event, shown)
+
+    async def _settle(self, shown: "ShownEvents") -> bool:
         """Ask the questions of the run and return whether all are answered. Ctrl-C leaves them for later."""
         with self.stop.asking():
-            settled = await self.questions.settle(run_id)
+            settled = await self.questions.settle(shown.run_id, partial(self._catch_up, shown))
         if settled and self.stop.unanswered.is_set():  # it came after the last answer
             self.stop.asked.set()
         return settled
 
-    def _show(self, event: Event) -> int | None:
-        """Print an event. If the reader of standard output is gone, interrupt the run."""
+    def _show(self, event: Event, shown: "ShownEvents") -> None:
+        """Print an event once. If the reader of standard output is gone, interrupt the run."""
+        if event.durable:
+            if event.sequence <= shown.last:
+                return
+            shown.last = event.sequence
         try:
             self.printer.show(event)
         except BrokenPipeError:
             self.stop.asked.set()
-            return PIPE_CLOSED
-        return None
+            shown.code = PIPE_CLOSED
 
     def _ended(self, event: Event, since: int) -> int | None:
         """Return the exit code if this is the last event to print."""
@@ -302,6 +322,16 @@ async def must_be_resumed(source: EventSource, run: RunView) -> bool:
             case _:
                 pass
     return interrupted
+
+
+async def is_behind_another(caller: Caller, run: RunView) -> bool:
+    """Return whether an older run of its session has not ended: then the run waits for its turn."""
+    for other in await unfinished_runs(caller):
+        if other.run_id == run.run_id:
+            return False
+        if other.session_id == run.session_id:
+            return True
+    return False
 
 
 async def refuse_behind_parked(caller: Caller, run: RunView) -> None:

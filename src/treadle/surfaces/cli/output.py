@@ -23,11 +23,13 @@ from treadle.surfaces.cli.terminal import (
     one_line,
     pad,
 )
+from treadle.surfaces.cli.word_wrap import fold_note, wrap_words
 
 GAP = "  "
 SHORT_ID_DIGITS = 12
 """Hexadecimal digits of a short id: the millisecond in which the id was made."""
 MINUTE, HOUR, DAY = 60, 3600, 86400
+MIN_FIELD_WIDTH = 20
 DATES_FROM_DAYS = 7
 """Older times are printed as dates."""
 Item = TypeVar("Item")
@@ -38,8 +40,8 @@ Item = TypeVar("Item")
 
 def note(line: str) -> None:
     """Print a line for people on standard error, dim where the terminal has colours."""
-    line = inert(line.replace("\n", " "))
-    print(f"\x1b[2m{line}\x1b[0m" if likes_colour(sys.stderr) else line, file=sys.stderr, flush=True)
+    for part in fold_note(inert(line.replace("\n", " ")), columns() if sys.stderr.isatty() else None):
+        print(f"\x1b[2m{part}\x1b[0m" if likes_colour(sys.stderr) else part, file=sys.stderr, flush=True)
 
 
 def alert(line: str) -> None:
@@ -49,7 +51,8 @@ def alert(line: str) -> None:
 
 def print_error(error: object) -> None:
     """Print why a command failed, in one line on standard error."""
-    print(f"treadle: {one_line(str(error))}", file=sys.stderr, flush=True)
+    for part in fold_note(f"treadle: {one_line(str(error))}", columns() if sys.stderr.isatty() else None):
+        print(part, file=sys.stderr, flush=True)
 
 
 # ── Values ─────────────────────────────────────────────────────────────────────────────────────────
@@ -73,10 +76,15 @@ def print_result(value: Any, text: str, *, json: bool) -> None:
 
 
 def print_fields(fields: Iterable[tuple[str, object]], width: int = 12) -> None:
-    """Print names and values below each other; those without a value are left out."""
+    """Print names and values below each other; those without a value are left out. On a terminal long values
+    continue on further lines."""
+    room = max(MIN_FIELD_WIDTH, columns() - width - 1) if sys.stdout.isatty() else None
     for name, value in fields:
         if value not in (None, ""):
-            print(f"{name.replace('_', ' '):<{width}} {one_line(str(value))}")
+            first, *rest = fold_note(one_line(str(value)), room)
+            print(f"{name:<{width}} {first}")
+            for part in rest:
+                print(f"{'':<{width}} {part}")
 
 
 # ── Tables ─────────────────────────────────────────────────────────────────────────────────────────
@@ -90,6 +98,10 @@ class Column(NamedTuple):
     """Its cells may be truncated to this many characters."""
     is_optional: bool = False
     """It may be left out."""
+    is_number: bool = False
+    """Its cells are aligned to the right."""
+    wraps: bool = False
+    """Its cells continue on further lines instead of being truncated. Only the last column can wrap."""
 
 
 def print_list(
@@ -119,9 +131,19 @@ def print_table(head: Sequence[str | Column], rows: Sequence[Sequence[str]], lea
     natural = [max(display_width(line[index]) for line in lines) for index in range(len(layout))]
     available = columns() if sys.stdout.isatty() else None
     widths = natural if available is None else fit(layout, natural, available)
+    shown = [index for index, width in enumerate(widths) if width]
     for line in lines:
-        cells = [pad(cut(cell, width), width) for cell, width in zip(line, widths, strict=True) if width]
-        print(cut(GAP.join(cells).rstrip(), available))
+        *cells, last = [_cell(layout[index], line[index], widths[index]) for index in shown]
+        first, *rest = [last] if not layout[-1].wraps else wrap_words(line[-1], widths[-1]) or [""]
+        print(cut(GAP.join((*cells, first)).rstrip(), available))
+        margin = " " * (_line_width(widths[:-1]) + len(GAP))
+        for part in rest:
+            print(cut(f"{margin}{part}", available))
+
+
+def _cell(column: Column, text: str, width: int) -> str:
+    shown = cut(text, width)
+    return f"{' ' * (width - display_width(shown))}{shown}" if column.is_number else pad(shown, width)
 
 
 def fit(layout: Sequence[Column], natural: Sequence[int], available: int) -> list[int]:
@@ -219,5 +241,5 @@ def amount(value: float) -> str:
 
 
 def count_of(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 run`, `2 runs`."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+    """Return a number with its noun: `1 run`, `1,200 runs`."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"

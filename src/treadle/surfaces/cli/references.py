@@ -33,7 +33,7 @@ async def find_run(caller: Caller, reference: str) -> RunId:
     found = [run.run_id for run in page.items]
     if not found:
         raise UnknownRun(f"No run has an id that begins with {prefix}. `treadle runs list` shows the runs.")
-    return RunId(_only(reference, found, "runs"))
+    return RunId(find_only(reference, found, "runs"))
 
 
 async def find_session(caller: Caller, reference: str, *, whole_title: bool = False) -> SessionId:
@@ -57,7 +57,7 @@ async def find_session(caller: Caller, reference: str, *, whole_title: bool = Fa
             found = found or [each.session_id for each in known if each.title.casefold().startswith(wanted)]
         if not found:
             raise
-    return SessionId(_only(reference, found, "sessions"))
+    return SessionId(find_only(reference, found, "sessions"))
 
 
 async def find_approval(caller: Caller, reference: str) -> ApprovalId:
@@ -76,21 +76,39 @@ async def find_approval(caller: Caller, reference: str) -> ApprovalId:
         raise UnknownApproval(
             f"No pending approval has an id that begins with {prefix}. `treadle approvals list` shows them."
         )
-    return ApprovalId(_only(reference, found, "approvals"))
+    return ApprovalId(find_only(reference, found, "approvals"))
 
 
 async def find_memories(home: Home, references: Sequence[str]) -> list[str]:
     """Return the ids of the memories that references name."""
-    if all(_prefix(each, "mem") is None for each in references):
+    if all(_prefix(each, "mem") is None and each != LAST for each in references):
         return list(references)
     async with open_readonly_memory_caller(home) as caller:
         known = [each.memory_id or "" for each in await caller.context.memory.list(None)]
-    found: list[str] = []
-    for reference in references:
-        prefix = _prefix(reference, "mem")
-        matches = [each for each in known if prefix and each.startswith(prefix)]
-        found.append(_only(reference, matches, "memories") if matches else reference)
-    return found
+    return [find_listed(each, "mem", known, "memory", "memories") for each in references]
+
+
+async def find_question(caller: Caller, run_id: RunId, reference: str) -> str:
+    """Return the id of the question of a run that a reference names: whole, a unique beginning, or `last`."""
+    asked = [each.call_id for each in (await caller.call(runs.QUESTIONS, runs.OneRun(run_id))).items]
+    if reference == LAST and asked:
+        return asked[-1]
+    found = [each for each in asked if each.startswith(reference)]
+    return reference if reference in asked or not found else find_only(reference, found, "questions")
+
+
+def find_listed(reference: str, kind: str, known: Sequence[str], thing: str, things: str) -> str:
+    """Return the id of those known that a reference names; `last` is the one that was made last. A reference that
+    names none of them is returned as it is, and the operation that gets it says so."""
+    _refuse_empty(reference, thing)
+    if reference == LAST:
+        made = [each for each in known if each.startswith(f"{kind}_")]
+        if not made:
+            raise UsageError(f"There are no {things} yet.")
+        return max(made)  # ids are ordered by time
+    prefix = _prefix(reference, kind)
+    found = [each for each in known if prefix and each.startswith(prefix)]
+    return find_only(reference, found, things) if found else reference
 
 
 def _prefix(reference: str, kind: str) -> str | None:
@@ -105,7 +123,8 @@ def _refuse_empty(reference: str, thing: str) -> None:
         raise UsageError(f"The name of the {thing} is empty. Write its id, a beginning of it, or `{LAST}`.")
 
 
-def _only(reference: str, found: Sequence[str], things: str) -> str:
+def find_only(reference: str, found: Sequence[str], things: str) -> str:
+    """Return the only id of those found. Raises UsageError if there are several."""
     if len(found) > 1:
         shown = ", ".join(found[:SHOWN_MATCHES])
         raise UsageError(f"`{reference}` matches several {things}: {shown}. Type more of the id.")

@@ -3,38 +3,60 @@
 import sys
 from collections.abc import Sequence
 
-import msgspec
-
-from treadle.operations.runs import RunDetail
-from treadle.surfaces.cli.output import amount, print_fields
+from treadle.domain.durations import format_duration
+from treadle.domain.runs import Metrics
+from treadle.domain.users import LOCAL_USER
+from treadle.operations.runs import RunDetail, RunView
+from treadle.surfaces.cli.output import amount, count_of, local_time, print_fields, when
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.cli.tree_view import cost_of
-
-HIDDEN_FIELDS = ("result", "agent_id", "wake_at", "owner")
-"""Fields that only `--json` prints; the result is printed below the others."""
 
 
 def print_run(view: RunDetail, waits: Sequence[str]) -> None:
     """Print the fields of a run, what it waits for, its usage and its answer."""
-    result = view.result
-    fields = msgspec.structs.asdict(view).items()
-    print_fields((name, value) for name, value in fields if name not in HIDDEN_FIELDS)
+    print_fields(
+        (
+            *(("run", view.run_id), ("session", view.session_id), ("agent", view.agent)),
+            *(("parent run", view.parent_run_id), ("user", "" if view.owner == LOCAL_USER else view.owner)),
+            *(("state", state_of(view)), ("created", f"{local_time(view.created_at)}, {when(view.created_at)}")),
+            ("message", view.message),
+        )
+    )
     print_fields(("waits for", line) for line in waits)
+    result = view.result
     if result is None:
         return
     metrics = result.metrics
-    used = (
-        f"{metrics.steps} steps, {metrics.model_calls} model calls, {metrics.actions} tool calls, "
-        f"{metrics.input_tokens} tokens in, {metrics.output_tokens} out, {metrics.duration_ms / 1000:.1f} s"
-    )
     cost = f"{cost_of(metrics)}, {amount(metrics.credits)} credits"
     reasons = f": {result.score_reasons}" if result.score_reasons else ""
     score = "" if result.score is None else f"{result.score:.2f}{reasons}"
     print_fields(
         (
-            *(("reason", result.reason), ("next", result.next), ("used", used), ("cost", cost)),
+            *(("reason", result.reason), ("next", result.next)),
+            *(("used", f"{describe_usage(metrics)}, {describe_time(metrics.duration_ms)}"), ("cost", cost)),
             *(("score", score), ("diagnosis", result.diagnosis)),
         )
     )
     if result.text:
         print(f"\n{inert(result.text) if sys.stdout.isatty() else result.text}")
+
+
+def state_of(run: RunView) -> str:
+    """Return the outcome of a run that has ended, what it waits for, or its status."""
+    return run.outcome or (f"waiting: {run.waiting_for}" if run.waiting_for else run.status)
+
+
+def describe_usage(metrics: Metrics) -> str:
+    """Return the steps, calls and tokens of a run."""
+    counts = (
+        *(count_of(metrics.steps, "step"), count_of(metrics.model_calls, "model call")),
+        *(count_of(metrics.actions, "tool call"), f"{count_of(metrics.input_tokens, 'token')} in"),
+    )
+    return f"{', '.join(counts)}, {metrics.output_tokens:,} out"
+
+
+def describe_time(milliseconds: int) -> str:
+    """Return a time as people write it: `40 ms`, `2.5 s` or `12 min`."""
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else format_duration(milliseconds / 1000)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from treadle.operations.run_records import CallRecord, RunSteps, StepRecord, SummaryRecord
 from treadle.surfaces.cli.output import amount, note
+from treadle.surfaces.cli.run_view import describe_time, describe_usage
 from treadle.surfaces.cli.terminal import columns, cut, one_line
 
 
@@ -27,24 +28,23 @@ def _lines(records: RunSteps) -> Iterator[str]:
     yield from map(_summary, left)
     used = records.metrics
     rate = f", {records.cache_hit_rate:.0%} of the input from the cache" if used.cache_read_tokens else ""
-    yield (
-        f"{used.steps} steps, {used.model_calls} model calls, {used.actions} tool calls, "
-        f"{used.input_tokens} tokens in, {used.output_tokens} out{rate}"
-    )
+    yield f"{describe_usage(used)}{rate}"
     cost = f", ${amount(used.cost)}" if used.cost else ""
-    yield (
-        f"{_seconds(used.duration_ms)}: {_seconds(used.model_ms)} in the model, {_seconds(used.tool_ms)} in tools, "
-        f"{_seconds(records.overhead_ms)} elsewhere{cost}"
+    times = (
+        f"{describe_time(used.model_ms)} in the model",
+        f"{describe_time(used.tool_ms)} in tools",
+        f"{describe_time(records.overhead_ms)} elsewhere",
     )
+    yield f"{describe_time(used.duration_ms)}: {', '.join(times)}{cost}"
 
 
 def _step(step: StepRecord) -> Iterator[str]:
     used = step.used
     attempts = f", {step.attempts} attempts" if step.attempts > 1 else ""
-    first = f", first token after {_seconds(step.first_token_ms)}" if step.first_token_ms is not None else ""
+    first = f", first token after {describe_time(step.first_token_ms)}" if step.first_token_ms is not None else ""
     going = "" if step.is_over else ", in progress"
     yield (
-        f"step {step.number}  {one_line(f'{step.provider}/{step.model}')}  {_seconds(step.duration_ms)}"
+        f"step {step.number}  {one_line(f'{step.provider}/{step.model}')}  {describe_time(step.duration_ms)}"
         f"{attempts}{first}  {used.input_tokens} in, {used.output_tokens} out{going}"
     )
     for failure in step.failures:
@@ -58,17 +58,15 @@ def _step(step: StepRecord) -> Iterator[str]:
 
 def _call(call: CallRecord) -> str:
     output = f" → {one_line(call.output)}" if call.output else ""
-    return f"    {one_line(call.tool)} {one_line(call.input)}  {call.status} {_seconds(call.duration_ms)}{output}"
+    return (
+        f"    {one_line(call.tool)} {one_line(call.input)}  {call.status} {describe_time(call.duration_ms)}{output}"
+    )
 
 
 def _summary(summary: SummaryRecord) -> str:
     ended = "" if summary.is_done else ", failed"
     used = summary.used
     return (
-        f"summary  {one_line(f'{summary.provider}/{summary.model}')}  {_seconds(used.model_ms)}  "
+        f"summary  {one_line(f'{summary.provider}/{summary.model}')}  {describe_time(used.model_ms)}  "
         f"{used.input_tokens} in, {used.output_tokens} out{ended}"
     )
-
-
-def _seconds(milliseconds: int) -> str:
-    return f"{milliseconds / 1000:.1f} s" if milliseconds >= 1000 else f"{milliseconds} ms"

@@ -8,7 +8,10 @@ from treadle.domain.runs import Metrics
 from treadle.operations.run_inspection import RunTree, TreeMember
 from treadle.surfaces.cli.output import Column, amount, count_of, print_json, print_table, short_id
 
-HEAD = ("RUN", Column("AGENT", shrinks_to=8), "STATE", "STEPS", "TOKENS", "COST")
+HEAD = (
+    *("RUN", Column("AGENT", shrinks_to=8), "STATE", Column("STEPS", is_number=True)),
+    *(Column("TOKENS", is_number=True), Column("COST", is_number=True)),
+)
 
 
 class Branch(Struct, frozen=True):
@@ -69,7 +72,7 @@ def _sum(tree: RunTree) -> tuple[str, ...]:
 
 
 def _tokens(used: Metrics) -> str:
-    return f"{used.input_tokens + used.output_tokens}"
+    return f"{used.input_tokens + used.output_tokens:,}"
 
 
 def cost_of(used: Metrics) -> str:

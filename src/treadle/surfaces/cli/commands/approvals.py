@@ -1,17 +1,26 @@
 """`treadle approvals`: list and decide approvals."""
 
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
-
-import msgspec
 
 from treadle.bootstrap.callers import open_readonly_caller
 from treadle.domain.errors import UsageError
+from treadle.domain.users import LOCAL_USER
 from treadle.operations import approvals
 from treadle.operations.approvals import ApprovalView
 from treadle.surfaces.cli.call_view import describe_rule, show_call, summarize_call
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.output import Column, note, print_fields, print_json, print_list, short_id, when
+from treadle.surfaces.cli.output import (
+    Column,
+    local_time,
+    note,
+    print_fields,
+    print_json,
+    print_list,
+    short_id,
+    when,
+)
 from treadle.surfaces.cli.references import find_approval
 from treadle.surfaces.cli.shared_options import (
     ApprovalArgument,
@@ -40,8 +49,8 @@ async def list_approvals(json: Json = False) -> int:
     async with open_readonly_caller() as caller:
         views = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     head = (
-        *("APPROVAL", Column("TOOL", shrinks_to=8), Column("ARGUMENTS", shrinks_to=16)),
-        *(Column("WHY", shrinks_to=10), Column("REQUESTED", is_optional=True), Column("RUN", is_optional=True)),
+        *("APPROVAL", Column("TOOL", shrinks_to=8), Column("ARGUMENTS", shrinks_to=24)),
+        *(Column("WHY", shrinks_to=20), Column("REQUESTED", is_optional=True), Column("RUN", is_optional=True)),
     )
     print_list(views, head, _row, json=json, empty="No approvals are pending.")
     return 0
@@ -56,9 +65,7 @@ async def show_approval(approval: ApprovalArgument, json: Json = False) -> int:
     if json:
         print_json(view)
         return 0
-    fields = msgspec.structs.asdict(view)
-    del fields["arguments"]
-    print_fields(fields.items(), width=13)
+    print_fields(_fields(view))
     print()
     for line in show_call(view.arguments, columns() if sys.stdout.isatty() else UNBROKEN).lines:
         print(line)
@@ -120,6 +127,16 @@ async def _decide(approval: str, answer: "Answer", options: "FollowOptions") -> 
             if answer.remember == "session" and view.pattern is not None:
                 note(f"Approved for this session: {describe_rule(view.tool, view.pattern)}.")
             return await options.follow(home, stop, "your decision").follow_root(root, view.run_id, since)
+
+
+def _fields(view: ApprovalView) -> Iterator[tuple[str, str | None]]:
+    yield from (("approval", view.approval_id), ("run", view.run_id), ("session", view.session_id))
+    yield from (("call", view.call_id), ("tool", view.tool), ("why", view.reason))
+    yield "rule", None if view.pattern is None else describe_rule(view.tool, view.pattern)
+    yield "requested", f"{local_time(view.requested_at)}, {when(view.requested_at)}"
+    yield "expires", None if view.expires_at is None else local_time(view.expires_at)
+    yield "user", None if view.owner == LOCAL_USER else view.owner
+    yield "decision", view.decision
 
 
 def _row(view: ApprovalView) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ async def list_channels(json: Json = False) -> int:
             views = (await caller.call(channels.LIST, NoParameters())).items
     head = (
         *("CHANNEL", "PLATFORM", Column("AGENT", shrinks_to=8), "STATE"),
-        *(Column("PEOPLE", shrinks_to=12), "UNSENT"),
+        *(Column("PEOPLE", shrinks_to=12), Column("UNSENT", is_number=True)),
     )
     empty = "No channels yet. Configure one under `channels:` in config.yaml; docs/channels.md shows how."
     print_list(views, head, _row, json=json, empty=empty)

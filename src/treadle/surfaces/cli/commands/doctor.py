@@ -49,7 +49,7 @@ async def diagnose(
 
 def _print_findings(findings: "Sequence[Finding]", checks: "Sequence[Check]") -> None:
     print_table(
-        ("WHAT", "STATE", "BASIS", Column("FOUND", shrinks_to=30)),
+        (Column("WHAT", shrinks_to=22), "STATE", "BASIS", Column("FOUND", shrinks_to=30, wraps=True)),
         [(finding.about, finding.state, finding.basis, finding.found) for finding in findings],
     )
     print()

@@ -3,16 +3,22 @@
 from typing import Annotated
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller
-from treadle.domain.webhooks import HookId
 from treadle.operations import inbound_webhooks
 from treadle.operations.inbound_webhooks import NewHook, NewHookView
 from treadle.operations.operation import NoParameters
+from treadle.surfaces.cli.admin_references import find_hook
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import administering, current_home
-from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result
+from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result, short_id
 from treadle.surfaces.cli.shared_options import AgentOption, Json
 
-HookArgument = Annotated[str, Argument(metavar="HOOK", help="The id of the inbound webhook, hok_…")]
+HookArgument = Annotated[
+    str,
+    Argument(
+        metavar="HOOK",
+        help="The id of the inbound webhook, hok_…, a unique beginning of it, its name, or `last`.",
+    ),
+]
 group = Group("hooks")
 
 
@@ -26,7 +32,7 @@ async def list_hooks(json: Json = False) -> int:
     print_list(
         views,
         head,
-        lambda view: (view.hook_id, view.name, view.agent, view.session or "", view.message),
+        lambda view: (short_id(view.hook_id), view.name, view.agent, view.session or "", view.message),
         json=json,
         empty=empty,
     )
@@ -59,19 +65,21 @@ async def add_hook(
 
 
 @group.command("remove")
-async def remove_hook(hook_id: HookArgument, json: Json = False) -> int:
+async def remove_hook(hook: HookArgument, json: Json = False) -> int:
     """Remove an inbound webhook."""
     async with administering(current_home()) as caller:
-        await caller.call(inbound_webhooks.REMOVE, inbound_webhooks.OneHook(HookId(hook_id)))
+        hook_id = await find_hook(caller, hook)
+        await caller.call(inbound_webhooks.REMOVE, inbound_webhooks.OneHook(hook_id))
     print_result({"hook_id": hook_id, "removed": True}, f"Removed {hook_id}.", json=json)
     return 0
 
 
 @group.command("rotate")
-async def rotate_hook(hook_id: HookArgument, json: Json = False) -> int:
+async def rotate_hook(hook: HookArgument, json: Json = False) -> int:
     """Replace the secret of an inbound webhook. The new secret is printed once; the old one is invalid."""
     async with administering(current_home()) as caller:
-        created = await caller.call(inbound_webhooks.ROTATE, inbound_webhooks.OneHook(HookId(hook_id)))
+        hook_id = await find_hook(caller, hook)
+        created = await caller.call(inbound_webhooks.ROTATE, inbound_webhooks.OneHook(hook_id))
     return _print_secret(created, json)
 
 

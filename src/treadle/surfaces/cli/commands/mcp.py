@@ -120,7 +120,14 @@ async def list_servers(json: Json = False) -> int:
     if not entries:
         note("No MCP servers yet. Add one: treadle mcp add NAME -- COMMAND...")
         return 0
-    head = ("SERVER", Column("AGENT", is_optional=True), "STATE", "TOOLS", "CONNECTION", Column("TARGET", 20))
+    head = (
+        "SERVER",
+        Column("AGENT", is_optional=True),
+        "STATE",
+        Column("TOOLS", is_number=True),
+        "CONNECTION",
+        Column("TARGET", 20),
+    )
     rows = [
         (
             revealed_line(entry.name),

@@ -38,9 +38,11 @@ AnyAgent = Annotated[
 ]
 OneUser = Annotated[str, Option("--user", metavar="NAME", help="The user. Default: the local user.")]
 AnyUser = Annotated[str | None, Option("--user", metavar="NAME", help="Only this user. Default: all users.")]
-Ids = Annotated[list[str], Argument(metavar="MEMORY…", help="The ids of memories, mem_…, or their beginnings.")]
+Ids = Annotated[
+    list[str], Argument(metavar="MEMORY…", help="The ids of memories, mem_…, their beginnings, or `last`.")
+]
 Kind = Literal["long_term", "journal"]
-TEXT = Column("TEXT", shrinks_to=20)
+TEXT = Column("TEXT", shrinks_to=28)
 group = Group("memory")
 
 
@@ -59,7 +61,7 @@ async def list_memories(
         found = await caller.context.memory.list(agent, kind, limit, user)
     head = (
         *("MEMORY", Column("AGENT", shrinks_to=8), Column("USER", shrinks_to=5, is_optional=True)),
-        *(Column("KIND", is_optional=True), "DATE", Column("PINNED", is_optional=True), TEXT),
+        *(Column("PINNED", is_optional=True), Column("KIND", is_optional=True), "SAVED", TEXT),
     )
     of_agent = "" if agent is None else f" of the agent `{agent}`"
     of_user = "" if user is None else f" of the user `{user}`"
@@ -90,7 +92,10 @@ async def search_memories(
             shown = msgspec.to_builtins(line(hit.memory, agent))
             print_json({"score": round(hit.score, 4), "by": hit.by, **shown})
     elif recall.found:
-        head = ("SCORE", "BY", "MEMORY", Column("USER", shrinks_to=5, is_optional=True), "DATE", TEXT)
+        head = (
+            *(Column("SCORE", is_number=True), Column("BY", is_optional=True), "MEMORY"),
+            *(Column("USER", shrinks_to=5, is_optional=True), "SAVED", TEXT),
+        )
         print_table(head, [_found_row(hit, agent) for hit in recall.found])
     else:
         of_user = "" if user == LOCAL_USER else f" of the user `{user}`"
@@ -153,7 +158,8 @@ async def forget_memories(memory_ids: Ids, json: Json = False) -> int:
 async def assign_memories(
     user: Annotated[str, Argument(metavar="USER", help="The new owner. `local` is the local user.")],
     memory_ids: Annotated[
-        list[str] | None, Argument(metavar="[MEMORY…]", help="The ids of memories, mem_…, or their beginnings.")
+        list[str] | None,
+        Argument(metavar="[MEMORY…]", help="The ids of memories, mem_…, their beginnings, or `last`."),
     ] = None,
     agent: AnyAgent = None,
     from_user: Annotated[
@@ -247,7 +253,7 @@ def _settings(home: Home, agent: str) -> MemorySettings:
 
 def _row(item: MemoryLine) -> tuple[str, ...]:
     pinned = "yes" if item.pinned else ""
-    return short_id(item.memory_id or ""), item.agent or "", item.owner, item.kind, _date(item), pinned, item.text
+    return short_id(item.memory_id or ""), item.agent or "", item.owner, pinned, item.kind, _date(item), item.text
 
 
 def _found_row(hit: FoundMemory, agent: str) -> tuple[str, ...]:

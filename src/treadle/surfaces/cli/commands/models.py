@@ -48,14 +48,14 @@ async def list_models(
         return 0
     print_table(
         (
-            *("PROVIDER", Column("FORMAT", is_optional=True), Column("ADDRESS", shrinks_to=16)),
-            *(Column("BASIS", is_optional=True), Column("FOUND", shrinks_to=20)),
+            *("PROVIDER", Column("FORMAT", is_optional=True), Column("ADDRESS", shrinks_to=24)),
+            *(Column("BASIS", is_optional=True), Column("FOUND", shrinks_to=28)),
         ),
         [(row.provider, row.api_mode, row.base_url, row.basis, row.found) for row in providers],
     )
     print()
     print_table(
-        ("ALIAS", Column("STANDS FOR", shrinks_to=20), Column("NOW", shrinks_to=16)),
+        ("ALIAS", Column("STANDS FOR", shrinks_to=28), Column("NOW", shrinks_to=20)),
         [(row.alias, ", ".join(row.models), row.now or str(row.reason)) for row in aliases],
     )
     if any(row.ready is None for row in providers):
@@ -141,7 +141,7 @@ async def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json =
         print(one_line("".join(getattr(part, "text", "") for part in end.parts).strip()) or "(an empty answer)")
         cost = found.profile.cost(end.usage)
         price = "price unknown" if cost is None else f"${amount(cost)}"
-        tokens = f"{end.usage.input_tokens} + {end.usage.output_tokens} tokens"
+        tokens = f"{end.usage.input_tokens} tokens in, {end.usage.output_tokens} out"
         note(f"{name} answers: {seconds:.2f} s, {tokens}, {price}")
     else:
         print_error(end.message)

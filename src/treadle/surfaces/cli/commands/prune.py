@@ -72,11 +72,15 @@ async def prune(
         return 0
     if written is not None:
         note(f"Wrote their events to {written} first.")
-    counts = f"{done.runs} runs, {done.events} events, {done.memories} memories"
-    note(
-        f"Deleted {count_of(done.sessions, 'session')} ({counts}) and {done.requests} stored responses of old "
-        "requests."
+    if not done.sessions and not done.requests:
+        note("No session is that old. Nothing was deleted.")
+        return 0
+    counts = (
+        *(count_of(done.runs, "run"), count_of(done.events, "event")),
+        count_of(done.memories, "memory", "memories"),
     )
+    stored = f" and {count_of(done.requests, 'stored response')} of old requests" if done.requests else ""
+    note(f"Deleted {count_of(done.sessions, 'session')} ({', '.join(counts)}){stored}.")
     return 0
 
 
@@ -97,7 +101,10 @@ def _print_preview(idle: Sequence[IdleSession], json: bool) -> int:
             print_json(msgspec.structs.asdict(session) | times)
     elif idle:
         print_table(
-            ("SESSION", "LATEST", "RUNS", "EVENTS", Column("AGENT", shrinks_to=8)),
+            (
+                *("SESSION", "LATEST", Column("RUNS", is_number=True), Column("EVENTS", is_number=True)),
+                Column("AGENT", shrinks_to=8),
+            ),
             [
                 (
                     short_id(session.session_id),

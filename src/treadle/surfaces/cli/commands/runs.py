@@ -11,7 +11,6 @@ from treadle.operations import runs
 from treadle.operations.operation import list_items
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.commands.sessions import state_of
 from treadle.surfaces.cli.connection import current_home
 from treadle.surfaces.cli.output import (
     Column,
@@ -23,7 +22,8 @@ from treadle.surfaces.cli.output import (
     short_ids,
     when,
 )
-from treadle.surfaces.cli.references import find_run, find_session
+from treadle.surfaces.cli.references import find_question, find_run, find_session
+from treadle.surfaces.cli.run_view import state_of
 from treadle.surfaces.cli.shared_options import (
     BaseUrl,
     Decisions,
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 
 FOLLOW_INTERVAL_SECONDS = 0.25
 """Poll interval for a run that another process executes."""
-MAX_CANCEL_POLLS = 100
-"""How often a command polls whether another process has ended a run."""
+MAX_CANCEL_POLLS = 200
+"""How often a command polls whether a run has ended that nothing in its session holds up."""
 SAME, DIFFERENT, UNDECIDED = 0, 1, 3
 """Exit codes of `treadle runs replay`."""
 MESSAGE = Column("MESSAGE", shrinks_to=20)
@@ -95,16 +95,15 @@ async def list_runs(
             min_cost=min_cost,
         )
         views = await list_items(caller, runs.LIST, wanted, limit)
-        shown = [] if json else [await caller.call(runs.SHOW, runs.ShowRun(view.run_id)) for view in views]
-    if json or not shown:
+    if json or not views:
         is_filtered = any((agent, session, state, since, until, text, min_cost is not None))
         empty = "No runs match." if is_filtered else 'No runs yet. Start one: treadle run "Hello."'
         print_list(views, (), lambda _: (), json=json, empty=empty)
         return 0
-    names = short_ids([view.run_id for view in shown])
+    names = short_ids([view.run_id for view in views])
     rows = [
-        (name, when(view.created_at), state_of(view), view.agent, view.message)
-        for name, view in zip(names, shown, strict=True)
+        (name, when(view.created_at), state_of(view), view.agent, view.summary)
+        for name, view in zip(names, views, strict=True)
     ]
     print_table(("RUN", "CREATED", "STATE", Column("AGENT", shrinks_to=8), MESSAGE), rows)
     return 0
@@ -274,7 +273,9 @@ async def resume_run(
 @group.command("answer")
 async def answer_run(
     run: RunArgument,
-    call_id: Annotated[str, Argument(metavar="CALL", help="The id of the question, as the run printed it.")],
+    call_id: Annotated[
+        str, Argument(metavar="CALL", help="The id of the question, a unique beginning of it, or `last`.")
+    ],
     text: Annotated[str, Argument(metavar="TEXT", help="Your answer.")],
     base_url: BaseUrl = None,
     yes: FurtherDecisions = None,
@@ -292,7 +293,8 @@ async def answer_run(
             client = access.client
             run_id = await find_run(client, run)
             root = await root_of(client, run_id)
-            since = (await client.call(ANSWER, AnswerQuestion(run_id, call_id, text))).sequence
+            question = await find_question(client, run_id, call_id)
+            since = (await client.call(ANSWER, AnswerQuestion(run_id, question, text))).sequence
             return await options.follow(access, stop, "your answer").follow_root(root, run_id, since)
 
 
@@ -301,7 +303,7 @@ async def cancel_run(run: RunArgument, json: Json = False) -> int:
     """Cancel a run."""
     from treadle.operations.run_control import CANCEL, StopRun
     from treadle.surfaces.cli.connection import open_home
-    from treadle.surfaces.cli.follow import POLL_INTERVAL_SECONDS, make_engine
+    from treadle.surfaces.cli.follow import POLL_INTERVAL_SECONDS, is_behind_another, make_engine
 
     home = current_home()
     async with open_home(make_engine(home), home) as access:
@@ -309,7 +311,7 @@ async def cancel_run(run: RunArgument, json: Json = False) -> int:
         run_id = await find_run(client, run)
         await client.call(CANCEL, StopRun(run_id, "asked for by the user"))
         view = await client.call(runs.SHOW, runs.ShowRun(run_id))
-        polls, most = 0, 0 if access.engine and not access.is_shared else MAX_CANCEL_POLLS
+        polls, most = 0, 0 if await is_behind_another(client, view) else MAX_CANCEL_POLLS
         while view.outcome is None and (access.busy or polls < most):
             await asyncio.sleep(POLL_INTERVAL_SECONDS)
             view, polls = await client.call(runs.SHOW, runs.ShowRun(run_id)), polls + 1

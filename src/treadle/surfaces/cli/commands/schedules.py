@@ -6,19 +6,24 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller
-from treadle.domain.errors import UsageError
+from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import Instant
-from treadle.domain.schedules import ScheduleId, Timing
+from treadle.domain.schedules import Timing
 from treadle.operations import schedules
-from treadle.operations.operation import NoParameters
+from treadle.operations.operation import Caller, NoParameters
 from treadle.operations.schedules import NewSchedule, ScheduleView
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.admin_references import find_schedule
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import administering, current_home
 from treadle.surfaces.cli.output import Column, local_time, note, print_list, print_result, short_id, when
+from treadle.surfaces.cli.references import find_session
 from treadle.surfaces.cli.shared_options import AgentOption, Json
 
-ScheduleArgument = Annotated[str, Argument(metavar="SCHEDULE", help="The id of the schedule.")]
+ScheduleArgument = Annotated[
+    str,
+    Argument(metavar="SCHEDULE", help="The id of the schedule, sch_…, a unique beginning of it, or `last`."),
+]
 group = Group("schedules")
 
 
@@ -29,7 +34,7 @@ async def list_schedules(json: Json = False) -> int:
         views = (await caller.call(schedules.LIST, NoParameters())).items
     head = (
         *("SCHEDULE", Column("AGENT", shrinks_to=8), "EVERY", "NEXT"),
-        *(Column("LATEST RUN", is_optional=True), Column("MESSAGE", shrinks_to=14)),
+        *(Column("LATEST RUN", is_optional=True), Column("MESSAGE", shrinks_to=24)),
     )
     empty = 'No schedules yet. Create one: treadle schedules add 15m "MESSAGE" --agent NAME'
     print_list(views, head, _row, json=json, empty=empty)
@@ -55,7 +60,8 @@ async def add_schedule(
         str | None,
         Option(
             metavar="SESSION",
-            help="Continue this session. Default: each run starts its own session.",
+            help="Continue this session: its id, a beginning of it, its title, or `last`. Another name starts a "
+            "session with that id. Default: each run starts its own session.",
             suggest=completion.session_ids,
         ),
     ] = None,
@@ -71,36 +77,40 @@ async def add_schedule(
         raise UsageError(
             f"`{every}` has no unit: write {every}s for seconds, {every}m for minutes or {every}h for hours."
         )
-    new = NewSchedule(agent, message, every, zone, session, deliver)
     async with administering(current_home()) as caller:
+        session_id = None if session is None else await _find_or_name_session(caller, session)
+        new = NewSchedule(agent, message, every, zone, session_id, deliver)
         view = await caller.call(schedules.CREATE, new)
     print_result(view, f"{view.schedule_id} fires {_next(view)}, while `treadle serve` runs.", json=json)
     return 0
 
 
 @group.command("remove")
-async def remove_schedule(schedule_id: ScheduleArgument, json: Json = False) -> int:
+async def remove_schedule(schedule: ScheduleArgument, json: Json = False) -> int:
     """Remove a schedule. Runs that it has started continue."""
     async with administering(current_home()) as caller:
-        await caller.call(schedules.REMOVE, schedules.OneSchedule(ScheduleId(schedule_id)))
+        schedule_id = await find_schedule(caller, schedule)
+        await caller.call(schedules.REMOVE, schedules.OneSchedule(schedule_id))
     print_result({"schedule_id": schedule_id, "removed": True}, f"Removed {schedule_id}.", json=json)
     return 0
 
 
 @group.command("pause")
-async def pause_schedule(schedule_id: ScheduleArgument, json: Json = False) -> int:
+async def pause_schedule(schedule: ScheduleArgument, json: Json = False) -> int:
     """Pause a schedule."""
     async with administering(current_home()) as caller:
-        view = await caller.call(schedules.PAUSE, schedules.OneSchedule(ScheduleId(schedule_id)))
+        schedule_id = await find_schedule(caller, schedule)
+        view = await caller.call(schedules.PAUSE, schedules.OneSchedule(schedule_id))
     print_result(view, f"Paused {schedule_id}. Resume it: treadle schedules resume {schedule_id}", json=json)
     return 0
 
 
 @group.command("resume")
-async def resume_schedule(schedule_id: ScheduleArgument, json: Json = False) -> int:
+async def resume_schedule(schedule: ScheduleArgument, json: Json = False) -> int:
     """Resume a schedule from its next tick."""
     async with administering(current_home()) as caller:
-        view = await caller.call(schedules.RESUME, schedules.OneSchedule(ScheduleId(schedule_id)))
+        schedule_id = await find_schedule(caller, schedule)
+        view = await caller.call(schedules.RESUME, schedules.OneSchedule(schedule_id))
     print_result(view, f"{schedule_id} fires {_next(view)}.", json=json)
     return 0
 
@@ -123,11 +133,19 @@ async def show_next(
     print_list(
         ticks,
         ("WHEN", "SCHEDULE", Column("AGENT", shrinks_to=8), Column("MESSAGE", shrinks_to=14)),
-        lambda tick: (local_time(_moment(tick[0])), tick[1].schedule_id, tick[1].agent, tick[1].message),
+        lambda tick: (local_time(_moment(tick[0])), short_id(tick[1].schedule_id), tick[1].agent, tick[1].message),
         json=False,
         empty="No schedule fires: there are none, or all are paused. See: treadle schedules list",
     )
     return 0
+
+
+async def _find_or_name_session(caller: Caller, wanted: str) -> str:
+    """Return the id of an existing session, or the name as the id of a new one."""
+    try:
+        return await find_session(caller, wanted, whole_title=True)
+    except UnknownSession:
+        return wanted
 
 
 def _ticks(view: ScheduleView, count: int) -> Iterator[tuple[Instant, ScheduleView]]:
@@ -145,7 +163,7 @@ def _row(view: ScheduleView) -> tuple[str, ...]:
     zone = f" {view.zone}" if view.zone != "UTC" else ""
     following = "paused" if view.paused else when(view.next_at)
     latest = short_id(view.run_id) if view.run_id else ""
-    return view.schedule_id, view.agent, f"{every}{zone}", following, latest, view.message
+    return short_id(view.schedule_id), view.agent, f"{every}{zone}", following, latest, view.message
 
 
 def _next(view: ScheduleView) -> str:

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from treadle.bootstrap.callers import open_owning_caller, open_readonly_caller
 from treadle.config.home import Home
-from treadle.operations import runs, sessions
+from treadle.operations import sessions
 from treadle.operations.operation import LocalCaller, list_items
-from treadle.operations.runs import RunDetail
+from treadle.operations.runs import RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 from treadle.surfaces.cli.command_line import Argument, Group
 from treadle.surfaces.cli.confirmation import is_confirmed
@@ -26,6 +26,7 @@ from treadle.surfaces.cli.output import (
     when,
 )
 from treadle.surfaces.cli.references import find_session
+from treadle.surfaces.cli.run_view import state_of
 from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
 from treadle.surfaces.cli.terminal import one_line
 
@@ -37,7 +38,13 @@ async def list_sessions(limit: Limit = 20, json: Json = False) -> int:
     """List sessions, latest first."""
     async with open_readonly_caller() as caller:
         views = await list_items(caller, sessions.LIST, sessions.ListSessions(), limit)
-    head = ("SESSION", "LATEST", "RUNS", Column("AGENT", shrinks_to=8), Column("TITLE", shrinks_to=20))
+    head = (
+        "SESSION",
+        "LATEST",
+        Column("RUNS", is_number=True),
+        Column("AGENT", shrinks_to=8),
+        Column("TITLE", shrinks_to=20),
+    )
     print_list(views, head, _row, json=json, empty='No sessions yet. Start one: treadle run "Hello."')
     return 0
 
@@ -52,8 +59,7 @@ async def show_session(session: SessionArgument, json: Json = False) -> int:
             print_json(view)
             return 0
         found = await caller.call(sessions.RUNS, sessions.RunsOfSession(view.session_id))
-        shown = [await caller.call(runs.SHOW, runs.ShowRun(run.run_id)) for run in found.items]
-    _print_session(view, shown)
+    _print_session(view, found.items)
     return 0
 
 
@@ -121,13 +127,13 @@ def _row(view: SessionView) -> tuple[str, ...]:
     return short_id(view.session_id), when(view.latest_at), str(view.runs), view.agent, view.title
 
 
-def _print_session(view: SessionDetail, shown: Sequence[RunDetail]) -> None:
+def _print_session(view: SessionDetail, shown: Sequence[RunView]) -> None:
     fields = (("session", view.session_id), ("title", view.title), ("agent", view.agent))
     print_fields((*fields, ("model", view.model), ("runs", view.runs)), width=10)
     if view.lineage:
         print("\nsegments: what the model was shown, each made from the one before")
         print_table(
-            ("SEGMENT", "OPENED", "BY", "MESSAGES", "RUN"),
+            ("SEGMENT", "OPENED", "BY", Column("MESSAGES", is_number=True), "RUN"),
             [
                 (
                     short_id(segment.segment_id),
@@ -142,10 +148,5 @@ def _print_session(view: SessionDetail, shown: Sequence[RunDetail]) -> None:
     print("\nruns")
     print_table(
         ("RUN", "CREATED", "STATE", Column("MESSAGE", shrinks_to=20)),
-        [(short_id(run.run_id), when(run.created_at), state_of(run), run.message) for run in shown],
+        [(short_id(run.run_id), when(run.created_at), state_of(run), run.summary) for run in shown],
     )
-
-
-def state_of(run: runs.RunView) -> str:
-    """Return the outcome of a run that has ended, what it waits for, or its status."""
-    return run.outcome or (f"waiting: {run.waiting_for}" if run.waiting_for else run.status)

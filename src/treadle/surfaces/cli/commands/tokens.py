@@ -1,7 +1,6 @@
 """`treadle tokens`: access tokens for the HTTP API."""
 
 import time
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -15,6 +14,7 @@ from treadle.operations import tokens
 from treadle.operations.operation import NoParameters
 from treadle.operations.tokens import TokenView
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.admin_references import find_token
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import administering, current_home
 from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result, short_id, when
@@ -106,7 +106,12 @@ async def create_token(
 
 @group.command("revoke")
 async def revoke_token(
-    token: Annotated[str, Argument(metavar="TOKEN", help="The id of the token, tok_…, or its name.")],
+    token: Annotated[
+        str,
+        Argument(
+            metavar="TOKEN", help="The id of the token, tok_…, a unique beginning of it, its name, or `last`."
+        ),
+    ],
     json: Json = False,
 ) -> int:
     """Revoke a token. Its open streams are closed."""
@@ -118,24 +123,11 @@ async def revoke_token(
             "`treadle tokens list` shows them."
         )
     async with administering(current_home()) as caller:
-        record = _find(token, (await caller.call(tokens.LIST, NoParameters())).items)
+        record = await find_token(caller, token)
         await caller.call(tokens.REVOKE, tokens.RevokeToken(record.token_id))
     value = {"token_id": record.token_id, "revoked": True}
     print_result(value, f"Revoked {record.token_id} (`{record.name}`).", json=json)
     return 0
-
-
-def _find(wanted: str, records: Sequence[TokenView]) -> TokenView:
-    """Return the token with this id or its beginning, or the only valid one with this name."""
-    found = [record for record in records if record.token_id == wanted]
-    found = found or [record for record in records if record.name == wanted and record.revoked_at is None]
-    found = found or [record for record in records if len(wanted) > 4 and record.token_id.startswith(wanted)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        ids = ", ".join(record.token_id for record in found)
-        raise UsageError(f"Several tokens match `{wanted}`: {ids}. Name one by its whole id.")
-    raise UsageError(f"There is no token `{wanted}`. `treadle tokens list` shows the tokens.")
 
 
 def _expiry(lifetime: str | None) -> datetime | None:

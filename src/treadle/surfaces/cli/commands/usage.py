@@ -35,10 +35,10 @@ async def show_usage(
     empty = "No usage yet." if since is None and agents is None else "No usage matches."
     head = (
         Column(by.upper(), shrinks_to=12),
-        *("RUNS", "CALLS", "IN"),
-        Column("CACHED", is_optional=True),
-        *("OUT", "TOOLS", "COST"),
-        Column("CREDITS", is_optional=True),
+        *(Column(name, is_number=True) for name in ("RUNS", "CALLS", "IN")),
+        Column("CACHED", is_optional=True, is_number=True),
+        *(Column(name, is_number=True) for name in ("OUT", "TOOLS", "COST")),
+        Column("CREDITS", is_optional=True, is_number=True),
     )
     print_list(shown, head, _row, json=json, empty=empty)
     unpriced = sum(line.unpriced_calls for line in lines)

@@ -3,12 +3,11 @@
 from typing import Annotated
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller
-from treadle.domain.ids import EventId
-from treadle.domain.webhooks import WebhookId
 from treadle.operations import webhooks
 from treadle.operations.operation import NoParameters
 from treadle.operations.webhooks import NewWebhook, WebhookView
 from treadle.surfaces.cli import completion
+from treadle.surfaces.cli.admin_references import find_dead_event, find_webhook
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import administering, current_home
 from treadle.surfaces.cli.output import (
@@ -23,7 +22,10 @@ from treadle.surfaces.cli.output import (
 )
 from treadle.surfaces.cli.shared_options import Json
 
-WebhookArgument = Annotated[str, Argument(metavar="WEBHOOK", help="The id of the webhook, whk_…")]
+WebhookArgument = Annotated[
+    str,
+    Argument(metavar="WEBHOOK", help="The id of the webhook, whk_…, a unique beginning of it, or `last`."),
+]
 group = Group("webhooks")
 
 
@@ -33,7 +35,7 @@ async def list_webhooks(json: Json = False) -> int:
     async with open_persistent_readonly_caller(current_home()) as caller:
         views = (await caller.call(webhooks.LIST, NoParameters())).items
     head = (
-        *("WEBHOOK", Column("URL", shrinks_to=20), Column("EVENTS", shrinks_to=8)),
+        *("WEBHOOK", Column("URL", shrinks_to=20), Column("EVENTS", shrinks_to=12)),
         *(Column("AGENTS", shrinks_to=6, is_optional=True), Column("STATE", shrinks_to=16)),
     )
     empty = "No webhooks yet. Create one: treadle webhooks add URL --event run_end"
@@ -87,28 +89,30 @@ async def add_webhook(
 
 
 @group.command("remove")
-async def remove_webhook(webhook_id: WebhookArgument, json: Json = False) -> int:
+async def remove_webhook(webhook: WebhookArgument, json: Json = False) -> int:
     """Remove a webhook."""
     async with administering(current_home()) as caller:
-        await caller.call(webhooks.REMOVE, webhooks.OneWebhook(WebhookId(webhook_id)))
+        webhook_id = await find_webhook(caller, webhook)
+        await caller.call(webhooks.REMOVE, webhooks.OneWebhook(webhook_id))
     print_result({"webhook_id": webhook_id, "removed": True}, f"Removed {webhook_id}.", json=json)
     return 0
 
 
 @group.command("dead")
-async def list_dead(webhook_id: WebhookArgument, json: Json = False) -> int:
+async def list_dead(webhook: WebhookArgument, json: Json = False) -> int:
     """List undeliverable events, oldest first."""
     async with open_persistent_readonly_caller(current_home()) as caller:
-        letters = (await caller.call(webhooks.DEAD, webhooks.OneWebhook(WebhookId(webhook_id)))).items
+        webhook_id = await find_webhook(caller, webhook)
+        letters = (await caller.call(webhooks.DEAD, webhooks.OneWebhook(webhook_id))).items
     head = (
         *("EVENT", Column("TYPE", shrinks_to=8), Column("RUN", is_optional=True)),
-        *("ATTEMPTS", "GIVEN UP", Column("WHY", shrinks_to=16)),
+        *(Column("ATTEMPTS", is_number=True), "GIVEN UP", Column("WHY", shrinks_to=16)),
     )
     print_list(
         letters,
         head,
         lambda each: (
-            each.event_id,
+            short_id(each.event_id),
             each.type,
             short_id(each.run_id),
             str(each.attempts),
@@ -123,14 +127,18 @@ async def list_dead(webhook_id: WebhookArgument, json: Json = False) -> int:
 
 @group.command("retry")
 async def retry_dead(
-    webhook_id: WebhookArgument,
-    event: Annotated[str | None, Option(metavar="EVENT", help="Only this event, evt_…. Default: all.")] = None,
+    webhook: WebhookArgument,
+    event: Annotated[
+        str | None,
+        Option(metavar="EVENT", help="Only this event: its id, evt_…, a beginning of it, or `last`. Default: all."),
+    ] = None,
     json: Json = False,
 ) -> int:
     """Retry undeliverable events and enable the webhook again."""
-    wanted = webhooks.RetryEvents(WebhookId(webhook_id), None if event is None else EventId(event))
     async with administering(current_home()) as caller:
-        retried = await caller.call(webhooks.RETRY, wanted)
+        webhook_id = await find_webhook(caller, webhook)
+        event_id = None if event is None else await find_dead_event(caller, webhook_id, event)
+        retried = await caller.call(webhooks.RETRY, webhooks.RetryEvents(webhook_id, event_id))
     text = f"`treadle serve` retries {count_of(retried.events, 'event')} of {webhook_id}."
     print_result(retried, text, json=json)
     return 0
@@ -138,7 +146,7 @@ async def retry_dead(
 
 def _row(view: WebhookView) -> tuple[str, ...]:
     agents = "all" if view.agents is None else ", ".join(view.agents)
-    return view.webhook_id, view.url, " ".join(view.events), agents, _state(view)
+    return short_id(view.webhook_id), view.url, " ".join(view.events), agents, _state(view)
 
 
 def _state(view: WebhookView) -> str:
