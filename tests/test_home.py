@@ -228,7 +228,7 @@ def test_a_wrong_agent_file_is_one_line(home: Home, text: str | bytes, line: str
 
 def test_a_folder_in_the_place_of_a_file_is_one_line(home: Home) -> None:
     (home.path / "agents" / "a" / "config.yaml").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(ConfigError, match="it is a folder, not a file; move it away"):
         home.agent("a")
 
 

@@ -228,7 +228,7 @@ def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
         assert head.split() == ["RUN", "CREATED", "STATE", "AGENT", "MESSAGE"]
         assert re.fullmatch(rf"{run_id[:16]}  (now|\d+ (s|min) ago) +completed  default  What is 2\+3\?", row)
         shown = await shell("runs", "show", run_id)
-        assert "used         1 steps, 1 model calls, 0 tool calls, 10 tokens in, 5 out" in shown.out
+        assert "used         1 step, 1 model call, 0 tool calls, 10 tokens in, 5 out" in shown.out
         assert "cost         unknown, 0.00 credits" in shown.out
         assert shown.out.endswith(f"\n{ANSWER}\n")
         [told] = (await shell("runs", "show", run_id, "--json")).json
@@ -325,7 +325,7 @@ def test_a_home_that_cannot_be_made(shell: Shell) -> None:
     shell.home.touch()
     done = asyncio.run(shell("run", "-m", "ollama/m", "hi"))
     assert done.code == 2
-    assert re.search("home cannot be created: File exists.* set TREADLE_HOME to another one", done.complaint)
+    assert re.search("home is not a folder. Set TREADLE_HOME to a folder", done.complaint)
 
 
 def test_a_database_of_another_kind(shell: Shell) -> None:

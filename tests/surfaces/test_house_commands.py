@@ -126,7 +126,7 @@ def test_what_is_old_is_pruned(shell: Shell) -> None:
         assert [line.split()[0] for line in shown.out.splitlines()] == ["SESSION", "ses_1", "ses_2"]
         assert len((await shell("prune", "--older-than", "1ms", "--dry-run", "--json")).json) == 2
         assert (await shell("prune", "--older-than", "1ms", "--agent", "nobody", "--yes")).err.startswith(
-            "Deleted 0 sess"
+            "No session is that old. Nothing was deleted."
         )
         assert "Add --yes" in (await shell("prune", "--older-than", "1ms")).complaint
         assert (await shell("prune", "--older-than", "1ms", "--yes")).err.startswith("Deleted 2 sessions (2 runs")

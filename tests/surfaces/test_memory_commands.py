@@ -42,7 +42,7 @@ def test_add_list_and_forget(shell: Shell) -> None:
     assert "already remembers this" in do(shell, "add", FACT.upper()).err
     assert do(shell, "add", "-", "--kind", "journal", "--pinned", stdin="a note\n").code == 0
     table = do(shell, "list").out.splitlines()
-    assert table[0].split() == ["MEMORY", "AGENT", "USER", "KIND", "DATE", "PINNED", "TEXT"]
+    assert table[0].split() == ["MEMORY", "AGENT", "USER", "PINNED", "KIND", "SAVED", "TEXT"]
     assert "journal" in table[1]
     assert table[2].endswith(FACT)
     note, fact = listed(shell)
@@ -79,7 +79,7 @@ def test_search_by_meaning_says_how_it_was_found(shell: Shell) -> None:
     for text in (FACT, "Steel is sold by the ton.", "E4711 means that the disk is full."):
         do(shell, "add", text)
     by_meaning = do(shell, "search", "when do the kids sleep?").out.splitlines()
-    assert by_meaning[0].split() == ["SCORE", "BY", "MEMORY", "USER", "DATE", "TEXT"]
+    assert by_meaning[0].split() == ["SCORE", "BY", "MEMORY", "USER", "SAVED", "TEXT"]
     assert by_meaning[1].split()[1] == "vectors"
     assert by_meaning[1].endswith(FACT)
     first, *_ = do(shell, "search", "what is E4711?", "--json").json

@@ -29,7 +29,7 @@ def test_the_steps_of_a_run_are_told_to_people_and_to_programs(shell: Shell) -> 
         assert called.startswith('    glob {"pattern": "*.none"}  ok ')
         assert second.startswith("step 2  fake/m  ")
         assert said == "    text: Nothing ␛[31mthere.", "nothing that is shown acts on a terminal"
-        assert used.startswith("2 steps, 2 model calls, 1 tool calls, ")
+        assert used.startswith("2 steps, 2 model calls, 1 tool call, ")
         assert " in the model, " in took
         [whole] = (await shell("runs", "steps", run_id, "--json")).json
         steps = whole["steps"]
@@ -59,7 +59,7 @@ def test_a_summary_is_told_apart_from_the_steps(
     summed, used, _ = capsys.readouterr().out.splitlines()
     assert summed.startswith("summary  scripted/x  ")
     assert summed.endswith("300 in, 30 out")
-    assert used.startswith("0 steps, 1 model calls, 0 tool calls, 300 tokens in, 30 out")
+    assert used.startswith("0 steps, 1 model call, 0 tool calls, 300 tokens in, 30 out")
 
 
 def test_a_run_that_is_not_there_is_said(shell: Shell) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def open_readonly_caller(home: Home | None = None) -> AsyncGenerator[LocalCaller, None]:
     """Open the database of a home for reading. Its owner, if it has one, continues."""
-    home = home or Home.from_environment(os.environ)
+    home = home or Home.from_environment(os.environ).require_folder()
     async with AsyncExitStack() as opened:
         stores = await opened.enter_async_context(open_stores_readonly(home.database_url))
         yield LocalCaller(_context(home, stores, opened))

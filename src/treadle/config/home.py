@@ -185,6 +185,14 @@ class Home(Struct, frozen=True):
         """The folder with the weights of local models."""
         return self.path / "models"
 
+    def require_folder(self) -> "Home":
+        """Return this home. Raise ConfigError if there is something else in its place."""
+        if self.path.exists() and not self.path.is_dir():
+            raise ConfigError(
+                f"The home {self.path} is not a folder. Set {HOME_VARIABLE} to a folder, or move the file away."
+            )
+        return self
+
     def ensure(self) -> Path:
         """Create the folder, private to this user, if it is missing."""
         make_folder(self.path)

@@ -96,6 +96,8 @@ def _load(path: Path) -> Any:
             raise ConfigError(f"{path}: it is larger than {MAX_BYTES // 1_000_000} MB; shorten it")
         data = yaml.load(content.decode("utf-8-sig"), _Loader)
         return {} if data is None else data
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: it is a folder, not a file; move it away") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}; check its permissions") from None
     except UnicodeDecodeError as error:

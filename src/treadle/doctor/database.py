@@ -7,7 +7,7 @@ from pathlib import Path
 from treadle.config.database_url import is_postgres, mask_password, sqlite_path
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
-from treadle.domain.errors import TreadleError, UsageError
+from treadle.domain.errors import StoreNewer, TreadleError, UsageError
 from treadle.stores.sqlite.backup import check_integrity, count_guard_events, read_facts
 from treadle.stores.sqlite.connection import load_migrations
 
@@ -42,7 +42,9 @@ def _describe_file(home: Home) -> Iterator[Finding]:
         facts = read_facts(path)
         fired = count_guard_events(path, RECENT_EVENTS)
     except TreadleError as error:
-        yield Finding("database", "wrong", str(error), "Restore a backup: treadle restore FILE --force")
+        is_newer = isinstance(error, StoreNewer)
+        advice = "Install that version." if is_newer else "Restore a backup: treadle restore FILE --force"
+        yield Finding("database", "wrong", str(error), advice)
         return
     yield from _describe_version(path, facts.version, len(load_migrations()))
     checked = (

@@ -138,6 +138,10 @@ def apply_pragmas(connection: SqliteDatabase) -> None:
 
 def explain(error: apsw.Error, path: str) -> StoreError:
     """Return a database error as a StoreError with the cause and the remedy."""
+    if Path(path).is_dir():
+        return StoreError(
+            f"The database {path} is a folder. Move it away, or name another file in TREADLE_DATABASE_URL."
+        )
     match error:
         case apsw.BusyError() | apsw.LockedError():
             return StoreLocked(

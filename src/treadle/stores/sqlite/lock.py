@@ -32,8 +32,8 @@ class DatabaseLock:
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(
-                f"The lock file {self._path} cannot be written: {error.strerror}. Check the path and its "
-                "permissions."
+                f"The folder {self._path.parent} is not writable: {self._path.name}: {error.strerror}. Change its "
+                "permissions, or set TREADLE_HOME to another folder."
             ) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -36,8 +36,8 @@ START_SECONDS = 30.0
 
 
 def current_home() -> Home:
-    """Return the home that the environment names."""
-    return Home.from_environment(os.environ)
+    """Return the home that the environment names. Raise ConfigError if it is not a folder."""
+    return Home.from_environment(os.environ).require_folder()
 
 
 class HomeAccess:

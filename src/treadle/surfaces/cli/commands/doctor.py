@@ -1,10 +1,11 @@
 """`treadle doctor`: what was probed, what is only configured, what is missing, and which guards are armed."""
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
+from treadle.config.home import Home
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.connection import current_home
 from treadle.surfaces.cli.output import Column, alert, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.progress import ProgressLine
@@ -33,7 +34,7 @@ async def diagnose(
         from treadle.surfaces.cli.guard_self_test import fire_all
 
         findings = await examine(
-            current_home(), offline=offline, progress=line.show_probes, timeout_seconds=timeout
+            Home.from_environment(os.environ), offline=offline, progress=line.show_probes, timeout_seconds=timeout
         )
         line.show("making every guard fire once …")
         checks = await fire_all()

@@ -1,0 +1,131 @@
+"""A home that cannot be used is reported in one sentence with what to do, by every command that needs it."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.shell import Shell
+
+UNWRITABLE = Path("/proc/self/fdinfo")
+"""A folder that exists, and in which not even root can create a file."""
+GOOD = "{providers: {fake: {base_url: 'http://127.0.0.1:9/v1'}}, defaults: {model: fake/m}}"
+FAILED, USAGE = 1, 2
+
+READS = (("runs", "list"), ("sessions", "list"), ("usage",), ("approvals", "list"), ("schedules", "list"))
+CHANGES = (
+    ("run", "Hello."),
+    ("memory", "add", "A fact."),
+    ("tokens", "create", "laptop"),
+    ("serve", "--port", "0"),
+)
+SETTINGS = (("run", "Hello."), ("models", "list"), ("memory", "list"), ("agents", "create", "b"), ("mcp", "list"))
+FILES = (("vault", "list"), ("agents", "list"), ("skills", "list"), ("backup", "b.tar"))
+
+
+def be_a_file(home: Path) -> None:
+    home.write_text("I am a file.")
+
+
+def have_a_newer_database(home: Path) -> None:
+    be_good(home)
+    from treadle.stores.sqlite.connection import open_database
+
+    open_database(str(home / "treadle.db")).close()
+    database = sqlite3.connect(home / "treadle.db")
+    database.execute("PRAGMA user_version = 999")
+    database.close()
+
+
+def have_a_damaged_database(home: Path) -> None:
+    be_good(home)
+    (home / "treadle.db").write_bytes(b"broken" * 1000)
+
+
+def have_a_folder_as_database(home: Path) -> None:
+    be_good(home)
+    (home / "treadle.db").mkdir()
+
+
+def have_a_folder_as_settings(home: Path) -> None:
+    (home / "config.yaml").mkdir(parents=True)
+
+
+def have_settings_in_latin_1(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_bytes("# Grüße\n".encode("latin-1"))
+
+
+def be_good(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "commands", "code", "says", "advises"),
+    [
+        (
+            be_a_file,
+            (*READS, *CHANGES, *SETTINGS, *FILES),
+            USAGE,
+            "is not a folder",
+            "Set TREADLE_HOME to a folder",
+        ),
+        (
+            have_a_newer_database,
+            (*READS, *CHANGES),
+            FAILED,
+            "was written by a newer Treadle",
+            "Install that version",
+        ),
+        (have_a_damaged_database, (*READS, *CHANGES), FAILED, "is damaged", "treadle restore FILE --force"),
+        (have_a_folder_as_database, (*READS, *CHANGES), FAILED, "treadle.db is a folder", "Move it away"),
+        (have_a_folder_as_settings, SETTINGS, USAGE, "config.yaml: it is a folder", "move it away"),
+        (have_settings_in_latin_1, SETTINGS, USAGE, "config.yaml: byte 5 is not UTF-8", "save the file as UTF-8"),
+    ],
+)
+def test_a_bad_home_is_reported_with_what_to_do(
+    shell: Shell,
+    tmp_path: Path,
+    spoil: Callable[[Path], None],
+    commands: tuple[tuple[str, ...], ...],
+    code: int,
+    says: str,
+    advises: str,
+) -> None:
+    spoil(shell.home)
+    shell.cwd = tmp_path
+
+    async def story() -> None:
+        for words in commands:
+            done = await shell(*words)
+            assert done.code == code, (words, done)
+            assert says in done.complaint, words
+            assert advises in done.complaint, words
+
+    asyncio.run(story())
+
+
+def test_a_home_that_is_not_writable_can_be_read_and_not_changed(shell: Shell) -> None:
+    shell.environment["TREADLE_HOME"] = str(UNWRITABLE)
+
+    async def story() -> None:
+        for words in READS:
+            assert (await shell(*words)).code == 0, words
+        for words in (("memory", "add", "A fact."), ("tokens", "create", "laptop"), ("serve", "--port", "0")):
+            done = await shell(*words)
+            assert done.code == FAILED, (words, done)
+            assert f"The folder {UNWRITABLE} is not writable: " in done.complaint, words
+            assert "set TREADLE_HOME to another folder" in done.complaint, words
+
+    asyncio.run(story())
+
+
+def test_the_self_check_reports_a_home_that_is_a_file(shell: Shell) -> None:
+    be_a_file(shell.home)
+    done = asyncio.run(shell("doctor", "--offline", "--json"))
+    assert done.code == FAILED
+    [home] = [each for each in done.json if each.get("about") == "home"]
+    assert (home["state"], home["advice"]) == ("wrong", "Set TREADLE_HOME to a folder.")
