@@ -4,6 +4,7 @@ import { LIVE_TYPES, type LinkState, type LiveEvent } from "./live_protocol";
 import { FrameReader } from "./sse";
 
 const BATCH_MS = 40;
+const DURABLE_BATCH_MS = 8;
 const SILENCE_MS = 40_000; // the server sends a comment every 15 seconds
 const MOST_WRITING = 500;
 const RETRY_MS = [250, 500, 1000, 2000, 4000, 5000];
@@ -20,6 +21,7 @@ export class EventStream {
   #lastId = "";
   #failures = 0;
   #pending: LiveEvent[] = [];
+  #flushedAt = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #abort: AbortController | undefined;
   #stopped = true;
@@ -121,13 +123,15 @@ export class EventStream {
     const event = JSON.parse(data) as LiveEvent;
     this.#remember(event);
     this.#pending.push(event);
-    // A durable event is shown at once; tokens are gathered, so that pages draw fewer times.
-    const wait = LIVE_TYPES.has(type) ? BATCH_MS : 8;
+    // A durable event is shown at once. Tokens that follow each other closely are gathered, so that pages draw less often.
+    const rest = BATCH_MS - (performance.now() - this.#flushedAt);
+    const wait = LIVE_TYPES.has(type) ? Math.max(0, rest) : DURABLE_BATCH_MS;
     this.#timer ??= setTimeout(() => this.#flush(), wait);
   }
 
   #flush(): void {
     this.#timer = undefined;
+    this.#flushedAt = performance.now();
     const events = this.#pending;
     this.#pending = [];
     this.#listener.events(events);
