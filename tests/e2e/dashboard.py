@@ -34,6 +34,7 @@ from tests.fake_endpoint import (
 from tests.surfaces.http.process import Serving
 from tests.surfaces.shell import Shell
 from treadle.surfaces.http.assets import FOLDER
+from treadle.vault.store import VaultStore
 
 CHROMIUM = shutil.which("chromium")
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
@@ -116,30 +117,41 @@ def _said(text: str) -> Answer:
     return Answer([delta(role="assistant", content=""), *pieces, delta("stop"), usage(1240, 310, 900), DONE])
 
 
+class BackgroundLoop:
+    """An event loop in a thread of its own, for what a test serves while the browser waits."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def do(self, work: Any) -> Any:
+        """Run a coroutine on the loop and return its result."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(10)
+        self.loop.close()
+
+
 class ModelEndpoint:
     """The scripted model, on a loop of its own."""
 
     def __init__(self, policy: Callable[[Request], Behaviour] = reply) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self.endpoint = self._do(self._open(policy))
+        self._background = BackgroundLoop()
+        self.endpoint = self._background.do(self._open(policy))
 
     async def _open(self, policy: Callable[[Request], Behaviour]) -> FakeEndpoint:
         return await FakeEndpoint(policy=policy).__aenter__()
 
-    def _do(self, work: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
-
     def go_on(self) -> None:
         """Let slow answers finish."""
-        self._loop.call_soon_threadsafe(self.endpoint.go_on.set)
+        self._background.loop.call_soon_threadsafe(self.endpoint.go_on.set)
 
     def close(self) -> None:
-        self._do(self.endpoint.__aexit__(None, None, None))
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
-        self._loop.close()
+        self._background.do(self.endpoint.__aexit__(None, None, None))
+        self._background.close()
 
 
 class Board:
@@ -150,15 +162,22 @@ class Board:
         folder: Path,
         policy: Callable[[Request], Behaviour] = reply,
         mcp_servers: dict[str, Any] | None = None,
+        channels: dict[str, Any] | None = None,
+        secrets: dict[str, str] | None = None,
     ) -> None:
         self.model = ModelEndpoint(policy)
         self.shell = Shell(folder / "home", self.model.endpoint.url).configure()
         self.shell.write(
             "config.yaml",
             f"{{providers: {{fake: {{base_url: '{self.model.endpoint.url}'}}}}, defaults: {{model: fake/m}}, "
-            "models: {fake/m: {prices: {input: 3, output: 15}}}, webhooks: {allow_local: true}, "
-            f"mcp_servers: {json.dumps(mcp_servers or {})}}}",
+            "models: {fake/m: {prices: {input: 3, output: 15}}, fake/n: {prices: {input: 1, output: 5}}}, "
+            "webhooks: {allow_local: true}, "
+            f"mcp_servers: {json.dumps(mcp_servers or {})}, channels: {json.dumps(channels or {})}}}",
         )
+        vault = VaultStore(self.shell.home, {})
+        for name, value in (secrets or {}).items():
+            vault.put(name, value)
+        vault.close()
         self.server = Serving(self.shell)
         self.server.start()
         for name, settings in AGENTS.items():

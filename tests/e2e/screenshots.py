@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.e2e.dashboard import PAGES, Board, Visitor, fill, open_browser
 
 LOOKS = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1280, "height": 800}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1280, "height": 800}},
+    "light": {"color_scheme": "light", "viewport": {"width": 1440, "height": 900}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1440, "height": 900}},
     "narrow": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
 }
 

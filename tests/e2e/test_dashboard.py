@@ -243,7 +243,7 @@ def test_a_chat_streams_asks_and_goes_on_in_two_tabs(browser: Browser, board: Bo
     page.get_by_label("Message", exact=True).fill("ask me first")
     page.get_by_role("button", name="Send").click()
     page.wait_for_url(re.compile(r"/chat/ses_"))
-    expect(page.get_by_text("Which branch should I use?")).to_be_visible()
+    expect(page.get_by_text("Which branch should I use?", exact=True)).to_be_visible()
     other = visitor.open()
     other.goto(page.url)
     other.get_by_role("button", name="develop").click()

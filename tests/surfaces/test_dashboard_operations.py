@@ -21,7 +21,6 @@ ELSEWHERE = {
     "sessions.transcript": "pages fold the journal, which they also follow live",
     "approvals.show": "the list contains all of it",
     "runs.questions": "the transcript contains them",
-    "sessions.set_model": "the page Chat starts runs; a model is chosen in the terminal UI and in editors",
     "tickets.create": "for pages of other origins; the dashboard has a session cookie",
 }
 """Operations that no page calls, with the reason."""

@@ -58,7 +58,7 @@ export const texts = {
   signIn: {
     title: "Sign in", heading: "Sign in to Treadle", token: "Access token", action: "Sign in",
     hint: "No token at hand? On the machine of the server, run", out: "Sign out", everywhere: "Sign out everywhere",
-    owner: "Owner of the home",
+    owner: "Owner of the home", expired: "Your sign-in has ended. Sign in again to continue: what you typed is still there.",
     insecure: "This connection is not encrypted. Tokens and data can be read on the way. Use a TLS proxy, or a tunnel to this machine.",
   },
   runs: {
@@ -104,7 +104,7 @@ export const texts = {
   chat: {
     title: "Chat", newTitle: "New chat", about: "Talk to an agent. The run continues if you close the page.", rename: "Rename", runs: "Runs", new: "New chat",
     sessions: "Sessions", none: "No sessions yet", earlier: (runs: number) => `Load earlier messages (${runs} more runs)`, agent: "Agent", message: "Message",
-    placeholder: "Message. Enter sends, Shift+Enter begins a new line", attach: "Attach files", detach: (name: string) => `Remove ${name}`, stop: "Stop", send: "Send",
+    placeholder: "Message. Enter sends, Shift+Enter begins a new line", model: "Model", agentModel: (name: string) => (name ? `Model of the agent (${name})` : "Model of the agent"), attach: "Attach files", detach: (name: string) => `Remove ${name}`, stop: "Stop", send: "Send",
     noAgents: "No agents yet", titleField: "Title", deleteTitle: "Delete this session?", deleteBody: "Its runs, events, results and memories are deleted permanently.",
   },
   approvals: {

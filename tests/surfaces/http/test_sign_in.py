@@ -9,7 +9,8 @@ import pytest
 
 from tests.surfaces.http.offered import Offered, Reply, offered
 from tests.surfaces.http.test_access import in_time
-from treadle.domain.ids import TokenId
+from treadle.domain.events import RunQueued
+from treadle.domain.ids import RunId, TokenId
 from treadle.operations.sign_in_service import CODE_SECONDS, FRESH_SECONDS, IDLE_SECONDS, LONGEST_SECONDS
 from treadle.surfaces.http.assets import HEADERS
 from treadle.surfaces.http.sign_in import MAX_FAILURES, MAX_PROXY_FAILURES
@@ -244,3 +245,28 @@ def test_events_in_short_name_what_they_concern(tmp_path: Path) -> None:
             assert rest["next"] is None
 
     in_time(perform())
+
+
+def test_only_a_user_who_signed_in_and_may_answer_can_be_asked(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path) as server:
+            asked: list[str | None] = []
+            writer, reviewer = await server.mint("run"), await server.mint("run", "approve")
+            for token in (writer, reviewer):
+                cookie = cookie_of(await sign_in(server, token=token))
+                reply = await server.ask(
+                    "POST", "/v1/agents/one/runs", {"message": "Go."}, token="", Cookie=cookie, **own(server)
+                )
+                asked.append(await asker_of_run(server, reply))
+            plain = await server.ask("POST", "/v1/agents/one/runs", {"message": "Go."}, token=reviewer)
+            asked.append(await asker_of_run(server, plain))
+            assert asked == [None, "dashboard", None]
+
+    in_time(perform())
+
+
+async def asker_of_run(server: Offered, reply: Reply) -> str | None:
+    assert reply.status == 202, reply
+    [first] = await server.engine.service.page(RunId(reply.json["run_id"]), 0, 1)
+    assert isinstance(first.data, RunQueued)
+    return first.data.asker

@@ -19,12 +19,27 @@ export class ApiProblem extends Error {
   }
 }
 
+function rightsOf({ user, scopes, agents, visibility, is_owner }: Identity): string {
+  return JSON.stringify([user, [...scopes].sort(), agents, visibility, is_owner]);
+}
+
 class Session {
+  /** Who has signed in now. */
   identity: Identity | null = $state(null);
+  /** Who the pages are for. They stay, covered, while a sign-in has expired, so that nothing typed is lost. */
+  shownTo: Identity | null = $state(null);
   /** Whether the first request has been answered. */
   known = $state(false);
   may(scope: Scope): boolean {
-    return this.identity?.scopes.includes(scope) ?? false;
+    return this.shownTo?.scopes.includes(scope) ?? false;
+  }
+  /** Begin as someone. Pages that were made for someone with other rights are dropped. */
+  begin(identity: Identity): void {
+    if (this.shownTo && rightsOf(this.shownTo) !== rightsOf(identity)) {
+      location.reload();
+      return;
+    }
+    this.identity = this.shownTo = identity;
   }
 }
 
@@ -73,7 +88,9 @@ export function messageOf(error: unknown): string {
 /** Find out whether this browser has signed in. */
 export async function identify(): Promise<void> {
   try {
-    session.identity = (await unwrap(api.GET("/v1/dashboard/identity"))).identity;
+    const { identity } = await unwrap(api.GET("/v1/dashboard/identity"));
+    if (identity) session.begin(identity);
+    else session.identity = null;
   } catch (error) {
     if (error instanceof ApiProblem && error.status === 401) session.identity = null;
     else if (error instanceof ApiProblem && error.status === 0) throw error;

@@ -15,6 +15,7 @@ _PLACES: Final[Mapping[Asker, str]] = {
     "channel": "; the user writes through a chat channel",
     "command": "",
     "editor": "; the user is in an editor",
+    "dashboard": "; the user writes in the dashboard",
 }
 
 

@@ -5,8 +5,9 @@ from typing import Any
 from litestar import Request
 from litestar.datastructures import State
 
+from treadle.domain.permissions import Asker
 from treadle.operations.context import Context
-from treadle.surfaces.http.auth import principal_of
+from treadle.surfaces.http.auth import principal_of, state_of
 from treadle.surfaces.http.idempotency import submission_key
 
 ApiRequest = Request[Any, Any, State]
@@ -20,3 +21,11 @@ def context_of(request: ApiRequest) -> Context:
 def services_of(request: ApiRequest) -> Context:
     """Return the services of the engine, for a route that needs no principal."""
     return request.app.state.context
+
+
+def asker_of(request: ApiRequest) -> Asker | None:
+    """Return where the sender of a request can be asked questions: in the dashboard, if a user who may answer has
+    signed in there. A program with a token cannot be asked."""
+    if "cookie" not in state_of(request.scope) or not principal_of(request).may("approve"):
+        return None
+    return "dashboard"

@@ -14,7 +14,7 @@ from treadle.operations.runs import LONGEST_WAIT, RunDetail, run_detail
 from treadle.operations.submissions import Submission
 from treadle.surfaces.http.agent_overrides import apply_overrides
 from treadle.surfaces.http.auth import streams_of
-from treadle.surfaces.http.dependencies import ApiRequest, context_of
+from treadle.surfaces.http.dependencies import ApiRequest, asker_of, context_of
 
 Wait = Annotated[float | None, QueryParameter(ge=0, le=LONGEST_WAIT)]
 
@@ -33,6 +33,7 @@ async def submit_run(
             user(data.message, *map(part_of, data.attachments)),
             session,
             context.key,
+            asker=asker_of(request),
             token=principal.token_id,
             token_quotas=principal.quotas,
             user=principal.user,
