@@ -4,9 +4,11 @@ import asyncio
 from pathlib import Path
 
 from textual import events
+from textual.widgets import Input
 
 from tests.surfaces.tui.stage import open_app, read_screen, wait_for
 from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 
@@ -64,5 +66,52 @@ def test_a_key_that_is_pressed_twice_decides_once(tmp_path: Path) -> None:
             await wait_for(pilot, lambda: "content: two" in read_screen(app) and "4 allow" in read_screen(app))
             await pilot.press("3", *"no", "enter")
             await wait_for(pilot, lambda: "Done." in read_screen(app))
+
+    asyncio.run(talk())
+
+
+def test_keys_reach_a_picker_before_its_rows_are_there(tmp_path: Path) -> None:
+    """The list comes late. What is typed at once is the search, and Enter chooses from the list."""
+
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
+            for text in ("about ships", "about sails"):
+                press_at_once(app, *text, "enter")
+                await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+                press_at_once(app, "ctrl+n")
+                await wait_for(pilot, lambda: app.chat.session_id is None)
+            came = asyncio.Event()
+            load = app.runner.list_sessions
+
+            async def load_late() -> list[PickerRow]:
+                await came.wait()
+                return await load()
+
+            app.runner.list_sessions = load_late
+            press_at_once(app, "f2", *"ships", "enter", *"more")
+            await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
+            await wait_for(pilot, lambda: app.screen.query_one(Input).value == "ships")
+            assert isinstance(app.screen, PickerScreen)
+            came.set()
+            await wait_for(pilot, lambda: app.chat.title == "about ships")
+            await wait_for(pilot, lambda: app.prompt.text == "more")
+
+    asyncio.run(talk())
+
+
+def test_escape_closes_a_picker_whose_rows_never_come(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+
+            async def load_never() -> list[PickerRow]:
+                await asyncio.Event().wait()
+                return []
+
+            app.runner.list_agents = load_never
+            press_at_once(app, *"/agent", "escape", "enter")
+            await wait_for(pilot, lambda: isinstance(app.screen, PickerScreen))
+            press_at_once(app, "down", "escape", *"next")
+            await wait_for(pilot, lambda: not isinstance(app.screen, PickerScreen))
+            await wait_for(pilot, lambda: app.prompt.text == "next")
 
     asyncio.run(talk())

@@ -78,7 +78,11 @@ def make_picker(app: TreadleApp) -> PickerScreen:
         PickerRow("1", "Fix the parser, please.", "default · 5 min ago · 3 runs", "●"),
         PickerRow("2", "Write a changelog", "writer · 2 d ago · 1 run", found="… the parser reads both formats …"),
     ]
-    return PickerScreen(app.palette, texts.SESSIONS_TITLE, texts.SESSIONS_HINT, rows, edits=True)
+
+    async def load() -> list[PickerRow]:
+        return rows
+
+    return PickerScreen(app.palette, texts.SESSIONS_TITLE, texts.SESSIONS_HINT, load, edits=True)
 
 
 @pytest.mark.parametrize("theme", ["dark", "light"])

@@ -126,14 +126,12 @@ class CommandRunner:
 
         app = self._app
         while True:
-            found = await list_items(app.link, sessions.LIST, sessions.ListSessions(), MAX_LISTED_SESSIONS)
-            rows = [_session_row(each) for each in found]
             picked = await self._pick(
                 PickerScreen(
                     app.palette,
                     texts.SESSIONS_TITLE,
                     texts.SESSIONS_HINT,
-                    rows,
+                    self.list_sessions,
                     search=self._search,
                     edits=True,
                     query=query,
@@ -154,6 +152,11 @@ class CommandRunner:
                     await self._rename(session_id, picked.text)
                 case "delete":
                     await self._delete(session_id)
+
+    async def list_sessions(self) -> "list[PickerRow]":
+        """Return the rows of the session picker."""
+        found = await list_items(self._app.link, sessions.LIST, sessions.ListSessions(), MAX_LISTED_SESSIONS)
+        return [_session_row(each) for each in found]
 
     async def _search(self, query: str) -> "Sequence[PickerRow]":
         """Search the messages of all sessions."""
@@ -190,13 +193,17 @@ class CommandRunner:
         app = self._app
         if session_id is None:
             raise UsageError(texts.NO_SESSION)
-        found = list((await app.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
-        pages, said = SessionPages(app.link, found), list[UserItem]()
-        while pages.has_more and len(said) < 200:
-            items, _ = await pages.read_page()
-            said[:0] = [item for item in items if isinstance(item, UserItem) and item.kind == "message"]
-        rows = [PickerRow(str(index), item.text, item.run_id or "") for index, item in enumerate(said)][::-1]
-        picked = await self._pick(PickerScreen(app.palette, texts.FORK_TITLE, texts.FORK_HINT, rows))
+        said = list[UserItem]()
+
+        async def load() -> list[PickerRow]:
+            found = list((await app.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
+            pages = SessionPages(app.link, found)
+            while pages.has_more and len(said) < 200:
+                items, _ = await pages.read_page()
+                said[:0] = [item for item in items if isinstance(item, UserItem) and item.kind == "message"]
+            return [PickerRow(str(index), item.text, item.run_id or "") for index, item in enumerate(said)][::-1]
+
+        picked = await self._pick(PickerScreen(app.palette, texts.FORK_TITLE, texts.FORK_HINT, load))
         if picked is None:
             return
         item = said[int(picked.key)]
@@ -209,11 +216,13 @@ class CommandRunner:
         """Use another model for the next messages of the session."""
         app = self._app
         if not name:
-            from treadle.surfaces.tui.picker_screen import PickerScreen
+            from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
 
-            rows = await list_model_rows(app.link)
+            async def load_models() -> list[PickerRow]:
+                return await list_model_rows(app.link)
+
             picked = await self._pick(
-                PickerScreen(app.palette, texts.MODELS_TITLE, texts.MODELS_HINT, rows, allows_typed=True)
+                PickerScreen(app.palette, texts.MODELS_TITLE, texts.MODELS_HINT, load_models, allows_typed=True)
             )
             if picked is None:
                 return
@@ -224,23 +233,30 @@ class CommandRunner:
     async def choose_agent(self, name: str) -> None:
         """Talk to another agent, in a new session."""
         app = self._app
-        known = list(app.link.home.agents())
         if not name:
-            from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
+            from treadle.surfaces.tui.picker_screen import PickerScreen
 
-            names = known if "default" in known else ["default", *known]
-            rows = [PickerRow(each, each, _describe_agent(app, each)) for each in names]
-            picked = await self._pick(PickerScreen(app.palette, texts.AGENTS_TITLE, texts.AGENTS_HINT, rows))
+            picked = await self._pick(
+                PickerScreen(app.palette, texts.AGENTS_TITLE, texts.AGENTS_HINT, self.list_agents)
+            )
             if picked is None:
                 return
             name = picked.key
-        if name not in known and name != "default":
+        if name != "default" and name not in app.link.home.agents():
             app.link.home.refuse_unknown(name)
         app.chat.agent_name, app.chat.model = name, None
         await app.chat.open_session(None)
         app.welcome()
         app.input.show_mode()
         app.flash(texts.AGENT_SET.format(agent=name))
+
+    async def list_agents(self) -> "list[PickerRow]":
+        """Return the rows of the agent picker."""
+        from treadle.surfaces.tui.picker_screen import PickerRow
+
+        known = list(self._app.link.home.agents())
+        names = known if "default" in known else ["default", *known]
+        return [PickerRow(each, each, _describe_agent(self._app, each)) for each in names]
 
     # ── Looking at the session ──
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 from rich.text import Text
 from textual import events, on
@@ -12,9 +12,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from treadle.domain.errors import TreadleError
 from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import keys, texts
+from treadle.surfaces.tui.key_queue import HasKeyQueue
 from treadle.surfaces.tui.suggestions import rank
 
 SEARCH_PAUSE_SECONDS = 0.25
@@ -49,8 +51,16 @@ class Picked:
 Search = Callable[[str], Awaitable[Sequence[PickerRow]]]
 
 
+Load = Callable[[], Awaitable[Sequence[PickerRow]]]
+EDITING_KEYS = ("backspace", "delete", "left", "right", "home", "end", "ctrl+u", "ctrl+w")
+"""Keys that change the search, besides characters."""
+
+
 class PickerScreen(ModalScreen[Picked | None]):
-    """Shows rows and returns the one that is chosen."""
+    """Shows rows and returns the one that is chosen.
+
+    It opens at once and is filled when its rows have been loaded. The search can be typed before that; keys that
+    choose a row wait for the rows."""
 
     DEFAULT_CSS = """
     PickerScreen { align: center middle; background: $background 60%; }
@@ -71,7 +81,7 @@ class PickerScreen(ModalScreen[Picked | None]):
         palette: Palette,
         title: str,
         hint: str,
-        rows: Sequence[PickerRow],
+        load: Load,
         *,
         search: Search | None = None,
         allows_typed: bool = False,
@@ -81,12 +91,15 @@ class PickerScreen(ModalScreen[Picked | None]):
         super().__init__()
         self._palette = palette
         self._title, self._hint = title, hint
-        self._all = list(rows)
+        self._load = load
+        self._all: list[PickerRow] = []
+        self._is_loaded = self._is_mounted = False
         self._shown: list[PickerRow] = []
         self._search = search
         self._allows_typed = allows_typed
         self._edits = edits
         self._query = query
+        self._problem = ""
         self._renaming: PickerRow | None = None
         self._deleting: PickerRow | None = None
 
@@ -101,7 +114,33 @@ class PickerScreen(ModalScreen[Picked | None]):
         field = self.query_one(Input)
         field.cursor_blink = False
         self.set_focus(field)  # at once: the next key is meant for it
+        self._is_mounted = True
         self._filter(self._query)
+        self.run_worker(self._fill(), group="fill")
+        self._look_again()
+
+    async def _fill(self) -> None:
+        """Load the rows."""
+        try:
+            self._all = list(await self._load())
+        except TreadleError as error:
+            self._problem = str(error)
+        self._is_loaded = True
+        self._filter(self.query_one(Input).value)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        app = cast("object", self.app)
+        if isinstance(app, HasKeyQueue):
+            app.key_queue.look_again()
+
+    def is_ready_for(self, event: events.Key | events.Paste) -> bool:
+        """Return whether a key can be used now: one that changes the search, or any after the rows are loaded."""
+        if not self._is_mounted or self._is_loaded:
+            return self._is_mounted
+        if isinstance(event, events.Paste):
+            return True
+        return event.is_printable or event.key in EDITING_KEYS or keys.find_action("picker", event.key) == "close"
 
     @property
     def _list(self) -> OptionList:
@@ -126,7 +165,8 @@ class PickerScreen(ModalScreen[Picked | None]):
         self._list.add_options([Option(self._draw(row)) for row in matches])
         if matches:
             self._list.highlighted = 0
-        self._say(self._hint if matches else texts.PICKER_EMPTY)
+        empty = self._problem or (texts.PICKER_EMPTY if self._is_loaded else texts.PICKER_LOADING)
+        self._say(self._hint if matches else empty)
 
     def _draw(self, row: PickerRow) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")

@@ -3,13 +3,17 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from textual.app import SuspendNotSupported
+
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId
 from treadle.surfaces.cli.editor import open_editor, write_copy
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import suggest_commands
+from treadle.surfaces.tui.ignore_files import list_files
 from treadle.surfaces.tui.prompt_view import Mode
-from treadle.surfaces.tui.suggestions import MAX_SHOWN, Suggestion, find_mention, list_files, rank
+from treadle.surfaces.tui.suggestions import MAX_SHOWN, Suggestion, find_mention, rank
+from treadle.surfaces.tui.terminal_loan import lend_terminal
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.app import TreadleApp
@@ -235,22 +239,18 @@ class PromptController:
         await app.chat.unqueue(message)
         app.prompt.put(message.text if not app.prompt.text else f"{message.text}\n{app.prompt.text}")
 
-    def do_open_editor(self) -> None:
-        """Edit the message in the user's editor."""
+    async def do_open_editor(self) -> None:
+        """Edit the message in the user's editor. If the editor fails, the message stays as it was."""
         app = self._app
-        path = write_copy(app.prompt.text.encode(), "message-", ".md")
-        with app.suspend():
-            try:
-                open_editor(path)
-                problem = ""
-            except UsageError as error:
-                problem = str(error)
-        if problem:
-            app.flash(problem)
-        else:
+        try:
+            path = write_copy(app.prompt.text.encode(), "message-", ".md")
+            await lend_terminal(app, app.key_queue, lambda: open_editor(path))
             app.prompt.put(path.read_text(encoding="utf-8", errors="replace").removesuffix("\n"))
             path.unlink()
-        app.refresh()
+        except SuspendNotSupported:
+            app.flash(texts.NO_EDITOR)
+        except OSError as error:
+            raise UsageError(f"The edited message cannot be read: {error}. Nothing was changed.") from None
 
 
 def _window(suggestions: list[Suggestion]) -> list[Suggestion]:

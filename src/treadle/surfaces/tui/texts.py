@@ -159,6 +159,8 @@ FORK_TITLE = "Fork from which message?"
 FORK_HINT = "Enter takes the message to change it · Esc closes"
 PICKER_SEARCH = "Search"
 PICKER_EMPTY = "Nothing found."
+PICKER_LOADING = "Loading…"
+NO_EDITOR = "This terminal cannot be given to an editor."
 USE_TYPED = "use this name"
 RUNNING_MARK, WAITING_MARK = "running", "waits"
 
