@@ -10,7 +10,7 @@ Verdict = Literal["auto", "ask", "deny"]
 ConcernKind = Literal["private", "unconfined"]
 """What a tool finds on this machine that needs a reviewer: a private place, or that no sandbox confines it."""
 SandboxMode = Literal["auto", "required", "off"]
-Asker = Literal["terminal", "channel", "command", "editor", "dashboard"]
+Asker = Literal["terminal", "channel", "command", "editor", "dashboard", "api"]
 """Who sent a message and can be asked back."""
 
 

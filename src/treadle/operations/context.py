@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from treadle.domain.access import OWNER, Principal
 from treadle.domain.errors import UnknownAgent, UnknownApproval, UnknownRun, UnknownSession
 from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId
+from treadle.domain.permissions import Asker
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,6 +182,11 @@ class Context:
 
     def called_by(self, principal: Principal, key: str | None) -> "Context":
         return replace(self, principal=principal, key=key)
+
+    @property
+    def asker(self) -> Asker | None:
+        """Where the caller can be asked about a run that it starts: through the API, if it may answer."""
+        return "api" if self.principal.may("approve") else None
 
     # ── Visibility ──
 

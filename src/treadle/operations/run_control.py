@@ -201,6 +201,7 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
         user(run.message, *map(part_of, run.attachments)),
         session,
         context.key,
+        asker=context.asker,
         token=principal.token_id,
         token_quotas=principal.quotas,
         user=principal.user,
@@ -272,6 +273,7 @@ async def fork_run(context: Context, request: ForkRun) -> Accepted:
             request.message,
             agent,
             context.key,
+            context.asker,
             token=principal.token_id,
             token_quotas=principal.quotas,
         )

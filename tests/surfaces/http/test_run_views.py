@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.fake_endpoint import says
-from tests.surfaces.http.offered import offered, wants_a_file
+from tests.surfaces.http.offered import SETTINGS, Offered, offered, wants_a_file
 from tests.surfaces.http.test_access import in_time
 
 
@@ -48,5 +48,30 @@ def test_silent_runs_and_metrics_are_returned(tmp_path: Path) -> None:
             assert (loud["result"]["text"], loud["result"]["silent"]) == ("Hello.", False)
             assert loud["result"]["metrics"]["actions"] == 0
             assert {"steps", "cost", "credits", "input_tokens", "first_token_ms"} < set(loud["result"]["metrics"])
+
+    in_time(perform())
+
+
+def test_a_caller_that_may_approve_is_asked_and_another_one_is_not(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with offered(tmp_path, wants_a_file(), says("Done."), wants_a_file()) as server:
+            folder = server.home.path / "agents" / "careful"
+            folder.mkdir()
+            (folder / "config.yaml").write_text(
+                f"name: careful\nmodel: fake/m\n{SETTINGS}tools: [write_file]\napprovals: {{default: ask}}\n"
+            )
+            asked = await start(server, await server.mint("read", "run", "approve"))
+            waiting = await server.until(asked, "waiting")
+            assert waiting["waiting_for"] == "approval"
+            [approval] = (await server.ask("GET", "/v1/approvals")).json["items"]
+            decided = {"decision": "deny", "note": "Not this file."}
+            await server.ask("POST", f"/v1/approvals/{approval['approval_id']}", decided)
+            await server.until(asked, "completed")
+            await server.until(await start(server, await server.mint("read", "run")), "completed")
+            assert (await server.ask("GET", "/v1/approvals")).json["items"] == []
+
+    async def start(server: Offered, token: str) -> str:
+        reply = await server.ask("POST", "/v1/agents/careful/runs", {"message": "Go."}, token=token)
+        return reply.json["run_id"]
 
     in_time(perform())

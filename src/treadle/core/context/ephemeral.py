@@ -10,7 +10,7 @@ from treadle.domain.ids import Instant
 from treadle.domain.permissions import Asker
 from treadle.domain.time_format import format_minute
 
-_PLACES: Final[Mapping[Asker, str]] = {
+_PLACES: Final[Mapping[Asker, str]] = {  # a message through the API comes from a program
     "terminal": "; the user is at a terminal",
     "channel": "; the user writes through a chat channel",
     "command": "",
@@ -22,11 +22,10 @@ _PLACES: Final[Mapping[Asker, str]] = {
 def make_preface(state: RunState, now: Instant) -> str:
     """Return the time and place to put before the user's latest message, or "" if there is no message from a
     user."""
-    if state.review.asker is None or not state.unrecalled:
+    asker = state.review.asker
+    if asker is None or asker not in _PLACES or not state.unrecalled:
         return ""
-    place = (
-        _PLACES[state.review.asker] if state.lineage is None else ""
-    )  # a child run's message comes from its parent
+    place = _PLACES[asker] if state.lineage is None else ""  # a child run's message comes from its parent
     return f"[{format_minute(now)}{place}]"
 
 

@@ -24,8 +24,6 @@ def services_of(request: ApiRequest) -> Context:
 
 
 def asker_of(request: ApiRequest) -> Asker | None:
-    """Return where the sender of a request can be asked questions: in the dashboard, if a user who may answer has
-    signed in there. A program with a token cannot be asked."""
-    if "cookie" not in state_of(request.scope) or not principal_of(request).may("approve"):
-        return None
-    return "dashboard"
+    """Return where the sender of a request can be asked, if they may answer: in the dashboard, or by the API."""
+    asker = context_of(request).asker
+    return "dashboard" if asker is not None and "cookie" in state_of(request.scope) else asker
