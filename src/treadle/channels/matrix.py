@@ -198,7 +198,7 @@ class Matrix:
         if "m.mentions" in content:
             mentions = cast("dict[str, Any]", content["m.mentions"] or {})
             return user in cast("list[Any]", mentions.get("user_ids") or [])
-        return re.search(rf"(?<![\w@]){re.escape(user)}(?![\w:-]|\.\w)", body) is not None
+        return re.search(rf"(?<![\w@]){re.escape(user)}(?![\w-]|:\d|\.\w)", body) is not None
 
     def _strip_mention(self, text: str) -> str:
         user = str(self._client.user_id)

@@ -1,0 +1,110 @@
+"""Matrix, with a fake homeserver. `tests/peers/test_synapse.py` talks to a real one."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.channels.home import write_home
+from tests.channels.test_sent_files import READER, fill_workspace
+from tests.channels.test_telegram import echo
+from tests.engine.running import opened
+from tests.patience import HANG_SECONDS
+from treadle.channels.matrix import Matrix
+from treadle.domain.channels import Person
+from treadle.ports.channel import ChannelStore, IncomingFile
+from treadle.testing.channels import PNG, check_channel
+from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
+from treadle.testing.models import FunctionModel, say
+
+ANNA, BEN = "@anna:fake.example", "@ben:fake.example"
+ROOM, GROUP = "!room:fake.example", "!group:fake.example"
+
+
+def test_it_keeps_the_contract() -> None:
+    async def story() -> None:
+        fake = FakeMatrix()
+        fake.add_room(ROOM, ANNA)
+        async with serve_fake_matrix(fake):
+            channel = Matrix("matrix", {"homeserver": fake.url, "user": BOT, "password": PASSWORD})
+            await channel.check()
+
+            async def texts() -> list[str]:
+                return fake.texts(ROOM)
+
+            await check_channel(channel, ROOM, "!nowhere:fake.example", texts)
+            assert fake.texts(ROOM)[-1] == "chart.png"
+            assert list(fake.media.values()) == [("image/png", PNG)]
+            assert await channel.fetch(IncomingFile("mxc://fake.example/media0"), 1000) == PNG
+            await channel.close()
+
+    asyncio.run(story())
+
+
+def test_rooms_groups_and_files(tmp_path: Path) -> None:
+    async def story() -> None:
+        fake = FakeMatrix()
+        fake.add_room(ROOM, ANNA)
+        fake.add_room(GROUP, ANNA, BEN)
+        async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
+            settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+            channels = {"matrix": {"agent": "hero", "settings": settings, "streaming": False}}
+            write_home(tmp_path, channels, {"MATRIX": PASSWORD}, READER)
+            fill_workspace(tmp_path)
+            async with opened(tmp_path, echo()) as engine:
+                manager: Any = engine.context.channels()
+                person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
+                await manager.store.keep_person(person)
+                async with manager.at_work():
+                    while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
+                        await asyncio.sleep(0.01)
+                    await converse(fake, manager.store)
+
+    asyncio.run(story())
+
+
+async def converse(fake: FakeMatrix, store: ChannelStore) -> None:
+    await fake.write(ANNA, ROOM, "![chart](chart.png)")
+    await fake.wait_for(lambda: fake.texts(ROOM) == ["you said: chart", "chart.png"])
+    await fake.write(ANNA, GROUP, "not for you")
+    await fake.write(ANNA, GROUP, f"{BOT}: hello")
+    [answer] = await fake.wait_for(lambda: bot_events(fake, GROUP))
+    assert fake.texts(GROUP) == ["you said: anna: hello"]
+    sent = {"message_id": answer["event_id"], "conversation": GROUP}
+    while await store.find_sent("matrix", **sent) is None:  # noqa: ASYNC110 -- a row of a database
+        await asyncio.sleep(0.01)
+    relation = {"m.in_reply_to": {"event_id": answer["event_id"]}}
+    await fake.write(BEN, GROUP, "me too", **{"m.relates_to": relation})
+    await fake.write(ANNA, GROUP, "and a reply", **{"m.relates_to": relation})
+    await fake.wait_for(lambda: len(fake.texts(GROUP)) == 2)
+    assert fake.texts(GROUP)[-1] == "you said: anna: and a reply"
+    await fake.invite(ROOM, BEN)
+    await fake.write(ANNA, ROOM, "is anyone else here?")
+    await fake.write(ANNA, ROOM, f"{BOT} now a group")
+    await fake.wait_for(lambda: fake.texts(ROOM)[-1] == "you said: anna: now a group")
+    assert len(fake.texts(ROOM)) == 3
+
+
+def bot_events(fake: FakeMatrix, room_id: str) -> list[dict[str, Any]]:
+    found = [each for each in fake.events if (each["room_id"], each["sender"]) == (room_id, BOT)]
+    return [each for each in found if each["type"] == "m.room.message"]
+
+
+def test_a_busy_server_is_obeyed(tmp_path: Path) -> None:
+    async def story() -> None:
+        fake = FakeMatrix()
+        fake.add_room(ROOM, ANNA)
+        fake.errors = [(429, {"errcode": "M_LIMIT_EXCEEDED", "error": "slow down", "retry_after_ms": 100})]
+        async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
+            settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+            channels = {"matrix": {"agent": "hero", "settings": settings}}
+            write_home(tmp_path, channels, {"MATRIX": PASSWORD})
+            async with opened(tmp_path, FunctionModel(lambda _: say("patience"))) as engine:
+                manager: Any = engine.context.channels()
+                await manager.store.keep_person(Person("matrix", ANNA, "Anna", "anna", ("direct",), 0.0))
+                async with manager.at_work():
+                    while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
+                        await asyncio.sleep(0.01)
+                    await fake.write(ANNA, ROOM, "hi")
+                    await fake.wait_for(lambda: fake.texts(ROOM) == ["patience"])
+
+    asyncio.run(story())
