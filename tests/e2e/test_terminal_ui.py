@@ -3,75 +3,16 @@
 import os
 import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
+from tests.e2e.scripted_endpoint import calls, says
+from tests.e2e.terminal_stage import ASK, READY, TREADLE, MakeStage, send
+from tests.e2e.tmux import needs_tmux
+from tests.fake_endpoint import Behaviour, Request, Silence, refuses
 
-from tests.e2e.scripted_endpoint import ScriptedEndpoint, calls, says, serve, write_home
-from tests.e2e.tmux import Terminal, needs_tmux, open_terminal
-from tests.fake_endpoint import Behaviour, Policy, Request, Silence, refuses
-
-TREADLE = str(Path(sys.executable).parent / "treadle")
 pytestmark = needs_tmux
-READY = "○ ready"
-AUTO = """\
-name: default
-model: fake/m
-tools: [bash, read_file, write_file, edit_file, clarify, agent_spawn]
-approvals: {default: auto}
-sandbox: {mode: off}
-"""
-ASK = AUTO.replace("auto", "ask")
-
-
-class Stage:
-    """A home, a folder and an endpoint."""
-
-    def __init__(self, folder: Path, endpoint: ScriptedEndpoint, environment: dict[str, str]) -> None:
-        self.folder, self.endpoint, self.environment = folder, endpoint, environment
-
-    @contextmanager
-    def open(
-        self, *arguments: str, columns: int = 80, rows: int = 24, ready: str = READY, **variables: str
-    ) -> Generator[Terminal]:
-        """Open the UI and wait until it is ready. tmux has a TERM of its own, which `env` replaces."""
-        words = ["env", *(f"{name}={value}" for name, value in variables.items()), TREADLE, *arguments]
-        with open_terminal(words, self.folder, self.environment, columns=columns, rows=rows) as terminal:
-            terminal.wait_for(ready)
-            yield terminal
-
-    def run(self, *arguments: str) -> str:
-        """Run a command to its end."""
-        variables = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **self.environment}
-        return subprocess.run(
-            [TREADLE, *arguments], cwd=self.folder, env=variables, check=True, capture_output=True, text=True
-        ).stdout
-
-
-MakeStage = Callable[..., Stage]
-
-
-@pytest.fixture
-def stage(tmp_path: Path) -> Generator[MakeStage]:
-    with ExitStack() as opened:
-
-        def make(*script: Behaviour, agent: str = AUTO, policy: Policy | None = None) -> Stage:
-            endpoint = opened.enter_context(serve(*script, policy=policy))
-            folder = tmp_path / "project"
-            folder.mkdir(exist_ok=True)
-            return Stage(folder, endpoint, write_home(tmp_path / "home", endpoint.url, agent=agent))
-
-        yield make
-
-
-def send(terminal: Terminal, text: str) -> None:
-    terminal.type(text)
-    terminal.wait_for(text[-20:])
-    terminal.send("Enter")
 
 
 def test_an_answer_streams_as_markdown_and_stays_in_the_scrollback(stage: MakeStage) -> None:

@@ -36,6 +36,19 @@ class Terminal:
         subprocess.run(["tmux", "-S", self._socket, "load-buffer", "-"], input=text.encode(), check=True)
         self._tmux("paste-buffer", "-p", "-t", "main")
 
+    def point(self, column: int, row: int, button: int = 0) -> None:
+        """Press and release a mouse button at a cell, counted from 0, as a terminal reports it. Buttons 64 and 65
+        are the wheel."""
+        at = f"{button};{column + 1};{row + 1}"
+        self.type(f"\x1b[<{at}M" if button >= 64 else f"\x1b[<{at}M\x1b[<{at}m")
+
+    def read_clipboard(self) -> str:
+        """Return what the program has copied with OSC 52."""
+        done = subprocess.run(
+            ["tmux", "-S", self._socket, "show-buffer"], check=False, capture_output=True, text=True
+        )
+        return done.stdout
+
     def resize(self, columns: int, rows: int) -> None:
         self._tmux("resize-window", "-t", "main", "-x", str(columns), "-y", str(rows))
 
@@ -77,6 +90,7 @@ def open_terminal(
         settings = Path(sockets, "tmux.conf")
         settings.write_text(
             "set -g remain-on-exit on\nset -g escape-time 0\nset -g history-limit 20000\nset -g status off\n"
+            "set -s set-clipboard on\n"
         )
         start = ["tmux", "-S", socket, "-f", str(settings), "new-session", "-d", "-s", "main"]
         size = ["-x", str(columns), "-y", str(rows), "-c", str(folder)]
