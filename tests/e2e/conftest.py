@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.terminal_stage import stage as stage
 from tests.surfaces.test_dashboard_operations import ELSEWHERE, templates
 
 FOLDER = Path(__file__).parent

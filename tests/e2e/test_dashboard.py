@@ -246,7 +246,7 @@ def test_a_chat_streams_asks_and_goes_on_in_two_tabs(browser: Browser, board: Bo
     expect(page.get_by_text("Which branch should I use?", exact=True)).to_be_visible()
     other = visitor.open()
     other.goto(page.url)
-    other.get_by_role("button", name="develop").click()
+    other.get_by_role("button", name="develop", exact=True).click()
     for tab in (page, other):
         expect(tab.get_by_text("decide.py").first).to_be_visible()
         expect(tab.get_by_text("Completed")).to_be_visible()

@@ -7,12 +7,11 @@ from pathlib import Path
 from rich.cells import cell_len
 
 from tests.e2e.scripted_endpoint import calls, says
-from tests.e2e.terminal_stage import READY, MakeStage, send, stage
+from tests.e2e.terminal_stage import READY, MakeStage, send
 from tests.e2e.tmux import PATIENCE_SECONDS, Terminal, needs_tmux
 from tests.fake_endpoint import Behaviour, Request
 
 pytestmark = needs_tmux
-__all__ = ["stage"]
 
 
 def repeat(request: Request) -> Behaviour:
