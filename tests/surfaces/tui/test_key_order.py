@@ -9,6 +9,8 @@ from textual.widgets import Input
 from tests.surfaces.tui.stage import open_app, read_screen, wait_for
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
+from treadle.surfaces.tui.transcript import AnswerItem
+from treadle.surfaces.tui.transcript_view import MAX_PAUSES
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 
@@ -113,5 +115,23 @@ def test_escape_closes_a_picker_whose_rows_never_come(tmp_path: Path) -> None:
             press_at_once(app, "down", "escape", *"next")
             await wait_for(pilot, lambda: not isinstance(app.screen, PickerScreen))
             await wait_for(pilot, lambda: app.prompt.text == "next")
+
+    asyncio.run(talk())
+
+
+def test_changes_of_the_transcript_wait_for_keys_but_not_for_ever(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            asked: list[bool] = []
+
+            def is_pending() -> bool:
+                asked.append("drawn" in read_screen(app))
+                return True
+
+            app.view.is_key_pending = is_pending
+            app.chat.transcript.add(AnswerItem(text="drawn", done=True))
+            app.view.note_change(None)
+            await wait_for(pilot, lambda: "drawn" in read_screen(app))
+            assert asked[:MAX_PAUSES] == [False] * MAX_PAUSES
 
     asyncio.run(talk())

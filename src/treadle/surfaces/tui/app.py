@@ -87,6 +87,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.runner = CommandRunner(self)
         self.outbox = Outbox(self)
         self.key_queue = KeyQueue(self, super().on_event)
+        self.view.is_key_pending = lambda: self.key_queue.is_busy
         self._interrupted_run: str | None = None
         self._leave_asked_at = 0.0
         self.animation_level = "none"

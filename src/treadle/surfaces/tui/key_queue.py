@@ -1,6 +1,7 @@
 """Delivers keys and pasted text one at a time."""
 
 import asyncio
+import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
@@ -13,6 +14,8 @@ from textual.message_pump import MessagePump
 
 LONGEST_WAIT_SECONDS = 0.5
 """A widget that is being removed may never say that it is done."""
+ECHO_SECONDS = 0.03
+"""How long it usually takes until a key is shown."""
 CLOSING_KEYS = ("escape", "ctrl+c")
 """Keys with which the user gives up on a screen that is still loading."""
 
@@ -40,13 +43,20 @@ class KeyQueue:
         self._delivery: asyncio.Task[None] | None = None
         self._is_paused = False
         self._changed = asyncio.Event()
+        self._latest_at = -ECHO_SECONDS
 
     def add(self, event: events.Key | events.Paste) -> None:
         """Deliver an event after those that came before it."""
         self._waiting.append(event)
+        self._latest_at = time.monotonic()
         self._changed.set()
         if self._delivery is None or self._delivery.done():
             self._delivery = asyncio.create_task(self._deliver_all())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a key has just been pressed and may not have been shown yet."""
+        return time.monotonic() - self._latest_at < ECHO_SECONDS
 
     def look_again(self) -> None:
         """Deliver the keys that waited for a screen."""

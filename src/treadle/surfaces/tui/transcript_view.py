@@ -23,6 +23,9 @@ from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, SessionT
 
 FLUSH_SECONDS = 0.2
 """The display changes at most five times a second."""
+ECHO_PAUSE_SECONDS = 0.03
+MAX_PAUSES = 4
+"""A key is shown first: while keys arrive, changes of the transcript wait for them, this many times at most."""
 FIRST_LINES = 120
 """Lines that are rendered when a session is opened, or after the width has changed."""
 MORE_LINES = 200
@@ -72,6 +75,8 @@ class TranscriptView(ScrollView, can_focus=False):
         self._dirty: set[int] = set()
         self._all_dirty = True
         self._flush_planned = False
+        self._pauses = 0
+        self.is_key_pending: Callable[[], bool] = lambda: False
         self._follows = True
         """Whether the view stays at the end."""
         self._rendered_width = 0
@@ -96,7 +101,11 @@ class TranscriptView(ScrollView, can_focus=False):
             self.set_timer(FLUSH_SECONDS, self._flush_now)
 
     def _flush_now(self) -> None:
-        self._flush_planned = False
+        if self._pauses < MAX_PAUSES and self.is_key_pending():
+            self._pauses += 1
+            self.set_timer(ECHO_PAUSE_SECONDS, self._flush_now)
+            return
+        self._flush_planned, self._pauses = False, 0
         self.flush()
 
     def flush(self) -> None:
