@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from treadle.domain.graphemes import count_columns, display_width, split_graphemes
 
 _COMMAND = "treadle "
-_UNITS = re.compile(r"`[^`]*`\S*|\S+")
-"""Words, and commands in backticks with the punctuation after them."""
+_UNITS = re.compile(r"(?:`[^`]*`\S*|\S+) *")
+"""Words, and commands in backticks with the punctuation after them, each with the spaces that follow."""
 
 
 def wrap_words(text: str, width: int) -> list[str]:
@@ -24,7 +24,7 @@ def _break_word(word: str, width: int) -> Iterator[str]:
             yield part
             part, used = "", 0
         part, used = part + grapheme, used + size
-    yield part
+    yield f"{part} "
 
 
 def fold_note(line: str, width: int | None) -> list[str]:
@@ -43,10 +43,11 @@ def fold_note(line: str, width: int | None) -> list[str]:
 
 
 def _fill(units: Iterable[str], width: int) -> list[str]:
+    """Put units, which end in the spaces that follow them, into lines of a width."""
     lines: list[str] = []
     for unit in units:
-        if lines and display_width(lines[-1]) + 1 + display_width(unit) <= width:
-            lines[-1] += f" {unit}"
+        if lines and display_width(lines[-1]) + display_width(unit.rstrip(" ")) <= width:
+            lines[-1] += unit
         else:
             lines.append(unit)
-    return lines
+    return [line.rstrip(" ") for line in lines]

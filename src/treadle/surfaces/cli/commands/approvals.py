@@ -49,8 +49,8 @@ async def list_approvals(json: Json = False) -> int:
     async with open_readonly_caller() as caller:
         views = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     head = (
-        *("APPROVAL", Column("TOOL", shrinks_to=8), Column("ARGUMENTS", shrinks_to=24)),
-        *(Column("WHY", shrinks_to=20), Column("REQUESTED", is_optional=True), Column("RUN", is_optional=True)),
+        *("APPROVAL", Column("TOOL", shrinks_to=8), Column("ARGUMENTS", shrinks_to=16)),
+        *(Column("WHY", shrinks_to=16), Column("REQUESTED", is_optional=True), Column("RUN", is_optional=True)),
     )
     print_list(views, head, _row, json=json, empty="No approvals are pending.")
     return 0
