@@ -149,7 +149,7 @@ def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
         assert post.letters == ["goodbye"]
         [start] = [event.data for event in events if isinstance(event.data, ToolCallStart)]
         assert start.arguments == '{"letter":"goodbye"}'
-        assert "run with other arguments" in told(model)
+        assert "A reviewer edited the arguments" in told(model)
         assert "posted goodbye" in told(model)
 
     asyncio.run(story())
@@ -171,7 +171,7 @@ def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: s
         assert post.letters == (["hello"] if via else [])
         assert ("approval_requested" in kinds) is (via is not None)
         if via is None:
-            assert "nobody can answer" in told(model)
+            assert "no reviewer can be asked" in told(model)
 
     asyncio.run(story())
 
@@ -193,7 +193,7 @@ def test_a_pending_approval_expires(on_expiry: str) -> None:
         assert post.letters == []
         if on_expiry == "deny":
             assert result.text == "went on"
-            assert "nobody answered in time" in told(model)
+            assert "no reviewer answered in time" in told(model)
         else:
             assert (result.outcome, result.status) == ("approval_expired", "failed")
 

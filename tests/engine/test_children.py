@@ -301,7 +301,7 @@ def test_agents_that_talk_keep_a_session_and_never_wait_for_each_other() -> None
             assert first.session_id == second.session_id
             assert [data.content for data in of(events, ToolCallEnd)] == ["heard 1", "heard 2"]
             [refused] = of(await journal(engine, second.run_id), ToolCallError)
-            assert "waits for you itself" in refused.content
+            assert "waits for your answer" in refused.content
 
     virtually(work())
 

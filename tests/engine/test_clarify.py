@@ -56,7 +56,7 @@ def test_without_a_user_the_agent_is_told_to_continue(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(tools=["clarify"]), "go")
-        assert "Nobody can answer" in told(model)
+        assert "No user can be asked" in told(model)
 
     asyncio.run(story())
 
@@ -133,7 +133,7 @@ def test_an_unanswered_question_times_out() -> None:
             hero = agent(tools=["clarify"], approvals={"expires": "1h"})
             run_id = await engine.submit(hero, "go", **TERMINAL)
             assert (await engine.wait(run_id)).text == "I assumed brass"
-        assert "Nobody answered in time" in told(model)
+        assert "No answer came in time" in told(model)
 
     virtually(story())
 

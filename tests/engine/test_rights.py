@@ -109,8 +109,8 @@ def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"tools": ["look", "write_file"]}, "`other` has no tool write_file: it may have fewer than its own"),
-        ({"instructions": "Be another."}, "`other` has instructions of its own"),
+        ({"tools": ["look", "write_file"]}, "`other` has no tool write_file: you can limit its tools"),
+        ({"instructions": "Be another."}, "`other` has its own instructions"),
         ({"message": "x" * (MESSAGE_LIMIT + 1)}, f"must be str of length <= {MESSAGE_LIMIT}"),
     ],
 )

@@ -101,7 +101,7 @@ def test_nobody_above_hears_of_a_fork_and_it_may_talk_to_them(tmp_path: Path) ->
             await engine.wait(root)
             [old] = await children_of(engine, root)
             refused = [error.content for error in of(await journal(engine, old), ToolCallError)]
-            assert "waits for you itself" in refused[0]
+            assert "waits for your answer" in refused[0]
             before = [event.raw for event in await journal(engine, root)]
             fork = await engine.fork(old, step=1, asker="terminal")
             await until(engine, fork, "run_waiting")

@@ -240,7 +240,7 @@ def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSes
             return _finish_command(CommandObeyed(text))
         case CompactionFailed(reason=reason):
             return _finish_command(
-                CommandObeyed(f"No summary was to be had, and nothing is changed: {reason}", False)
+                CommandObeyed(f"No summary could be made, and nothing was changed: {reason}", False)
             )
         case None:
             nothing_to_do = "There is nothing to fold away: too little was said since the conversation last began."

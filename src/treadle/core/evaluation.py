@@ -23,8 +23,8 @@ UNPAYABLE_OUTCOMES = ("budget_exhausted", "quota_exceeded", "insufficient_credit
 UNANALYZED_OUTCOMES = ("cancelled", "quarantined")
 """Outcomes whose cause is known, or that must not be retried."""
 TRY_AGAIN = (
-    "Your answer was judged before it was handed on, and scored {score:.2f}; at least {minimum:.2f} is wanted. "
-    "What was found wanting: {reasons} Mend that, and give your whole answer again."
+    "Your answer was scored {score:.2f} before delivery; at least {minimum:.2f} is required. Problems: {reasons} "
+    "Fix them, and give your whole answer again."
 )
 
 

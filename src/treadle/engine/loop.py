@@ -48,7 +48,7 @@ from treadle.ports.model import Resolved
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_FAULT_SECONDS = 1.0
-WORKER_DIED = "The worker before died or lost its lease."
+WORKER_DIED = "The previous worker died or lost its lease."
 POLLED_WAITS = ("breaker", "quota", "budget")
 """Reasons to wait for which a worker claims the run again at intervals and checks."""
 

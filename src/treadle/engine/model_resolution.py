@@ -33,7 +33,7 @@ class MissingDependency(Struct, frozen=True):
 
 
 CLIENT_INSTRUCTIONS_HEADING = (
-    "Whoever sends the messages asks for this too, as far as it agrees with what stands above:"
+    "The client that sends the messages adds these instructions. Follow them where they agree with the rules above:"
 )
 
 

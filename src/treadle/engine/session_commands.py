@@ -34,7 +34,7 @@ MAX_LISTED_MEMORIES = 10
 async def run_session_command(step: RunSessionCommand, run: OwnedRun, deps: EngineDeps) -> None:
     match step.command:
         case ResetSession():
-            said = CommandObeyed("The conversation begins anew. /undo takes it back.")
+            said = CommandObeyed("The conversation starts over. /undo takes it back.")
             run.record(_open_segment("reset", 0, run, deps), said)
         case PinMessage(text):
             run.record(*_pin(text, run.state.transcript.messages))
@@ -91,7 +91,7 @@ async def _undo(run: OwnedRun, deps: EngineDeps) -> tuple[EventData, ...]:
     found = await _load_before(latest, deps)
     now = run.state.transcript.messages
     if found is None:
-        return (CommandObeyed("What was before it is not on record any more.", done=False),)
+        return (CommandObeyed("The conversation before it is no longer stored.", done=False),)
     before, compacted = found
     if compacted is None:
         undone = CompactionUndone(latest.segment_id, 0, 0, tuple(before))

@@ -134,9 +134,9 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     assert isinstance(order, Order), f"`{item.call.name}` delegates, and says nothing of to whom"
     assert role is not None, f"`{item.call.name}` delegates"
     if state.agent.limits.max_depth < 1:
-        raise UsageError("this run is as far down as runs may go (limits.max_depth). Do it yourself.")
+        raise UsageError("this run is at the maximum depth (limits.max_depth). Do the task yourself.")
     if role == "send" and order.agent in _waiting_agents(state):
-        raise UsageError(f"`{order.agent}` waits for you itself: it could never answer. Answer it instead.")
+        raise UsageError(f"`{order.agent}` waits for your answer, so it cannot answer you. Answer it instead.")
     agent = apply_order(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
     wanted_tools = _select_tools(agent.tools, deps)
@@ -158,12 +158,12 @@ async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDep
     except UsageError as error:
         raise _UnknownName(str(error), order.agent or "") from None
     if order.instructions is not None:
-        raise UsageError(f"`{found.name}` has instructions of its own. Say what you want of it in the message.")
+        raise UsageError(f"`{found.name}` has its own instructions. Put your request into the message.")
     own = _select_tools(found.tools, deps)
     ordered_tools = [] if order.tools is None else _select_tools(order.tools, deps)
     if missing := [name for name in ordered_tools if name not in own]:
         raise UsageError(
-            f"`{found.name}` has no tool {', '.join(missing)}: it may have fewer than its own, not more."
+            f"`{found.name}` has no tool {', '.join(missing)}: you can limit its tools, but not add to them."
         )
     return found
 

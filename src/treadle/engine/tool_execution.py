@@ -165,7 +165,7 @@ class RunningCall:
         state = self._run.state
         folder = self._deps.workspace(state.agent)
         if state.lineage is not None and folder.resolve() != folder.absolute():
-            raise ToolError(f"the folder {folder} leads elsewhere by now. Tell whoever asked you.")
+            raise ToolError(f"the folder {folder} now leads elsewhere. Tell the user.")
         return folder
 
     async def _search_memory(self, text: str, limit: int) -> Recall:

@@ -34,8 +34,10 @@ from treadle.engine.tool_hooks import BlockedByHook, run_before_hooks, select_ho
 from treadle.ports.hooks import HookedCall
 from treadle.ports.tool import CallEnvironment, Concern, InvalidArguments, Subjects, Tool
 
-NO_REVIEWER = "It needs an approval, and nobody can answer: the message came without a terminal or a channel."
-NO_ONE_TO_ASK = "Nobody can answer. Go on with what you think best, and say what you assumed."
+NO_REVIEWER = (
+    "It needs an approval, and no reviewer can be asked: the message came without a terminal or a channel."
+)
+NO_ONE_TO_ASK = "No user can be asked. Continue as you think best, and state your assumptions."
 NO_RAW_SECRETS = (
     "Its arguments hold the value of the secret {names}, which was taken out. "
     "Use the handle instead, which is replaced when the tool runs: {handles}"
@@ -108,7 +110,7 @@ def _select_concurrent(ready: list[ReadyCall], run: OwnedRun) -> list[ReadyCall]
 async def _prepare(call: Call, run: OwnedRun, deps: EngineDeps) -> ReadyCall:
     tool = deps.tools.find(call.name, run.state.agent)
     if tool is None:
-        text = f"The tool `{call.name}` is not to be had any more. Go on without it."
+        text = f"The tool `{call.name}` is no longer available. Continue without it."
         raise CallRefused(ToolCallError(call.call_id, call.name, "failed", text, cause="tool_missing"))
     if call.arguments is not None:  # it was started before, and runs again with the same arguments
         return await _make_approved(call, tool, call.arguments, _parse(call, tool, call.arguments), run, deps)

@@ -119,7 +119,7 @@ def _note_edit(item: ReadyCall, run: OwnedRun) -> str:
     approval = run.state.review.approvals.get(item.call.call_id)
     if approval is None or item.start.arguments == approval.arguments:
         return ""
-    return f"[a person had it run with other arguments: {item.start.arguments}]\n"
+    return f"[A reviewer edited the arguments: {item.start.arguments}]\n"
 
 
 async def _apply_hooks(item: ReadyCall, result: Observation, run: OwnedRun, deps: EngineDeps) -> Observation:

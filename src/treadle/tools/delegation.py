@@ -26,29 +26,29 @@ def _spawn(
 ) -> None:
     """Start a helper for one part of your work, and get its answer as the result.
 
-    The helper begins with an empty conversation: it knows nothing of yours. Use it for work that stands by itself
-    and whose way you need not see: a search through many files, one of several like tasks. Several calls in one
-    turn run side by side. It costs what your own work costs, so do not use it for what takes you a step or two.
+    The helper starts with an empty conversation: it knows nothing of yours. Use it for a separate task whose
+    details you do not need: a search through many files, one of several similar tasks. Several calls in one turn
+    run in parallel. It costs as much as your own work, so do not use it for one or two steps.
 
     Args:
-        message: The whole task: what is wanted, all that it must know, and the form of the answer.
-        instructions: Who the helper is and how it works; without it, the same as you.
-        agent: The name of another agent to take instead of a helper like you.
-        tools: The names of the tools that it may use, of those that you have; without it, all of them.
-        model: Another model, of those that you may use.
+        message: The whole task: the goal, everything the helper needs to know, and the form of the answer.
+        instructions: The role and working style of the helper. Default: yours.
+        agent: The name of another agent to use instead of a copy of you.
+        tools: The names of the tools that it may use, from your own. Default: all of them.
+        model: Another model that you may use.
     """
 
 
 @tool(effect="external", parallel=True, timeout=0, name="agent_send")
 def _send(agent: _Text, message: _Text) -> None:
-    """Say something to another agent, and get its answer as the result.
+    """Send a message to another agent, and get its answer as the result.
 
-    It remembers what you have said to it before in this conversation, and nothing else of it. Use it for a talk of
-    several turns with one who knows more of something, or who keeps a piece of the work.
+    The agent remembers your earlier messages to it in this conversation, and nothing else of the conversation. Use
+    it for an exchange of several turns with a specialist.
 
     Args:
         agent: The name of the agent.
-        message: What you say.
+        message: The message.
     """
 
 
@@ -56,11 +56,11 @@ def _send(agent: _Text, message: _Text) -> None:
 def _invoke(agent: _Text, message: _Text) -> None:
     """Give a task to another agent by its name, and get its answer as the result.
 
-    It begins with an empty conversation each time. Several calls in one turn run side by side.
+    The agent starts with an empty conversation each time. Several calls in one turn run in parallel.
 
     Args:
         agent: The name of the agent.
-        message: The whole task, with all that it must know.
+        message: The whole task, with everything the agent needs to know.
     """
 
 

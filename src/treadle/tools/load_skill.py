@@ -8,7 +8,7 @@ from treadle.tools.function import tool
 def load_skill(name: str, context: ToolContext, file: str | None = None) -> str:
     """Load the instructions of a skill, or one of the files that belong to it.
 
-    Load a skill before you begin the task it is made for. Its instructions may name files such as
+    Load a skill before you start a task that it is for. Its instructions may name files such as
     references/format.md: load one with `file` when you need it.
 
     Args:

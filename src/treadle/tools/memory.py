@@ -29,7 +29,7 @@ async def memory_search(
 
     Args:
         query: What you want to know.
-        limit: Most results.
+        limit: Maximum number of results.
     """
     text = query.strip()
     if not text:
@@ -56,7 +56,7 @@ async def memory_save(text: str, context: ToolContext, pinned: bool = False) -> 
 
     Args:
         text: One fact, in one sentence.
-        pinned: Never let it fade.
+        pinned: Pin it: it stays easy to find.
     """
     fact = _check_text(text, MAX_FACT_CHARACTERS, "Save the gist; one fact at a time.")
     known = await context.search_memory(fact, COMPARED_MEMORIES)

@@ -146,12 +146,10 @@ def read_outcome(child: Child) -> tuple[Observation, bool]:
     """Return the outcome of a child run as the result of a call, and whether it timed out."""
     end = child.end
     if end is None:
-        return Observation(
-            "It was told to stop, and has not ended yet. What it has done is not known.", None, True
-        ), True
+        return Observation("It was asked to stop and has not ended yet. Its effects are unknown.", None, True), True
     timed_out = child.signal == "cancel" and end.outcome == "cancelled"
     if end.outcome in ("completed", "silent"):
-        return Observation(end.text or "(It has ended, and had nothing to say.)"), False
+        return Observation(end.text or "(It ended without an answer.)"), False
     return Observation(_describe_failure(end), is_error=True), timed_out
 
 

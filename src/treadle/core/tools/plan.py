@@ -35,9 +35,9 @@ OUTCOME_UNKNOWN = (
     "Check before you do it again."
 )
 AFTER_A_DENIAL = "Do not try this call again: go on without it, or say what you need it for."
-UNANSWERED = "Nobody answered in time. Go on with what you think best, and say what you assumed."
+UNANSWERED = "No answer came in time. Continue as you think best, and state your assumptions."
 MAKE_FEWER = "Read the results of the others, then make the calls that are still needed."
-SUPERSEDED = "A new message came before anybody answered."
+SUPERSEDED = "A new message arrived before an answer."
 
 
 def plan_calls(state: RunState, now: Instant) -> RunTools | CollectChildren | SignalChildren | Wait | StopVerdict:
@@ -142,7 +142,7 @@ def _check_undecided(
         return Wait("approval", detail, request.expires_at, (request.approval_id,))
     expired = ApprovalExpired(request.approval_id, call.call_id)
     if state.agent.approvals.on_expiry == "deny":
-        return expired, make_denied(call, "Denied: nobody answered in time.", "expired")
+        return expired, make_denied(call, "Denied: no reviewer answered in time.", "expired")
     reason = f"Nobody decided in time whether `{call.name}` may run ({request.approval_id})."
     outcome = Outcome(
         "approval_expired", state.turn.answer_so_far, reason, "Send its session a message to ask again."

@@ -159,7 +159,7 @@ def _remembered(data: e.EventData) -> str | None:
         case e.CompactionStarted(first=first, last=last):
             return f"the conversation has grown long: {last - first} messages are being summed up"
         case e.CompactionFailed(reason=reason):
-            return f"no summary was to be had, and nothing is lost: {one_line(reason, WIDTH)}"
+            return f"no summary could be made, and nothing is lost: {one_line(reason, WIDTH)}"
         case e.ContextCompacted(tokens_before=before, tokens_after=after):
             return f"summed up: about {before} tokens before, {after} now"
         case e.MemoryRecalled(reminders=reminders) if reminders:

@@ -32,7 +32,7 @@ def edit_file(path: str, old: str, new: str, context: ToolContext, all: bool = F
             place.open()  # raises an error that says what is there instead
     with open_call_workspace(context) as workspace, lock_for_writing(workspace, path) as target:
         if target.descriptor is None:
-            raise ToolError(f"{display_name(target.path)} is not there any more.")
+            raise ToolError(f"{display_name(target.path)} no longer exists.")
         text = read_text(target.descriptor, target.path)
         old, new = _match_newlines(text, old, new)
         starts = _find_all(text.text, old)

@@ -45,7 +45,7 @@ def make_web_fetch(
 
         Args:
             url: Full URL.
-            max_characters: Most characters to return.
+            max_characters: Maximum number of characters.
         """
         fetched = await fetch_page(url, vet, resolve, limits)
         text = await asyncio.to_thread(_read_text, fetched)
