@@ -232,7 +232,7 @@ def test_a_folder_in_the_place_of_a_file_is_one_line(home: Home) -> None:
         home.agent("a")
 
 
-def test_an_unknown_agent_is_told_with_the_nearest_one(home: Home) -> None:
+def test_an_unknown_agent_is_reported_with_the_nearest_name(home: Home) -> None:
     agent_file(home, "{name: writer, model: x}", "writer")
     with pytest.raises(UsageError, match="No agent is called `writter`; did you mean `writer`"):
         home.agent("writter")

@@ -55,7 +55,7 @@ def test_there_are_two_servers_that_do_no_work_and_workers_that_do() -> None:
     assert services["worker"]["deploy"]["replicas"] == 2
 
 
-def test_whoever_is_told_to_stop_has_the_time_that_it_takes() -> None:
+def test_services_give_processes_enough_time_to_stop() -> None:
     """Else runs would be cut off in the middle of a step, which is then done again."""
     needed = ServerSettings().drain_seconds + 10
     for path in UNITS:

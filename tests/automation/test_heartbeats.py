@@ -184,7 +184,7 @@ def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> No
     perform(story)
 
 
-def test_nobody_is_asked_and_what_needs_asking_is_denied_at_once(tmp_path: Path) -> None:
+def test_a_heartbeat_asks_no_user_and_calls_that_need_approval_are_denied(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("post")), say("I could not."))
 
     async def story() -> None:

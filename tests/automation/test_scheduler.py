@@ -213,7 +213,7 @@ def test_pausing_resuming_and_removing() -> None:
     perform(story())
 
 
-def test_what_cannot_start_is_told_and_the_next_tick_comes() -> None:
+def test_a_run_that_cannot_start_is_reported_and_the_next_tick_fires() -> None:
     async def story() -> None:
         agents: dict[str, Any] = {}
         works = Clockwork(agents=lambda: agents)
@@ -252,7 +252,7 @@ def test_a_message_that_looks_like_a_command_is_a_message() -> None:
     perform(story())
 
 
-def test_a_session_that_was_deleted_is_told_of() -> None:
+def test_a_deleted_session_is_reported() -> None:
     async def story() -> None:
         works = Clockwork()
         await works.book.add(every_ten_minutes(session_id="mine"))

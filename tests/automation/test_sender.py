@@ -117,7 +117,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
         (404, "answered 404"),
     ],
 )
-def test_however_it_fails_it_is_told_and_tried_again(tmp_path: Path, how: Behaviour, told: str) -> None:
+def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Behaviour, told: str) -> None:
     async def story(works: Sending) -> None:
         await works.kill()
         works.patience = 0.2
@@ -134,7 +134,7 @@ def test_however_it_fails_it_is_told_and_tried_again(tmp_path: Path, how: Behavi
     perform(tmp_path, story)
 
 
-def test_nobody_there_is_a_failure_like_any_other(tmp_path: Path) -> None:
+def test_an_unreachable_receiver_is_a_failure_like_any_other(tmp_path: Path) -> None:
     async def story(works: Sending) -> None:
         await works.add("http://127.0.0.1:9/", "run_end")
         await works.run()
@@ -167,7 +167,7 @@ def test_one_that_hangs_holds_up_neither_another_nor_the_engine(tmp_path: Path) 
     perform(tmp_path, story)
 
 
-def test_one_that_is_gone_is_left_alone_until_somebody_asks(tmp_path: Path) -> None:
+def test_a_receiver_that_is_gone_is_not_contacted_until_a_retry_is_requested(tmp_path: Path) -> None:
     async def story(works: Sending) -> None:
         async with receiver(first_fails(1, 410)) as other:
             made = await works.add(other.url, "run_end")
@@ -289,7 +289,7 @@ def test_a_restart_goes_on_where_it_was_and_waits_as_long(tmp_path: Path) -> Non
     perform(tmp_path, story)
 
 
-def test_what_was_committed_while_nobody_sent_is_sent_then(tmp_path: Path) -> None:
+def test_events_committed_while_no_sender_ran_are_sent_later(tmp_path: Path) -> None:
     async def story(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end")

@@ -103,7 +103,7 @@ def test_a_reader_that_is_shown_an_event_twice_or_none_says_so() -> None:
     assert [fault.partition(": ")[2] for fault in seen.faults] == ["event 2 came after 2", "event 4 came after 2"]
 
 
-def test_time_without_anybody_who_could_take_over_does_not_count() -> None:
+def test_time_without_a_worker_that_could_take_over_does_not_count() -> None:
     found = good()
     assert found.seconds_with_a_worker(2.0, 14.0) == 11.5
     assert found.seconds_with_a_worker(3.1, 3.4) == 0.0

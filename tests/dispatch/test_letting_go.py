@@ -119,7 +119,7 @@ def test_an_end_that_waited_for_its_turn_is_decided_again() -> None:
     assert not accepted, "what was steered is not in what the run said"
 
 
-def test_the_error_of_a_commit_that_nobody_waits_for_is_heard() -> None:
+def test_the_error_of_a_commit_without_a_waiting_caller_is_reported() -> None:
     async def run() -> list[str]:
         unheard: list[str] = []
         loop = asyncio.get_running_loop()

@@ -138,7 +138,7 @@ async def asked(url: str, question: str) -> Any:
         await connection.close()
 
 
-def test_every_run_is_worked_on_once_by_whoever_has_room(url: str) -> None:
+def test_every_run_is_executed_once_by_a_worker_with_room(url: str) -> None:
     """Nobody sweeps: it is the jobs that bring the work."""
 
     async def story() -> None:
@@ -202,7 +202,7 @@ def test_a_job_that_is_handed_out_twice_costs_a_look(url: str) -> None:
     run(story())
 
 
-def test_a_timer_goes_off_for_whoever_is_there_then(url: str) -> None:
+def test_a_timer_fires_for_the_workers_of_that_time(url: str) -> None:
     async def story() -> None:
         async with worker(url, "one", wakes=ListedWakes()) as one:
             one.labour.may_end.clear()
@@ -219,7 +219,7 @@ def test_a_timer_goes_off_for_whoever_is_there_then(url: str) -> None:
     run(story())
 
 
-def test_what_a_worker_lets_go_of_when_it_stops_is_anothers_at_once(url: str) -> None:
+def test_runs_released_by_a_stopping_worker_are_taken_at_once(url: str) -> None:
     """It is given time, and what has not come to its end by then is handed on."""
 
     async def story() -> None:

@@ -106,7 +106,7 @@ def test_a_failure_that_no_other_model_would_fix_ends_the_run(tmp_path: Path) ->
     asyncio.run(story())
 
 
-def test_a_fallback_that_is_not_to_be_had_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_fallback_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
     async def story() -> None:

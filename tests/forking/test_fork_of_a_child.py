@@ -63,7 +63,7 @@ def test_a_fork_of_a_child_and_a_fork_of_that_have_no_more_than_the_child(tmp_pa
     asyncio.run(story())
 
 
-def test_a_fork_of_whoever_judged_has_no_tools_and_is_not_judged(tmp_path: Path) -> None:
+def test_a_fork_of_a_checker_run_has_no_tools_and_is_not_checked(tmp_path: Path) -> None:
     async def story() -> None:
         async with opened(tmp_path, FunctionModel(lambda _: say('{"score": 1, "reasons": ""}'))) as engine:
             engine.add_agents(agent(name="other", tools=[look], quality={"checker": "other"}))
@@ -78,7 +78,7 @@ def test_a_fork_of_whoever_judged_has_no_tools_and_is_not_judged(tmp_path: Path)
     asyncio.run(story())
 
 
-def test_nobody_above_hears_of_a_fork_and_it_may_talk_to_them(tmp_path: Path) -> None:
+def test_a_fork_of_a_child_does_not_notify_its_parents_but_may_call_them(tmp_path: Path) -> None:
     def talking(request: ModelRequest) -> ScriptStep:
         said, told = first_said(request), results(request)
         if said == "go":

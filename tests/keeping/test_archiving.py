@@ -98,7 +98,7 @@ def test_all_events_are_in_the_file_in_their_order(home: Home, tmp_path: Path, n
     assert asyncio.run(journal(home)) == []
 
 
-def test_whoever_is_killed_between_has_both(home: Home, tmp_path: Path) -> None:
+def test_a_process_killed_in_between_leaves_both_copies(home: Home, tmp_path: Path) -> None:
     before = asyncio.run(journal(home))
     environment = os.environ | {"TREADLE_HOME": str(home.path), "TREADLE_DATABASE_URL": home.database_url}
     script = [sys.executable, "-c", KILLED_BETWEEN, str(tmp_path / "past.jsonl.gz")]

@@ -156,7 +156,7 @@ def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
     assert runs_of(home) == 1
 
 
-def test_a_home_that_somebody_owns_is_saved_and_not_replaced(tmp_path: Path) -> None:
+def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
     home = filled(tmp_path / "home")
     lock = DatabaseLock(str(home.path / "treadle.db"))
     try:
@@ -387,7 +387,7 @@ def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> Non
     "kind",
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, b"Z"],
 )
-def test_what_is_no_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
     refused(tmp_path, also("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
 
 
@@ -470,7 +470,7 @@ def test_a_file_that_was_cut_is_refused(tmp_path: Path, size: int) -> None:
     assert not other.path.exists()
 
 
-def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path) -> None:
     for content in (b"hello", b"\0" * 10_000, bytes(range(256)) * 100, b"PK\x03\x04" + b"x" * 600):
         (tmp_path / "x").write_bytes(content)
         with pytest.raises(UsageError, match="not a Treadle backup"):

@@ -18,7 +18,7 @@ from treadle.ports.memory import Vector
 from treadle.stores.sqlite.connection import open_database
 
 
-def test_one_that_fails_is_told_of_and_left_alone_for_a_while() -> None:
+def test_an_embedder_that_fails_is_reported_and_paused_for_a_while() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         room.topics.failure = "the embedder is on strike"
@@ -41,7 +41,7 @@ def test_one_that_fails_is_told_of_and_left_alone_for_a_while() -> None:
     run(work)
 
 
-def test_a_setting_that_names_none_is_told_of() -> None:
+def test_a_setting_with_an_unknown_provider_is_reported() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         recall = await room.memories.recall(OWN, "green tea", 5, "nobody/m")
@@ -52,7 +52,7 @@ def test_a_setting_that_names_none_is_told_of() -> None:
     run(work, Embedders())
 
 
-def test_no_embedder_is_no_failure() -> None:
+def test_no_embedder_is_not_a_failure() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         recall = await room.memories.recall(OWN, "green tea", 5, "none")
@@ -289,7 +289,7 @@ def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytes
     asyncio.run(whole())
 
 
-def test_one_that_cannot_be_loaded_is_told_of_and_tried_again() -> None:
+def test_an_embedder_that_cannot_be_loaded_is_reported_and_tried_again() -> None:
     async def whole() -> None:
         topics = Loaded()
         topics.fault = RuntimeError("built for another machine")

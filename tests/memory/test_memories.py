@@ -30,7 +30,7 @@ def test_an_agent_without_memories_costs_one_read_and_no_embedding() -> None:
     run(work)
 
 
-def test_small_talk_asks_nobody() -> None:
+def test_small_talk_calls_no_embedder() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes tea.")
         assert await room.texts("ok, thanks!") == []
@@ -91,7 +91,7 @@ def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
     run(work)
 
 
-def test_some_new_ones_beside_many_old_ones() -> None:
+def test_some_new_memories_among_many_old_ones() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"compiler note {n}" for n in range(BATCH_SIZE)))
         room.memories.catch_up(OWN, "local")
@@ -104,7 +104,7 @@ def test_some_new_ones_beside_many_old_ones() -> None:
     run(work)
 
 
-def test_identifiers_are_found_beside_meanings() -> None:
+def test_identifiers_are_found_in_addition_to_meanings() -> None:
     async def work(room: Room) -> None:
         await room.add("The compiler says E4711.", "The compiler says E4712.", "Likes tea.")
         recall = await room.memories.recall(OWN, "compiler error E4712", 5, "local")

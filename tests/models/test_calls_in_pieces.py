@@ -64,7 +64,7 @@ def test_no_arguments_are_an_empty_object(arguments: str | None) -> None:
     assert completed(delta(tool_calls=[call]), *END).parts == (ToolUse("c", "now", "{}"),)
 
 
-def test_a_fragment_with_nothing_in_it_is_no_call() -> None:
+def test_an_empty_fragment_is_not_a_call() -> None:
     assert completed(delta(tool_calls=[fragment(0, "c", "now")]), delta(tool_calls=[{"index": 1}]), *END).parts == (
         ToolUse("c", "now", "{}"),
     )

@@ -161,7 +161,7 @@ def junk(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_file_that_is_no_model(junk: Path) -> None:
+def test_a_file_that_is_not_a_model_is_refused(junk: Path) -> None:
     async def run() -> None:
         models = LocalModels(junk.parent)
         end = await models.reply(hello(str(junk)), lambda _: None)

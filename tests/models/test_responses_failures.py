@@ -402,7 +402,7 @@ def test_timeouts_can_be_off() -> None:
     assert isinstance(events_of(Answer(wire(*replied(message("hi")))), timeouts=NO_TIMEOUTS)[-1], Completed)
 
 
-def test_a_slow_reply_is_no_silent_one() -> None:
+def test_a_slow_reply_is_not_taken_for_a_silent_server() -> None:
     """Each byte is a sign of life, however long all of them take."""
     body = b"".join(wire(CREATED, done(0, message("hi")), completed_event()))
     pieces = [body[at : at + 1] for at in range(len(body))]
@@ -438,7 +438,7 @@ def test_something_that_does_not_speak_http(raw: bytes) -> None:
     assert failed(Raw(raw)).kind == "unreachable"
 
 
-def test_cancelling_in_the_middle_lets_go_of_the_connection() -> None:
+def test_cancelling_a_reply_releases_the_connection() -> None:
     async def run() -> None:
         connections, heard = Connections(), asyncio.Event()
         async with FakeEndpoint(Answer([*wire(CREATED, text_delta("x")), PAUSE])) as server:

@@ -496,7 +496,7 @@ def test_a_journal_of_a_later_version_says_so() -> None:
     assert found.same == len(record.events) - 1, "as far as it can be read"
 
 
-def test_a_tool_that_nobody_knows_here_is_no_divergence(tmp_path: Path) -> None:
+def test_a_tool_that_is_unknown_here_is_not_a_divergence(tmp_path: Path) -> None:
     """The rule looks for what the tool makes of its arguments, which only the tool can tell."""
 
     class Odd:

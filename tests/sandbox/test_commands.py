@@ -195,7 +195,7 @@ def test_without_bubblewrap_it_is_said_once(workspace: Path, caplog: pytest.LogC
     assert [record.name for record in caplog.records] == ["treadle.sandbox"]
 
 
-def test_a_bubblewrap_that_does_not_work_is_no_sandbox(workspace: Path, tmp_path: Path) -> None:
+def test_a_bubblewrap_that_does_not_work_is_not_used(workspace: Path, tmp_path: Path) -> None:
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n")
     broken.chmod(0o755)
@@ -209,7 +209,7 @@ def test_a_bubblewrap_that_does_not_work_is_no_sandbox(workspace: Path, tmp_path
     assert "user namespaces" in asyncio.run(reason())
 
 
-def test_a_name_that_is_no_variable_is_refused(workspace: Path) -> None:
+def test_an_invalid_variable_name_is_refused(workspace: Path) -> None:
     commands = ShellCommands()
     with pytest.raises(CommandError, match="my-key"):
         asyncio.run(commands.run(Command("true", workspace, OFF, {"my-key": "x"}), print))

@@ -165,7 +165,7 @@ def test_the_engines_home_is_never_shown(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/", "/usr", "/etc"])
-def test_the_system_is_no_workspace(folder: str) -> None:
+def test_a_system_folder_cannot_be_the_workspace(folder: str) -> None:
     with pytest.raises(CommandError, match="the system itself"):
         resolve_exposed(Path(folder), SandboxPolicy(), ())
 

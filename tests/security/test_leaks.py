@@ -142,7 +142,7 @@ def test_a_raw_value_in_arguments_is_refused_however_it_is_spelled(
     assert "tool_call_error" in [event.type for event in told]
 
 
-def test_the_mark_of_a_redaction_is_no_secret(tmp_path: Path) -> None:
+def test_the_mark_of_a_redaction_is_not_a_secret(tmp_path: Path) -> None:
     used: list[str] = []
 
     @treadle.tool(effect="read")
@@ -189,7 +189,7 @@ def test_what_a_person_says_with_a_decision(tmp_path: Path, home: Path) -> None:
     assert VALUE not in str(model.requests[-1].conversation.messages)
 
 
-def test_a_command_that_is_killed_is_told_with_its_handle(tmp_path: Path, home: Path) -> None:
+def test_a_killed_command_is_reported_with_its_secret_handle(tmp_path: Path, home: Path) -> None:
     line = f"echo {HANDLE} > /dev/null; sleep 30"
     told = run(
         tmp_path,

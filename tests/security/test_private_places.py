@@ -94,7 +94,7 @@ def test_no_tool_reads_one_where_no_reviewer_can_answer(tmp_path: Path, home: Pa
     assert not (home / ".ssh/authorized_keys").exists()
 
 
-def test_an_absolute_path_through_the_process_itself_is_no_way_in(tmp_path: Path, home: Path) -> None:
+def test_an_absolute_path_through_proc_self_gives_no_access(tmp_path: Path, home: Path) -> None:
     """Also where the workspace is the root of the file system, in which no path leads outside."""
     key = f"{home}/.ssh/id_ed25519"
     names = [

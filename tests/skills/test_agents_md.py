@@ -74,7 +74,7 @@ def test_another_users_repository_above_is_none(tmp_path: Path, workspace: Path)
 # ── Tricks ──
 
 
-def test_a_link_to_another_text_beside_it_is_followed(workspace: Path) -> None:
+def test_a_link_to_another_file_of_the_workspace_is_followed(workspace: Path) -> None:
     (workspace / "docs").mkdir()
     (workspace / "docs" / "agents.md").write_text("linked")
     (workspace / NAME).symlink_to("docs/agents.md")

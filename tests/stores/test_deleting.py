@@ -191,7 +191,7 @@ def test_sessions_that_recalled_its_memories_are_named(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_whoever_has_read_up_to_the_end_misses_nothing_that_comes_after_a_deletion(tmp_path: Path) -> None:
+def test_a_reader_at_the_end_misses_no_event_after_a_deletion(tmp_path: Path) -> None:
     async def story() -> None:
         await talk(tmp_path, ("ses_1", "walrus"), ("ses_2", "heron"))
         [(last,)] = rows(tmp_path, "SELECT max(position) FROM events")
@@ -253,7 +253,7 @@ def test_the_log_is_emptied_while_the_owner_goes_on(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_reader_that_keeps_old_pages_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_keeps_old_pages_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.stores.sqlite.deletion.BUSY_TIMEOUT_MS", 50)
 
     async def story() -> None:

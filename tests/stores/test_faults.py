@@ -226,7 +226,7 @@ async def lost(engine: Engine, disk: FaultyDisk) -> None:
     disk.sync_fails = False
 
 
-def test_whoever_waits_is_told_that_the_store_is_lost(path: str) -> None:
+def test_waiting_callers_get_an_error_when_the_store_is_lost(path: str) -> None:
     async def run() -> str:
         with faulty_disk() as disk:
             async with engine_on(path) as engine:
@@ -247,7 +247,7 @@ def test_whoever_waits_is_told_that_the_store_is_lost(path: str) -> None:
     assert asyncio.run(run()) == "done"
 
 
-def test_whoever_comes_later_is_told_that_the_store_is_lost(path: str) -> None:
+def test_later_callers_get_an_error_after_the_store_is_lost(path: str) -> None:
     async def told(attempt: Awaitable[object]) -> None:
         async with asyncio.timeout(HANG_SECONDS):
             with pytest.raises(StoreLost):

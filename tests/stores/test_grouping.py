@@ -59,7 +59,7 @@ def test_every_commit_is_synced_before_it_is_acknowledged(tmp_path: Path) -> Non
     asyncio.run(run())
 
 
-def test_a_reader_that_never_reads_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_reader_that_never_reads_does_not_block_others(tmp_path: Path) -> None:
     async def run() -> None:
         path, clock, ids = str(tmp_path / "treadle.db"), FakeClock(), CountingIds()
         hub = EventHub(clock, ids, lambda run_id, at: None)
@@ -102,7 +102,7 @@ def test_a_commit_does_not_wait_for_a_long_read(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_was_committed_by_itself_is_not_done_again_when_the_rest_must_wait(
+def test_an_item_that_was_committed_alone_is_not_repeated_when_the_rest_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A group falls apart because one piece of work is unfit; then the disk is full for the last one. What came

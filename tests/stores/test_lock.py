@@ -27,7 +27,7 @@ def open_engine(path: str) -> None:
     asyncio.run(run())
 
 
-def test_a_second_engine_is_told_who_owns_the_database(path: str) -> None:
+def test_a_second_engine_gets_the_name_of_the_owner_of_the_database(path: str) -> None:
     with holder(OWN_AN_ENGINE, path) as owner:
         with pytest.raises(StoreOwned) as raised:
             open_engine(path)

@@ -108,7 +108,7 @@ def test_a_newer_version_is_refused_and_left_alone(path: str) -> None:
     assert Path(path).read_bytes() == before
 
 
-def test_a_file_that_is_no_database_is_refused(path: str) -> None:
+def test_a_file_that_is_not_a_database_is_refused(path: str) -> None:
     content = random.Random(1).randbytes(50_000)
     Path(path).write_bytes(content)
     with pytest.raises(StoreDamaged) as raised:
@@ -145,7 +145,7 @@ def test_the_newest_backup_is_named(path: str) -> None:
     open_database(path).close()
 
 
-def test_a_backup_is_found_beside_a_database_with_brackets_in_its_name(tmp_path: Path) -> None:
+def test_a_backup_is_found_next_to_a_database_with_brackets_in_its_name(tmp_path: Path) -> None:
     path = tmp_path / "notes[1].db"
     path.write_bytes(b"not a database" * 1000)
     backup = tmp_path / "notes[1].db.bak"

@@ -15,7 +15,7 @@ NOTE = {"path": "note.txt", "content": "hello"}
 LONG = "\n".join(f"line {number}" for number in range(300))
 
 
-def test_what_was_typed_before_the_question_is_no_answer_to_it(shell: Shell, folder: Path) -> None:
+def test_text_typed_before_a_question_does_not_answer_it(shell: Shell, folder: Path) -> None:
     script = (wants("bash", command="touch a"), wants("bash", "c2", command="touch b; touch c"), says("So."))
 
     @against(shell, *script)

@@ -137,7 +137,7 @@ def test_what_comes_in_through_a_hook_goes_out_through_a_webhook(shell: Shell, a
     asyncio.run(story())
 
 
-def test_what_is_wrong_is_told_in_one_line(shell: Shell) -> None:
+def test_invalid_arguments_are_reported_in_one_line(shell: Shell) -> None:
     async def story() -> None:
         shell.configure()
         for arguments, told in (

@@ -20,7 +20,7 @@ def write(file: Path, text: str) -> None:
     os.utime(file, (seconds, seconds))
 
 
-def test_a_server_says_what_became_of_a_changed_file(tmp_path: Path) -> None:
+def test_a_server_reports_whether_a_changed_file_was_applied(tmp_path: Path) -> None:
     async def story() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
             write_home(tmp_path / "home", endpoint.url)

@@ -128,7 +128,7 @@ def test_a_limit_has_its_own_exit_code(shell: Shell) -> None:
         assert done.err.startswith("treadle: truncated: ")
 
 
-def test_a_retry_is_told_and_the_failed_attempt_is_not_printed(shell: Shell) -> None:
+def test_a_retry_is_reported_and_the_failed_attempt_is_not_printed(shell: Shell) -> None:
     cut = Answer([delta(content="Two and three make no sense")], ending="cut")
 
     @against(shell, cut, says(ANSWER))
@@ -169,7 +169,7 @@ def test_a_killed_command_can_be_followed_without_a_word_to_the_model(shell: She
         assert server.requests[1].json["messages"] == server.requests[0].json["messages"]
 
 
-def test_a_reader_that_leaves_is_no_error(shell: Shell) -> None:
+def test_a_reader_that_closes_the_output_is_not_an_error(shell: Shell) -> None:
     """There is far more to write than a pipe and its reader can hold, so that writing meets a reader who has left:
     also where the first of it, of which a late reader gets all in one line, was much already."""
 
@@ -282,7 +282,7 @@ LONG = "x" * 128_001
         (["runs", "show", "run_\x1b[31m"], r"There is no run run_␛\[31m in this database"),
     ],
 )
-def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
+def test_an_error_that_the_user_can_fix_is_one_line_and_exit_code_2(
     shell: Shell, arguments: list[str | bytes], complaint: str
 ) -> None:
     shell.configure()
@@ -301,7 +301,9 @@ def test_what_the_user_can_mend_is_one_line_and_exit_code_2(
         (b"", "The message is empty"),
     ],
 )
-def test_standard_input_that_is_no_message(monkeypatch: pytest.MonkeyPatch, data: bytes, complaint: str) -> None:
+def test_standard_input_that_is_not_a_message_is_refused(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, complaint: str
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     with pytest.raises(UsageError, match=complaint):
         read_message("-")

@@ -239,7 +239,7 @@ def test_what_is_wrong_is_said_and_is_the_exit_code(shell: Shell) -> None:
     asyncio.run(story())
 
 
-def test_whoever_is_to_judge_and_is_not_there_is_named(shell: Shell) -> None:
+def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
     shell.configure()
     shell.write("agents/own/config.yaml", "name: own\nmodel: fake/m\n")
     for name, checker, analyzer in (

@@ -42,7 +42,7 @@ def test_a_child_asks_the_person_who_sent_the_message(shell: Shell, folder: Path
         assert files(folder) == {"note.txt": "hello"}
 
 
-def test_where_nobody_can_answer_a_child_is_denied(shell: Shell, folder: Path) -> None:
+def test_a_child_is_denied_when_no_reviewer_can_be_asked(shell: Shell, folder: Path) -> None:
     @against(shell, *STORY[:2], says("I may not."), says("It is not allowed."))
     async def _(server: FakeEndpoint) -> None:
         configured(shell, folder)

@@ -69,7 +69,7 @@ def test_a_run_at_an_endpoint_of_its_own_is_forked_there(tmp_path: Path) -> None
     asyncio.run(story())
 
 
-def test_what_cannot_be_forked_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_fork_that_is_not_possible_is_reported_in_one_line(tmp_path: Path) -> None:
     async def story() -> None:
         async with FakeEndpoint(says("One.")) as server:
             shell = configured(tmp_path, server.url)

@@ -74,7 +74,7 @@ def test_the_key_of_the_vault_is_named_and_not_saved(shell: Shell, tmp_path: Pat
 # ── Deleting ──
 
 
-def test_a_session_is_deleted_and_whoever_asks_is_told(shell: Shell) -> None:
+def test_a_session_is_deleted_and_later_requests_say_so(shell: Shell) -> None:
     @against(shell, says(f"The {CANARY} is blue."), says("No."))
     async def _(server: FakeEndpoint) -> None:
         run_id = (await shell("run", "--json", "--session", "ses_1", f"What of the {CANARY}?")).json[0]["run_id"]
@@ -279,7 +279,7 @@ def test_a_shell_is_offered_what_is_there(shell: Shell) -> None:
 # ── At a terminal ──
 
 
-def test_somebody_is_asked_before_anything_is_deleted(shell: Shell, folder: Path) -> None:
+def test_the_user_confirms_a_deletion(shell: Shell, folder: Path) -> None:
     @against(shell, says("Yes."))
     async def _(server: FakeEndpoint) -> None:
         await shell("run", "--session", "ses_1", "go")

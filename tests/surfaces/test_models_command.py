@@ -145,7 +145,7 @@ def test_what_is_wrong_is_one_line_that_names_the_provider_and_the_next_step(
         (("test", "m", "--base-url", "nonsense"), "base_url must be an http or https URL"),
     ],
 )
-def test_what_the_user_can_mend(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
+def test_errors_that_the_user_can_fix(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
         done = await shell("models", *arguments)

@@ -84,7 +84,7 @@ def test_a_pipe_gets_no_word_of_a_failed_attempt() -> None:
     assert shown(io.StringIO(), token(0, "Void words, many of them."), failed, reply(LONG), END) == f"{LONG}\n"
 
 
-def test_calls_are_told_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+def test_calls_are_printed_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     shown(
         io.StringIO(),
         e.ToolCallStart("c", "add", '{"a":\n2}', "k"),
@@ -125,7 +125,7 @@ def test_a_note_on_a_denial_is_quoted_and_whole(capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().err == f"  denied: “{('no ' * 50).strip()}”\n"
 
 
-def test_a_terminal_is_told_nothing_that_it_would_obey() -> None:
+def test_no_control_sequence_reaches_a_terminal() -> None:
     assert shown(Terminal(), token(0, "\x1b]0;title\x07 and \u202egpj.exe")) == "␛]0;title␇ and <U+202E>gpj.exe"
 
 

@@ -15,7 +15,7 @@ from treadle.surfaces.cli.commands.runs import show_steps
 from treadle.testing.models import ScriptedModel, say
 
 
-def test_the_steps_of_a_run_are_told_to_people_and_to_programs(shell: Shell) -> None:
+def test_the_steps_of_a_run_are_printed_as_text_and_as_json(shell: Shell) -> None:
     wants = calls(fragment(0, "c1", "glob", json.dumps({"pattern": "*.none"})))
 
     @against(shell, wants, says("Nothing \x1b[31mthere."))
@@ -41,7 +41,7 @@ def test_the_steps_of_a_run_are_told_to_people_and_to_programs(shell: Shell) -> 
         assert whole["overhead_ms"] >= 0
 
 
-def test_a_summary_is_told_apart_from_the_steps(
+def test_a_summary_is_printed_separately_from_the_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     long = "words and more words that say nothing at all, " * 12

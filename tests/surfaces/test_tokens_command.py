@@ -92,7 +92,7 @@ def test_beyond_the_loopback_there_is_a_token_first(shell: Shell) -> None:
     in_time(perform())
 
 
-def test_a_port_that_is_taken_is_told(shell: Shell) -> None:
+def test_a_port_in_use_is_reported(shell: Shell) -> None:
     async def perform() -> None:
         serving = Serving(shell.configure())
         serving.start()

@@ -44,7 +44,7 @@ def test_what_was_used_is_summed_up(shell: Shell) -> None:
         assert (nothing.code, nothing.err) == (0, "No usage matches.\n")
 
 
-def test_calls_without_a_price_are_told_of(shell: Shell) -> None:
+def test_calls_without_a_price_are_reported(shell: Shell) -> None:
     @against(shell, says("one"))
     async def _(server: FakeEndpoint) -> None:
         await shell("run", "hello")

@@ -48,7 +48,7 @@ def test_a_secret_comes_in_and_never_out(shell: Shell) -> None:
     assert CANARY not in done.err + listed.out + str(row)
 
 
-def test_nobody_is_granted_anything_unasked(shell: Shell) -> None:
+def test_a_new_secret_is_granted_to_no_agent(shell: Shell) -> None:
     done = do(shell, "set", "TOKEN", stdin=CANARY)
     assert "granted to no agent" in done.err
     assert "treadle vault grant TOKEN --agent AGENT" in done.err

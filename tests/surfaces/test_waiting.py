@@ -130,7 +130,7 @@ def test_a_run_is_resumed_with_an_answer_to_every_approval(shell: Shell, folder:
         assert files(folder) == {"note.txt": "hello"}
 
 
-def test_a_denial_that_nobody_gave_says_what_was_denied_and_the_remedy(shell: Shell, folder: Path) -> None:
+def test_a_denial_without_a_reviewer_names_the_call_and_the_remedy(shell: Shell, folder: Path) -> None:
     content = "a line that is long enough to be cut, " * 5
 
     @against(shell, wants("write_file", path="note.txt", content=content), says("I could not."))

@@ -149,7 +149,7 @@ def untouched() -> Generator[None, None, None]:
     assert (root.handlers, ours.level) == before
 
 
-def test_what_becomes_of_runs_is_logged_with_whose_they_are(tmp_path: Path, untouched: None) -> None:
+def test_the_life_of_runs_is_logged_with_their_owners(tmp_path: Path, untouched: None) -> None:
     @treadle.tool
     async def grumble() -> str:
         """Log something."""

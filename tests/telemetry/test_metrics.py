@@ -131,7 +131,7 @@ def test_a_reply_to_a_request_of_a_dead_process_is_counted_with_its_model(tmp_pa
     asyncio.run(story())
 
 
-def test_nothing_is_counted_unless_somebody_asks(tmp_path: Path) -> None:
+def test_nothing_is_counted_without_metrics(tmp_path: Path) -> None:
     engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db")
     assert engine.metrics is None
 

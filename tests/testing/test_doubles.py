@@ -208,7 +208,7 @@ def test_the_dead_stay_dead() -> None:
     asyncio.run(run())
 
 
-def test_whoever_waits_when_the_process_dies_dies_with_it() -> None:
+def test_waiting_callers_end_with_the_process() -> None:
     async def run() -> None:
         async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()

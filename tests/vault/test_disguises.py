@@ -128,7 +128,7 @@ def test_a_text_is_decoded_alike_however_it_is_cut(text: str, cut: int) -> None:
 @given(
     st.text(st.sampled_from("%25\\ux41&#;amp\x1b[m d8c3a9\0\u200bsecr-"), max_size=60), st.lists(st.integers(0, 60))
 )
-def test_what_is_no_secret_comes_through_as_it_was(text: str, cuts: list[int]) -> None:
+def test_text_without_secrets_is_unchanged(text: str, cuts: list[int]) -> None:
     assert shown("never-in-the-text-XYZ", text, cuts) == text
 
 

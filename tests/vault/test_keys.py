@@ -34,7 +34,7 @@ def test_the_key_may_be_a_variable(tmp_path: Path, text: str) -> None:
 
 
 @each("text", ["short", "=" * 44, "é" * 32, "a" * 43 + "!", "ab" * 31])
-def test_a_variable_that_is_no_key_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
+def test_an_invalid_key_in_a_variable_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     with pytest.raises(VaultError, match=f"{KEY} is not a key: 32 bytes in base64 or hex") as refused:
         store(tmp_path, {KEY: text}).put("TOKEN", CANARY)
     assert text not in str(refused.value)

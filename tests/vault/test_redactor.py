@@ -180,7 +180,7 @@ def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(
 
 @settings(max_examples=100, deadline=None)
 @given(pieces(), st.integers(0, 300))
-def test_what_is_held_back_is_no_longer_than_the_longest_form(
+def test_held_text_is_at_most_as_long_as_the_longest_form_of_a_secret(
     cut: tuple[dict[str, str], str, list[str]], spaces: int
 ) -> None:
     secrets, _, parts = cut
@@ -191,7 +191,7 @@ def test_what_is_held_back_is_no_longer_than_the_longest_form(
         assert len(stream.held) < redactor.longest
 
 
-def test_a_beginning_is_held_and_let_go_when_it_is_none() -> None:
+def test_the_beginning_of_a_secret_is_held_and_released_if_it_is_not_one() -> None:
     stream = SecretRedactor({"T": "hunter2-hunter2"}.items()).stream()
     assert stream.feed("it is hunter") == "it is "
     assert stream.feed("2-hunt") == ""

@@ -191,7 +191,7 @@ def test_values_of_another_vault_do_not_fit(tmp_path: Path) -> None:
 # ── Other files ──
 
 
-def test_a_file_that_is_no_vault_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_vault_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "vault.db").write_bytes(b"not a database at all, " * 100)
     with pytest.raises(VaultError, match="is damaged"):
         store(tmp_path).read()

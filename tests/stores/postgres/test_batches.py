@@ -84,7 +84,7 @@ def test_two_advances_of_one_run_are_done_one_after_the_other(url: str) -> None:
     asyncio.run(story())
 
 
-def test_whoever_claims_a_run_has_all_that_is_on_record_of_it(url: str) -> None:
+def test_a_claim_returns_all_stored_events_of_the_run(url: str) -> None:
     """What it begins with comes with the answer; what is long, or told to it by the very same batch, is read."""
 
     async def story() -> None:

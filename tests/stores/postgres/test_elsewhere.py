@@ -250,7 +250,7 @@ def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
     asyncio.run(story())
 
 
-def test_a_line_that_is_cut_while_it_is_spoken_on_is_mended_each_time(
+def test_a_notification_connection_that_is_cut_while_in_use_is_restored_each_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(line, "FIRST_BACKOFF_SECONDS", 0.01)
@@ -283,7 +283,9 @@ async def _sequences(at: Side, run_id: RunId) -> list[int]:
     return [event.sequence async for batch in at.follow(run_id) for event in batch if event.durable]
 
 
-def test_a_line_that_was_cut_is_mended_and_nothing_is_missing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_notification_connection_is_restored_and_no_event_is_missing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(line, "FIRST_BACKOFF_SECONDS", 0.01)
 
     async def story() -> None:
@@ -421,7 +423,7 @@ def test_what_is_said_too_late_is_not_shown(url: str, monkeypatch: pytest.Monkey
     asyncio.run(story())
 
 
-def test_nothing_is_sent_of_what_nobody_elsewhere_listens_to(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_live_events_are_sent_when_no_other_process_listens(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_sync, "INTEREST_SECONDS", 0.3)
 
     async def story() -> None:

@@ -110,7 +110,9 @@ def test_a_command_works_on_its_own_runs_and_leaves_those_of_others(url: str, tm
     asyncio.run(story())
 
 
-def test_who_leaves_lets_go_at_a_safe_point_and_another_goes_on(url: str, tmp_path: Path) -> None:
+def test_a_stopping_engine_releases_its_runs_at_a_safe_point_and_another_continues(
+    url: str, tmp_path: Path
+) -> None:
     """The step under way is brought to its end: nothing is asked or done twice."""
 
     async def story() -> None:

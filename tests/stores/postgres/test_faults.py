@@ -236,7 +236,7 @@ def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Pat
 
 
 @pytest.mark.usefixtures("quick")
-def test_who_asks_is_told_that_the_server_is_away_and_who_works_waits(
+def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
     url: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def story() -> None:
@@ -266,7 +266,7 @@ def test_who_asks_is_told_that_the_server_is_away_and_who_works_waits(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_server_that_says_nothing_is_not_waited_for_by_who_asks(url: str, folder: Path) -> None:
+def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder: Path) -> None:
     async def story() -> None:
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed()
@@ -387,7 +387,7 @@ def test_a_statement_that_takes_too_long_is_tried_again(
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("state", ["40P01", "40001"])
-def test_whoever_was_given_up_for_another_tries_again(url: str, state: str) -> None:
+def test_a_transaction_that_lost_to_another_is_retried(url: str, state: str) -> None:
     async def story() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()

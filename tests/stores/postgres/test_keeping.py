@@ -175,7 +175,7 @@ def test_all_of_a_look_is_of_one_moment(url: str) -> None:
     run(story())
 
 
-def test_a_look_that_nobody_waits_for_lets_go_of_its_connection(url: str) -> None:
+def test_an_abandoned_read_releases_its_connection(url: str) -> None:
     async def story() -> None:
         async with open_full_store(KeptOnServer(url)) as desk:
             begun, goes_on, asked = threading.Event(), threading.Event(), list[str]()

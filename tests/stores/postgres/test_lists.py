@@ -202,7 +202,7 @@ def test_a_run_that_was_cancelled_need_not_wait_for_its_turn(url: str) -> None:
     asyncio.run(story())
 
 
-def test_what_was_deleted_is_told_so(url: str) -> None:
+def test_a_deleted_run_is_reported_as_deleted(url: str) -> None:
     async def story() -> None:
         async with desk(url) as process:
             claim = await process.claimed()
@@ -252,7 +252,7 @@ def test_all_runs_are_one_feed(url: str) -> None:
     asyncio.run(story())
 
 
-def test_a_reader_of_the_feed_waits_for_whoever_may_still_add_before(url: str) -> None:
+def test_a_reader_of_the_feed_waits_for_open_transactions_before_its_position(url: str) -> None:
     """A batch that has its positions and is not committed yet is not overtaken: what it adds is seen."""
 
     async def story() -> None:
@@ -286,7 +286,7 @@ def test_a_reader_of_the_feed_waits_for_whoever_may_still_add_before(url: str) -
     asyncio.run(story())
 
 
-def test_a_reader_that_was_slow_to_begin_overtakes_nobody_either(url: str) -> None:
+def test_a_reader_that_starts_slowly_also_keeps_the_order(url: str) -> None:
     """Between its look at who may still add something and its look at the events, one takes a position and another,
     which comes after it, is committed."""
 
@@ -352,7 +352,7 @@ def test_two_that_write_are_read_without_a_gap(url: str) -> None:
 # ── News ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_every_process_that_listens_is_told_of_every_commit(url: str) -> None:
+def test_every_listening_process_is_notified_of_every_commit(url: str) -> None:
     """With the writer, so that it can leave out its own; in messages that are not too long."""
 
     async def story() -> None:

@@ -256,7 +256,7 @@ def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
     assert run(schemas(url)) == {"treadle"}
 
 
-def test_a_target_that_somebody_uses_meanwhile_is_left_alone(home: str, bare: str) -> None:
+def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bare: str) -> None:
     async def story() -> None:
         async with open_full_store(KeptOnServer(bare)) as desk:
             await desk.submit()
@@ -306,7 +306,7 @@ def test_what_has_not_arrived_as_it_was_is_not_shown(home: str, bare: str) -> No
     assert run(schemas(bare)) == {"treadle_moving"}
 
 
-def test_a_source_that_somebody_owns_or_that_is_not_there_is_refused(home: str, bare: str) -> None:
+def test_a_source_that_is_owned_or_missing_is_refused(home: str, bare: str) -> None:
     lock = DatabaseLock(home)
     with pytest.raises(StoreOwned, match="Nothing was migrated"):
         run(migrate_database(home, bare))
@@ -337,7 +337,7 @@ def test_the_command_moves_a_home_and_says_what_to_do_next(home: str, bare: str,
     assert "set TREADLE_DATABASE_URL" in done.err
 
 
-def test_programs_are_told_in_json(home: str, bare: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_the_report_is_available_as_json(home: str, bare: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(migrate(f"sqlite:///{home}", bare, json=True)) == 0
     told = msgspec.json.decode(capsysbinary.readouterr().out)
     assert (told["tables"], told["rows"]) == (held(home), sum(held(home).values()))

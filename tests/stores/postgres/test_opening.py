@@ -123,14 +123,14 @@ def test_without_a_name_the_database_is_that_of_the_user_and_the_password_is_not
         asyncio.run(tell(bare, "DROP ROLE treadle_lost"))
 
 
-def test_a_user_that_is_not_let_in_is_told_so(url: str) -> None:
+def test_a_rejected_login_is_reported(url: str) -> None:
     nobody = of_user(url, "nobody", "secret")
     with pytest.raises(StoreError, match="rejected the connection") as refused:
         asyncio.run(opened(nobody))
     assert "secret" not in str(refused.value)
 
 
-def test_a_user_without_rights_is_told_what_it_needs(bare: str) -> None:
+def test_missing_rights_of_the_user_are_named(bare: str) -> None:
     asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN PASSWORD 'x'"))
     guest = of_user(bare, "treadle_guest", "x")
     try:
@@ -157,7 +157,7 @@ def test_an_old_server_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize(
     "url", ["postgresql://host:port/x", "postgresql://127.0.0.1:99999/x", "postgresql://[::1/x"]
 )
-def test_what_is_no_url_is_told_so(url: str) -> None:
+def test_an_invalid_url_is_reported(url: str) -> None:
     with pytest.raises(UsageError, match="accepted: postgresql://"):
         asyncio.run(opened(url))
 

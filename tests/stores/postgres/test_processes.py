@@ -106,7 +106,7 @@ def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
-def test_whoever_is_started_while_the_database_is_away_waits_for_it(url: str, tmp_path: Path) -> None:
+def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str, tmp_path: Path) -> None:
     async def story(folder: Path) -> None:
         async with wire(url, folder) as (address, between):
             between.down = True

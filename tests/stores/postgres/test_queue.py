@@ -56,7 +56,7 @@ def test_a_run_that_is_submitted_has_a_job_until_it_is_claimed(url: str) -> None
     run(story())
 
 
-def test_what_is_told_to_an_owned_run_needs_no_job(url: str) -> None:
+def test_a_message_to_an_owned_run_needs_no_job(url: str) -> None:
     async def story() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             claim = await process.claimed()
@@ -89,7 +89,7 @@ def test_a_timer_has_a_job_when_it_is_near_and_gives_way_to_what_is_sooner(url: 
     run(story())
 
 
-def test_runs_under_a_run_and_those_that_are_told_have_jobs(url: str) -> None:
+def test_child_runs_and_runs_with_messages_have_jobs(url: str) -> None:
     async def story() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             parent, parked = await process.claimed(), await process.claimed()
@@ -102,7 +102,7 @@ def test_runs_under_a_run_and_those_that_are_told_have_jobs(url: str) -> None:
     run(story())
 
 
-def test_what_is_behind_another_is_looked_at_when_it_is_told_something(url: str) -> None:
+def test_a_run_behind_another_gets_a_job_when_a_message_arrives(url: str) -> None:
     """It may have been cancelled: then it need not wait for its turn."""
 
     async def story() -> None:
@@ -116,7 +116,7 @@ def test_what_is_behind_another_is_looked_at_when_it_is_told_something(url: str)
     run(story())
 
 
-def test_a_job_of_the_epoch_before_stands_in_nobodys_way(url: str) -> None:
+def test_a_job_of_the_previous_epoch_blocks_nothing(url: str) -> None:
     """A worker has taken it, and has not yet said that it is done."""
 
     async def story() -> None:
