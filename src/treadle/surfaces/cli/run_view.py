@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from treadle.domain.durations import format_duration
 from treadle.domain.runs import Metrics
 from treadle.domain.users import LOCAL_USER
-from treadle.operations.runs import RunDetail, RunView
+from treadle.operations.operation import Caller
+from treadle.operations.runs import SHOW, RunDetail, RunView, ShowRun
 from treadle.surfaces.cli.output import amount, count_of, local_time, print_fields, when
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.cli.tree_view import cost_of
@@ -39,6 +40,11 @@ def print_run(view: RunDetail, waits: Sequence[str]) -> None:
     )
     if result.text:
         print(f"\n{inert(result.text) if sys.stdout.isatty() else result.text}")
+
+
+async def read_messages(caller: Caller, views: Sequence[RunView]) -> list[str]:
+    """Return the message of each run, or the command that it carries out, which its summary does not hold."""
+    return [view.summary or (await caller.call(SHOW, ShowRun(view.run_id))).message for view in views]
 
 
 def state_of(run: RunView) -> str:

@@ -23,7 +23,7 @@ from treadle.surfaces.cli.output import (
     when,
 )
 from treadle.surfaces.cli.references import find_question, find_run, find_session
-from treadle.surfaces.cli.run_view import state_of
+from treadle.surfaces.cli.run_view import read_messages, state_of
 from treadle.surfaces.cli.shared_options import (
     BaseUrl,
     Decisions,
@@ -95,6 +95,7 @@ async def list_runs(
             min_cost=min_cost,
         )
         views = await list_items(caller, runs.LIST, wanted, limit)
+        messages = [] if json else await read_messages(caller, views)
     if json or not views:
         is_filtered = any((agent, session, state, since, until, text, min_cost is not None))
         empty = "No runs match." if is_filtered else 'No runs yet. Start one: treadle run "Hello."'
@@ -102,8 +103,8 @@ async def list_runs(
         return 0
     names = short_ids([view.run_id for view in views])
     rows = [
-        (name, when(view.created_at), state_of(view), view.agent, view.summary)
-        for name, view in zip(names, views, strict=True)
+        (name, when(view.created_at), state_of(view), view.agent, message)
+        for name, view, message in zip(names, views, messages, strict=True)
     ]
     print_table(("RUN", "CREATED", "STATE", Column("AGENT", shrinks_to=8), MESSAGE), rows)
     return 0

@@ -26,7 +26,7 @@ from treadle.surfaces.cli.output import (
     when,
 )
 from treadle.surfaces.cli.references import find_session
-from treadle.surfaces.cli.run_view import state_of
+from treadle.surfaces.cli.run_view import read_messages, state_of
 from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Yes
 from treadle.surfaces.cli.terminal import one_line
 
@@ -58,8 +58,9 @@ async def show_session(session: SessionArgument, json: Json = False) -> int:
         if json:
             print_json(view)
             return 0
-        found = await caller.call(sessions.RUNS, sessions.RunsOfSession(view.session_id))
-    _print_session(view, found.items)
+        found = (await caller.call(sessions.RUNS, sessions.RunsOfSession(view.session_id))).items
+        messages = await read_messages(caller, found)
+    _print_session(view, found, messages)
     return 0
 
 
@@ -127,7 +128,7 @@ def _row(view: SessionView) -> tuple[str, ...]:
     return short_id(view.session_id), when(view.latest_at), str(view.runs), view.agent, view.title
 
 
-def _print_session(view: SessionDetail, shown: Sequence[RunView]) -> None:
+def _print_session(view: SessionDetail, shown: Sequence[RunView], messages: Sequence[str]) -> None:
     fields = (("session", view.session_id), ("title", view.title), ("agent", view.agent))
     print_fields((*fields, ("model", view.model), ("runs", view.runs)), width=10)
     if view.lineage:
@@ -148,5 +149,8 @@ def _print_session(view: SessionDetail, shown: Sequence[RunView]) -> None:
     print("\nruns")
     print_table(
         ("RUN", "CREATED", "STATE", Column("MESSAGE", shrinks_to=20)),
-        [(short_id(run.run_id), when(run.created_at), state_of(run), run.summary) for run in shown],
+        [
+            (short_id(run.run_id), when(run.created_at), state_of(run), message)
+            for run, message in zip(shown, messages, strict=True)
+        ],
     )
