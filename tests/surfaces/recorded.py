@@ -11,11 +11,11 @@ import tempfile
 from pathlib import Path
 from shutil import copy
 
-from tests.fake_endpoint import says
+from tests.fake_endpoint import Behaviour, calls, fragment, says
 from tests.mcp.homes import PYTHON, SERVERS, read_tools
 from tests.surfaces.recording import Invocation, Recorder, split_by_group
 from tests.surfaces.shell import Shell
-from tests.surfaces.terminal import CTRL_C, CTRL_D, wants
+from tests.surfaces.terminal import CTRL_C, CTRL_D
 
 WIDTHS = (80, 200)
 FOLDER = Path(__file__).with_name("recordings")
@@ -58,6 +58,11 @@ def configure(shell: Shell) -> None:
     shell.write("other.mcp.json", json.dumps(servers))
 
 
+def asks(tool: str, **arguments: object) -> Behaviour:
+    """The model asks for a call, and says how many tokens that took."""
+    return calls(fragment(0, "c1", tool, json.dumps(arguments)))
+
+
 def write_memories(home: Path) -> None:
     lines = [{"text": f"Fact {number} about the release.", "agent": "default"} for number in (1, 2)]
     (home / "memories.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -78,6 +83,12 @@ MACHINE = (
     (r"examining .*\nmaking .*\n", ""),
     (r"[\d.]+ MB", "0.4 MB"),
 )
+ESTIMATES = (
+    (r'"input_estimate":\d+,"cost_estimate":[\d.]+', '"input_estimate":500,"cost_estimate":0.1'),
+    (r"about \d+ tokens", "about 500 tokens"),
+    (r'"workspace":"/[^"\n]*…', '"workspace":"/…'),
+)
+"""They depend on the path of the folder."""
 INVOCATIONS = (
     # ── Before there is anything ──
     Invocation("runs list"),
@@ -94,21 +105,21 @@ INVOCATIONS = (
     Invocation('run "When is the release?"', (says(ANSWER),)),
     Invocation(f'run "{LONG}"', (says("Nothing to do."),)),
     Invocation('run -a parent "Write the note."', (
-        wants("agent_spawn", message="Write the note into note.txt."),
-        wants("write_file", path="note.txt", content="hello"),
+        asks("agent_spawn", message="Write the note into note.txt."),
+        asks("write_file", path="note.txt", content="hello"),
         says("Written."),
         says("The note is written."),
     )),
-    Invocation('run "Delete the old notes."', (wants("bash", command="rm -r notes"),), (("Run it?", "l\n"),)),
-    Invocation('run "Ask me."', (wants("clarify", question="Which version?"),), (("your answer:", CTRL_D),)),
+    Invocation('run "Delete the old notes."', (asks("bash", command="rm -r notes"),), (("Run it?", "l\n"),)),
+    Invocation('run "Ask me."', (asks("clarify", question="Which version?"),), (("your answer:", CTRL_D),)),
     Invocation("runs list"),
     Invocation("runs list --agent parent --state completed"),
     Invocation("runs show {run:1}"),
     Invocation("runs show last"),
     Invocation("runs tree {run:4}"),
     Invocation("runs steps {run:4}"),
-    Invocation("runs events {run:1}"),
-    Invocation("runs prompt {run:1}"),
+    Invocation("runs events {run:1}", hide=ESTIMATES),
+    Invocation("runs prompt {run:1}", hide=ESTIMATES),
     Invocation("runs replay {run:1}"),
     Invocation("runs diff {run:1} {run:2}"),
     Invocation('runs fork {run:1} --message "And the one after it?"', (says("In spring."),)),
@@ -118,10 +129,10 @@ INVOCATIONS = (
     Invocation("approvals show last"),
     Invocation('approvals deny last --note "Keep them."', (says("I keep them."),)),
     Invocation(
-        'run "Write a note."', (wants("write_file", path="a.txt", content="one\ntwo\n"),), (("Run it?", "l\n"),)
+        'run "Write a note."', (asks("write_file", path="a.txt", content="one\ntwo\n"),), (("Run it?", "l\n"),)
     ),
     Invocation("approvals approve last", (says("The note is written."),)),
-    Invocation('run "Clean up."', (wants("bash", command="rm -r old"),), (("Run it?", "l\n"),)),
+    Invocation('run "Clean up."', (asks("bash", command="rm -r old"),), (("Run it?", "l\n"),)),
     Invocation("runs resume last", (), (("Run it?", CTRL_C),)),
     Invocation("runs cancel last"),
     # ── Sessions ──
