@@ -1,9 +1,11 @@
-"""Kills a server while people write on two channels: every message is answered once, in order.
+"""Kills servers while people write on channels: every message is answered once, in order.
 
     python -m bench.channels --kills 100 --people 20
+    python -m bench.channels --platforms matrix,email
+    python -m bench.channels --servers 2 --database postgresql://...
 
-Telegram and Slack are fakes in this process, which outlive the server. Slack deduplicates, Telegram does not: there
-a message that was sent just before a kill may appear twice, and the report counts these."""
+The platforms are in this process and outlive the servers. Telegram does not deduplicate: a message that was sent
+just before a kill may appear twice there, and the report counts these."""
 
 import argparse
 import asyncio
@@ -15,34 +17,28 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
+from bench.channel_platforms import BenchPlatform, serve_platform
 from treadle.config.database_url import sqlite_path
 from treadle.config.home import Home
 from treadle.domain.channels import Person
+from treadle.stores.channels import ChannelTables
 from treadle.stores.sqlite.channels import SqliteChannels
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.writer import InlineWriter
-from treadle.testing.slack import APP_TOKEN, FakeSlack, serve_fake_slack
-from treadle.testing.slack import TOKEN as SLACK_TOKEN
-from treadle.testing.telegram import TOKEN as TELEGRAM_TOKEN
-from treadle.testing.telegram import FakeTelegram, serve_fake_telegram
 from treadle.vault.store import VaultStore
 
-CONFIG = """
-providers: {{bench: {{base_url: {model}, api_mode: chat_completions, needs_key: false}}}}
-channels:
-  telegram: {{agent: hero, mode: queue, streaming: {streaming}, limits: {{messages_per_minute: 100000}},
-             settings: {{token: "{{{{vault:TELEGRAM}}}}", url: "{telegram}"}}}}
-  slack: {{agent: hero, mode: queue, streaming: {streaming}, limits: {{messages_per_minute: 100000}},
-          settings: {{token: "{{{{vault:SLACK}}}}", app_token: "{{{{vault:APP}}}}", url: "{slack}"}}}}
-"""
 AGENT = "name: hero\nmodel: bench/x\nmemory: {recall: 0, remember: false}\n"
 ANSWER = "answer to "
+PLATFORMS = ("telegram", "slack")
+FINISH_SECONDS = 600.0
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
@@ -62,113 +58,187 @@ async def answer(request: web.Request) -> web.StreamResponse:
     return response
 
 
-def prepare(home: Path, people: int, model: str, telegram: str, slack: str, streaming: bool) -> None:
+# ── The home ──
+
+
+def write_config(home: Path, model: str, platforms: Sequence[BenchPlatform], streaming: bool) -> None:
     (home / "agents" / "hero").mkdir(parents=True)
     (home / "agents" / "hero" / "config.yaml").write_text(AGENT)
-    urls = {"model": model, "telegram": telegram, "slack": slack, "streaming": str(streaming).lower()}
-    (home / "config.yaml").write_text(CONFIG.format(**urls))
+    limits = {"messages_per_minute": 100_000}
+    common = {"agent": "hero", "mode": "queue", "streaming": streaming, "limits": limits}
+    config = {
+        "providers": {"bench": {"base_url": model, "api_mode": "chat_completions", "needs_key": False}},
+        "channels": {platform.name: {**common, "settings": platform.settings} for platform in platforms},
+    }
+    (home / "config.yaml").write_bytes(msgspec.yaml.encode(config))
     vault = VaultStore(home, {})
-    for name, value in (("TELEGRAM", TELEGRAM_TOKEN), ("SLACK", SLACK_TOKEN), ("APP", APP_TOKEN)):
-        vault.put(name, value)
+    for platform in platforms:
+        for name, value in platform.secrets.items():
+            vault.put(name, value)
     vault.close()
-    writer = InlineWriter(open_database(sqlite_path(Home(home).database_url)))
-    store = SqliteChannels(writer)
 
-    async def admit() -> None:
+
+async def admit(store: ChannelTables, platforms: Sequence[BenchPlatform], people: int) -> None:
+    for platform in platforms:
         for number in range(1, people + 1):
-            await store.keep_person(Person("telegram", str(number), f"p{number}", f"t{number}", ("direct",), 0.0))
-            await store.keep_person(Person("slack", f"U{number}", f"p{number}", f"s{number}", ("direct",), 0.0))
-        await writer.close()
+            user = f"{platform.name}{number}"
+            person = Person(platform.name, platform.sender(number), f"p{number}", user, ("direct",), 0.0)
+            await store.keep_person(person)
 
-    asyncio.run(admit())
+
+@asynccontextmanager
+async def open_store(home: Path, database: str | None) -> AsyncGenerator[ChannelTables, None]:
+    if database is None:
+        writer = InlineWriter(open_database(sqlite_path(Home(home).database_url)))
+        yield SqliteChannels(writer)
+        await writer.close()
+    else:
+        from treadle.stores.postgres.channels import PostgresChannels
+        from treadle.stores.postgres.database import open_database as open_postgres
+
+        opened = await open_postgres(database)
+        yield PostgresChannels(opened)
+        await opened.close()
+
+
+# ── Servers ──
 
 
 class Killer:
-    """Starts the server again and again, and kills it."""
+    """Starts servers again and again, and kills them."""
 
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, home: Path, seed: int, database: str | None = None) -> None:
         self._home = home
         self._random = random.Random(seed)
         self._log = home.parent / "server.log"
+        self._database = database
+        self._processes: list[asyncio.subprocess.Process] = []
 
     async def start(self, port: int = 0) -> asyncio.subprocess.Process:
         environment = {**os.environ, "TREADLE_HOME": str(self._home)}
+        if self._database is not None:
+            environment["TREADLE_DATABASE_URL"] = self._database
         command = (str(Path(sys.executable).with_name("treadle")), "serve", "--port", str(port), "--json")
         with self._log.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 *command, env=environment, stdout=asyncio.subprocess.PIPE, stderr=log
             )
+        self._processes.append(process)
         assert process.stdout is not None
         if not await process.stdout.readline():
             raise RuntimeError(f"the server did not start: {self._log}")
         return process
 
     async def kill(self, times: int) -> None:
+        """Start a server and kill it, again and again. Others of this home go on meanwhile."""
         for _ in range(times):
             process = await self.start()
             await asyncio.sleep(self._random.random() * 1.5)
             process.send_signal(signal.SIGKILL)
             await process.wait()
 
+    async def stop(self) -> None:
+        for process in self._processes:
+            if process.returncode is None:
+                with suppress(ProcessLookupError):
+                    process.terminate()
+                await process.wait()
 
-def judge(people: int, messages: int, telegram: FakeTelegram, slack: FakeSlack) -> dict[str, Any]:
+
+# ── What people have seen ──
+
+
+def judge(people: int, messages: int, platforms: Sequence[BenchPlatform]) -> dict[str, Any]:
     """Return what is wrong with what people have seen."""
     found: Counter[str] = Counter()
-    for number in range(1, people + 1):
-        for platform, texts in (("telegram", telegram.texts(number)), ("slack", slack.texts(f"DU{number}"))):
+    for platform in platforms:
+        for number in range(1, people + 1):
+            name, texts = platform.name, platform.texts(number)
             wanted = [f"{ANSWER}p{number} m{count}" for count in range(messages)]
             answers = [text for text in texts if text.startswith(ANSWER)]
             reports = [text for text in texts if not text.startswith(ANSWER)]
-            found[f"{platform} reported"] += len(reports)
-            found[f"{platform} answered"] += len(set(answers) & set(wanted))
-            found[f"{platform} twice"] += len(answers) - len(set(answers))
-            found[f"{platform} lost"] += max(0, len(set(wanted) - set(answers)) - len(reports))
+            found[f"{name} reported"] += len(reports)
+            found[f"{name} answered"] += len(set(answers) & set(wanted))
+            found[f"{name} twice"] += len(answers) - len(set(answers))
+            found[f"{name} lost"] += max(0, len(set(wanted) - set(answers)) - len(reports))
             order = list(dict.fromkeys(answers))
-            found[f"{platform} out of order"] += order != [text for text in wanted if text in order]
+            found[f"{name} out of order"] += order != [text for text in wanted if text in order]
     return dict(found)
 
 
-def is_complete(people: int, messages: int, telegram: FakeTelegram, slack: FakeSlack) -> bool:
-    return all(
-        len(set(telegram.texts(number))) >= messages and len(slack.texts(f"DU{number}")) >= messages
-        for number in range(1, people + 1)
-    )
+def find_faults(found: dict[str, Any], platforms: Sequence[str]) -> list[str]:
+    """Return the counts that must be 0 and are not."""
+    names = [f"{name} {what}" for name in platforms for what in ("lost", "out of order")]
+    return [
+        name for name in (*names, *(f"{each} twice" for each in platforms if each != "telegram")) if found[name]
+    ]
 
 
-async def measure(
-    kills: int, people: int, messages: int, seed: int, folder: Path, streaming: bool
-) -> dict[str, Any]:
-    telegram, slack = FakeTelegram(), FakeSlack()
+def is_complete(people: int, messages: int, platforms: Sequence[BenchPlatform]) -> bool:
+    numbers = range(1, people + 1)
+    return all(len(set(each.texts(number))) >= messages for each in platforms for number in numbers)
+
+
+async def serve_model(stack: AsyncExitStack) -> str:
     app = web.Application()
     app.router.add_post("/v1/chat/completions", answer)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    model = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    home = folder / "home"
-    async with serve_fake_telegram(telegram), serve_fake_slack(slack):
-        await asyncio.to_thread(prepare, home, people, model, telegram.url, slack.url, streaming)
-        killer, began = Killer(home, seed), time.monotonic()
-        killing = asyncio.create_task(killer.kill(kills))
+    stack.push_async_callback(runner.cleanup)
+    return f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+
+
+async def measure(
+    kills: int,
+    people: int,
+    messages: int,
+    seed: int,
+    folder: Path,
+    streaming: bool,
+    platforms: Sequence[str] = PLATFORMS,
+    database: str | None = None,
+    servers: int = 1,
+) -> dict[str, Any]:
+    """Kill one of several servers while people write, and count what they have seen in the end."""
+    home, began = folder / "home", time.monotonic()
+    async with AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(serve_platform(name, people)) for name in platforms]
+        await asyncio.to_thread(write_config, home, await serve_model(stack), opened, streaming)
+        killer = Killer(home, seed, database)
+        stack.push_async_callback(killer.stop)
+        async with open_store(home, database) as store:
+            await admit(store, opened, people)
+            await prime(killer, store, opened)
+        lanes = [asyncio.create_task(killer.kill(kills // servers)) for _ in range(servers)]
+        killing = asyncio.gather(*lanes)
 
         async def write(number: int) -> None:
             for count in range(messages):
-                await telegram.write(number, f"p{number} m{count}")
-                await slack.write(f"U{number}", f"p{number} m{count}")
-                await asyncio.wait({killing}, timeout=random.random() * 2 * kills * 3 / messages)
+                for platform in opened:
+                    await platform.write(number, f"p{number} m{count}")
+                pause = random.random() * 2 * kills * 3 / messages / servers
+                await asyncio.wait(lanes, timeout=pause)
 
         await asyncio.gather(killing, *(write(number) for number in range(1, people + 1)))
-        process = await killer.start()
+        await killer.start()
         with suppress(TimeoutError):
-            async with asyncio.timeout(600):
-                while not is_complete(people, messages, telegram, slack):  # noqa: ASYNC110 -- two servers
+            async with asyncio.timeout(FINISH_SECONDS):
+                while not is_complete(people, messages, opened):  # noqa: ASYNC110 -- several servers
                     await asyncio.sleep(0.2)
-        process.terminate()
-        await process.wait()
-        found = judge(people, messages, telegram, slack)
-    await runner.cleanup()
-    sent = 2 * people * messages
+        found = judge(people, messages, opened)
+    sent = len(platforms) * people * messages
     return {"kills": kills, "people": people, "messages": sent, "seconds": round(time.monotonic() - began), **found}
+
+
+async def prime(killer: Killer, store: ChannelTables, platforms: Sequence[BenchPlatform]) -> None:
+    """Let a server read how far each platform is: what was there before its first start is not answered."""
+    process = await killer.start()
+    for name in [platform.name for platform in platforms if platform.name in ("matrix", "email")]:
+        while await store.cursor(name) is None:  # noqa: ASYNC110 -- a row of a database
+            await asyncio.sleep(0.1)
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
 
 
 def main() -> None:
@@ -178,14 +248,17 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=10, help="messages of each person on each channel")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--streaming", action="store_true", help="show answers while they are written")
+    parser.add_argument("--platforms", default=",".join(PLATFORMS), help="of telegram, slack, matrix and email")
+    parser.add_argument("--database", help="the URL of a PostgreSQL database; default: SQLite")
+    parser.add_argument("--servers", type=int, default=1, help="more than one needs PostgreSQL")
     given = parser.parse_args()
+    platforms = given.platforms.split(",")
     with tempfile.TemporaryDirectory() as folder:
-        found = asyncio.run(
-            measure(given.kills, given.people, given.messages, given.seed, Path(folder), given.streaming)
-        )
+        counts = (given.kills, given.people, given.messages, given.seed)
+        more = (platforms, given.database, given.servers)
+        found = asyncio.run(measure(*counts, Path(folder), given.streaming, *more))
         print(json.dumps(found, indent=1))
-        wrong = [name for name in found if name.endswith(("lost", "order", "slack twice")) and found[name]]
-        if wrong:
+        if wrong := find_faults(found, platforms):
             sys.exit(f"faults: {', '.join(wrong)}\n" + (Path(folder) / "server.log").read_text()[-3000:])
 
 

@@ -14,6 +14,8 @@ from proxyprotocol.reader import ProxyProtocolReader
 from pymap.backend.dict import DictBackend  # pyright: ignore[reportMissingTypeStubs]
 from pymap.imap import IMAPServer  # pyright: ignore[reportMissingTypeStubs]
 
+from tests.patience import HANG_SECONDS
+
 AGENT, PASSWORD = "agent@example.org", "secret-password"
 AUTHSERV = "mx.example.org"
 
@@ -25,6 +27,8 @@ class MailServers:
         self.sent: list[EmailMessage] = []
         self.refused: set[str] = set()
         self._changed = asyncio.Condition()
+        self._appending = asyncio.Lock()
+        self._client: Any = None
 
     async def handle_RCPT(self, server: Any, session: Any, envelope: Any, address: str, options: Any) -> str:
         if address in self.refused:
@@ -67,13 +71,14 @@ class MailServers:
         await self.append(mail.as_bytes())
 
     async def append(self, data: bytes) -> None:
-        client: Any = aioimaplib.IMAP4("127.0.0.1", self.imap_port)
-        await client.wait_hello_from_server()
-        await client.login(AGENT, PASSWORD)
-        answer = await client.append(data, "INBOX")
-        assert answer.result == "OK", answer
-        await client.logout()
-        client.protocol.transport.close()
+        """Put a mail into the mailbox, through one connection for all mail: logging in is slow on purpose."""
+        async with self._appending:
+            if self._client is None:
+                self._client = aioimaplib.IMAP4("127.0.0.1", self.imap_port, timeout=HANG_SECONDS)
+                await self._client.wait_hello_from_server()
+                await self._client.login(AGENT, PASSWORD)
+            answer = await self._client.append(data, "INBOX")
+            assert answer.result == "OK", answer
 
     def settings(self, **more: Any) -> dict[str, Any]:
         return {

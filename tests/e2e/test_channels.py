@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from bench.channels import measure
+import pytest
+from bench.channels import find_faults, measure
 
 from tests.channels.home import write_home
 from tests.channels.mail_server import AUTHSERV, PASSWORD, MailServers, serve_mail
@@ -72,9 +73,11 @@ async def converse(mail: MailServers) -> None:
     assert sorted(mail.texts(ANNA)) == ["you said: one", "you said: three", "you said: two"]
 
 
-def test_a_server_that_is_killed_answers_every_message_once_and_in_order(tmp_path: Path) -> None:
-    found = asyncio.run(measure(6, 3, 4, 1, tmp_path, streaming=True))
-    assert (found["telegram answered"] + found["telegram reported"], found["telegram lost"]) == (12, 0), found
-    assert (found["slack answered"] + found["slack reported"], found["slack lost"]) == (12, 0), found
-    assert found["slack twice"] == 0, "Slack deduplicates"
-    assert found["telegram out of order"] + found["slack out of order"] == 0
+@pytest.mark.parametrize("platforms", [("telegram", "slack"), ("matrix", "email")])
+def test_a_server_that_is_killed_answers_every_message_once_and_in_order(
+    tmp_path: Path, platforms: tuple[str, ...]
+) -> None:
+    found = asyncio.run(measure(6, 3, 4, 1, tmp_path, streaming=True, platforms=platforms))
+    for name in platforms:
+        assert found[f"{name} answered"] + found[f"{name} reported"] == 12, found
+    assert find_faults(found, platforms) == [], found

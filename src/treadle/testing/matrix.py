@@ -53,10 +53,10 @@ class FakeMatrix:
         """Return what the bot has said in a room, with edits applied, oldest first."""
         found: dict[str, str] = {}
         for event in self.events:
-            content = event["content"]
+            content: dict[str, Any] = event["content"]
             if (event["room_id"], event["sender"], event["type"]) != (room_id, BOT, "m.room.message"):
                 continue
-            relation = content.get("m.relates_to") or {}
+            relation: dict[str, Any] = content.get("m.relates_to", {})
             is_edit = relation.get("rel_type") == "m.replace"
             found[relation["event_id"] if is_edit else event["event_id"]] = (
                 content["m.new_content"]["body"] if is_edit else content["body"]
