@@ -14,7 +14,7 @@ from treadle.domain.channels import Person
 from treadle.ports.channel import ChannelStore, IncomingFile
 from treadle.testing.channels import PNG, check_channel
 from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
-from treadle.testing.models import FunctionModel, say
+from treadle.testing.models import FunctionModel, ScriptedModel, say
 
 ANNA, BEN = "@anna:fake.example", "@ben:fake.example"
 ROOM, GROUP = "!room:fake.example", "!group:fake.example"
@@ -87,6 +87,31 @@ async def converse(fake: FakeMatrix, store: ChannelStore) -> None:
 def bot_events(fake: FakeMatrix, room_id: str) -> list[dict[str, Any]]:
     found = [each for each in fake.events if (each["room_id"], each["sender"]) == (room_id, BOT)]
     return [each for each in found if each["type"] == "m.room.message"]
+
+
+def test_an_encrypted_message_is_answered_with_the_reason(tmp_path: Path) -> None:
+    async def story() -> None:
+        fake = FakeMatrix()
+        fake.add_room(ROOM, ANNA)
+        fake.add_room(GROUP, ANNA, BEN)
+        async with asyncio.timeout(HANG_SECONDS), serve_fake_matrix(fake):
+            settings = {"homeserver": fake.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+            write_home(tmp_path, {"matrix": {"agent": "hero", "settings": settings}}, {"MATRIX": PASSWORD})
+            async with opened(tmp_path, ScriptedModel()) as engine:  # any call of the model would fail
+                manager: Any = engine.context.channels()
+                person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
+                await manager.store.keep_person(person)
+                async with manager.at_work():
+                    while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
+                        await asyncio.sleep(0.01)
+                    for room in (GROUP, ROOM):
+                        await fake.write_encrypted(ANNA, room)
+                    [text] = await fake.wait_for(lambda: fake.texts(ROOM))
+                    assert "it is encrypted" in text
+                    assert fake.texts(GROUP) == []
+                    assert await engine.context.service.runs() == []
+
+    asyncio.run(story())
 
 
 def test_a_busy_server_is_obeyed(tmp_path: Path) -> None:

@@ -137,6 +137,8 @@ class Inbox:
         if (known := await self._runs.submitted(self._key(message))) is not None:
             return await self._follow(message, known)
         text = message.text.strip()
+        if message.problem:
+            return message.problem
         if not text and not message.attachments:
             return EMPTY
         if text in ("/start", "/help"):

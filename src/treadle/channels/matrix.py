@@ -39,6 +39,10 @@ from treadle.ports.channel import (
 SYNC_MILLISECONDS = 30_000
 MEDIA = ("m.image", "m.file", "m.audio", "m.video")
 REFUSALS = ("M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_INVALID_PARAM", "M_BAD_JSON", "M_UNRECOGNIZED")
+ENCRYPTED = (
+    "I cannot read this room: it is encrypted, and encrypted rooms are not supported. Invite me to a room without "
+    "encryption."
+)
 TRAITS = Traits(
     max_characters=16_000,  # an event has at most 64 kB, and carries plain text and HTML
     can_edit=True,
@@ -168,6 +172,8 @@ class Matrix:
         if kind == "m.room.redaction":
             target = str(source.get("redacts") or content.get("redacts") or "")
             return Incoming(event_id, room_id, kind="delete", target=target, **common)
+        if kind == "m.room.encrypted":  # whether it mentions the bot is encrypted too
+            return Incoming(event_id, room_id, problem=ENCRYPTED, is_addressed=is_direct, **common)
         if kind != "m.room.message":
             return None
         relation = cast("dict[str, Any]", content.get("m.relates_to") or {})

@@ -47,6 +47,8 @@ class Incoming(Struct, frozen=True, omit_defaults=True):
     """A program sent it: another bot, an auto-reply, a mailing list."""
     distrust: str = ""
     """Why the sender is not proven, such as a mail whose From may be forged. Such a message is not accepted."""
+    problem: str = ""
+    """Why the text cannot be read, for the person: such as an encrypted message. It reaches no model."""
     kind: Kind = "message"
     target: str = ""
     """The message that is edited or deleted, or the key of the message whose button was pressed."""

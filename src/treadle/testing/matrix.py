@@ -44,6 +44,19 @@ class FakeMatrix:
             self._changed.notify_all()
         return event_id
 
+    async def write_encrypted(self, sender: str, room_id: str) -> None:
+        """Send a message that only the devices of the room's members can read."""
+        content = {
+            "algorithm": "m.megolm.v1.aes-sha2",
+            "ciphertext": "AwgAEnACgAkLmt6qF84IK",
+            "sender_key": "IlRMeOPX2e0MurIyfWEucYBRVOEEUMrOHqn/8mLqMjA",
+            "session_id": "X3lUlvLELLYxeTx4yOVu6UDpasGEVO0Jbu+QFnm0cKQ",
+            "device_id": "PHONE",
+        }
+        async with self._changed:
+            self._add(room_id, sender, "m.room.encrypted", content)
+            self._changed.notify_all()
+
     async def invite(self, room_id: str, member: str) -> None:
         async with self._changed:
             self._set_membership(room_id, member, "invite")
