@@ -52,6 +52,8 @@ class StableNames:
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
+        self._broken_folder = re.compile(r"(?:\n +)?".join(map(re.escape, self._folder)))
+        """The path, which a narrow cell of a table has on several lines."""
         self._ids: dict[str, list[str]] = {}
 
     def resolve(self, text: str) -> str:
@@ -60,7 +62,7 @@ class StableNames:
         return re.sub(r"\{([a-z]{3}):(\d+)\}", lambda found: self._ids[found[1]][int(found[2]) - 1], text)
 
     def replace(self, text: str) -> str:
-        text = text.replace(self._folder, "/folder")
+        text = self._broken_folder.sub("/folder", text)
         text = PORT.sub(r"\g<1>40000", text)
         text = SECRET.sub(lambda found: f"{found[1]}{'x' * len(found[2])}", text)
         return ID.sub(lambda found: self._stable_id(found[0]), text)
