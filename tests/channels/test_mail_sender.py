@@ -1,4 +1,4 @@
-"""Mail that claims to be from somebody else, and mail that programs send."""
+"""Mail that claims another author, and mail that programs send."""
 
 from email import message_from_bytes, policy
 from email.message import EmailMessage
@@ -88,7 +88,7 @@ def test_results_of_the_receiving_server_prove_the_domain(results: str) -> None:
         ("Sender: anna@example.com",),
     ],
 )
-def test_an_author_who_is_not_clear_is_nobody(lines: tuple[str | bytes, ...]) -> None:
+def test_an_author_who_is_not_clear_is_refused(lines: tuple[str | bytes, ...]) -> None:
     try:
         found = find_sender(read(*lines))
     except (ValueError, IndexError, AttributeError):

@@ -74,7 +74,7 @@ class Telegram:
         self._session: aiohttp.ClientSession | None = None
         self._albums: deque[str] = deque(maxlen=MAX_ALBUMS)
         """Albums of groups in which the bot is mentioned: the caption is on one part only."""
-        # Every server derives the same secret, and nobody needs to store another one.
+        # Every server derives the same secret, so no other one needs to be stored.
         self._secret = blake2b(b"webhook", key=self._settings.token.encode()[:64], digest_size=32).hexdigest()
         self._background = TaskSet()
         self._bot_id = 0
