@@ -10,6 +10,7 @@ from typing import TypeVar
 import treadle
 from tests.engine.running import agent, opened
 from tests.patience import HANG_SECONDS, until
+from treadle.api.engine import HostedEngine
 from treadle.automation.sender import WebhookSender
 from treadle.automation.webhooks import WebhookRegistry
 from treadle.bootstrap.automation import VaultSecrets
@@ -55,7 +56,7 @@ class Mortal(SqliteWebhooks):
 
 
 class Sending:
-    def __init__(self, engine: treadle.Engine, writer: InlineWriter, home: Home, vault: HomeVault) -> None:
+    def __init__(self, engine: HostedEngine, writer: InlineWriter, home: Home, vault: HomeVault) -> None:
         self.engine = engine
         self.clock = FakeClock(time.time())
         self.writer = writer

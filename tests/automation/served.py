@@ -11,8 +11,8 @@ import aiohttp
 import msgspec
 from standardwebhooks import Webhook
 
-import treadle
 from tests.engine.running import opened
+from treadle.api.engine import HostedEngine
 from treadle.domain.access import SCOPES, Scope
 from treadle.operations.token_service import NewToken
 from treadle.ports.clock import Clock
@@ -35,7 +35,7 @@ class Answer:
 
 
 class Served:
-    def __init__(self, engine: treadle.Engine, url: str, session: aiohttp.ClientSession, token: str) -> None:
+    def __init__(self, engine: HostedEngine, url: str, session: aiohttp.ClientSession, token: str) -> None:
         self.engine = engine
         self.url = url
         self._session = session

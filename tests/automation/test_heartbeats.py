@@ -8,6 +8,7 @@ from typing import Any
 
 import treadle
 from tests.engine.running import journal, opened
+from treadle.api.engine import HostedEngine
 from treadle.automation.scheduler import Scheduler
 from treadle.bootstrap.automation import HomeAgentReader
 from treadle.config.home import Home
@@ -33,7 +34,7 @@ async def post() -> str:
 class Beating:
     """An engine, with a scheduler beside it that looks when it is told to."""
 
-    def __init__(self, engine: treadle.Engine, schedules: SqliteSchedules, home: Home, clock: FakeClock) -> None:
+    def __init__(self, engine: HostedEngine, schedules: SqliteSchedules, home: Home, clock: FakeClock) -> None:
         self.engine = engine
         self.schedules = schedules
         self.clock = clock
@@ -67,7 +68,7 @@ def said(model: ScriptedModel) -> list[list[str]]:
     return [[message.text for message in request.conversation.messages] for request in model.requests]
 
 
-async def first_end(engine: treadle.Engine) -> RunId:
+async def first_end(engine: HostedEngine) -> RunId:
     """The first run that comes to its end."""
     async with aclosing(engine.service.feed(0)) as feed:
         async for placed in feed:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-import treadle
 from tests.engine.running import opened
+from treadle.api.engine import HostedEngine
 from treadle.operations.channels import ApprovedPairing
 from treadle.ports.channel import Incoming
 from treadle.ports.model import Model
@@ -38,7 +38,7 @@ def telegram_settings(fake: FakeTelegram, **more: Any) -> dict[str, Any]:
 class Chat:
     """An engine with the channel `telegram`, and the fake that it talks to."""
 
-    def __init__(self, engine: treadle.Engine, fake: FakeTelegram) -> None:
+    def __init__(self, engine: HostedEngine, fake: FakeTelegram) -> None:
         self.engine = engine
         self.fake = fake
 
@@ -63,7 +63,7 @@ async def chatting(
     model: Model,
     *,
     agent: str = AGENT,
-    prepare: Callable[[treadle.Engine], None] = lambda engine: None,
+    prepare: Callable[[HostedEngine], None] = lambda engine: None,
     **settings: Any,
 ) -> AsyncGenerator[Chat, None]:
     fake = FakeTelegram()

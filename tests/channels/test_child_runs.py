@@ -6,6 +6,7 @@ from typing import Any
 import treadle
 from tests.channels.home import AGENT, chatting
 from tests.channels.test_telegram import ANNA, perform
+from treadle.api.engine import HostedEngine
 from treadle.domain.events import ClarifyAnswered
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ask, call, say
@@ -81,7 +82,7 @@ def test_an_approval_of_a_child_run_is_decided_in_the_chat(tmp_path: Path) -> No
         agent = AGENT + "tools: [agent_spawn, act]\napprovals: {rules: [{tool: act, do: ask}]}\n"
         model = delegate(call("act", what="it"))
 
-        def prepare(engine: treadle.Engine) -> None:
+        def prepare(engine: HostedEngine) -> None:
             engine.add_tools(act)
 
         async with chatting(tmp_path, model, agent=agent, prepare=prepare, streaming=False) as chat:

@@ -9,6 +9,7 @@ import pytest
 import treadle
 from tests.channels.home import AGENT, chatting
 from tests.patience import HANG_SECONDS
+from treadle.api.engine import HostedEngine
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
 
@@ -120,7 +121,7 @@ def test_an_approval_is_a_button_for_people_who_may_approve(tmp_path: Path) -> N
         model = ScriptedModel(ask(call("act", what="it")), say("finished"))
         agent = AGENT + "tools: [act]\napprovals: {default: ask}\n"
 
-        def prepare(engine: treadle.Engine) -> None:
+        def prepare(engine: HostedEngine) -> None:
             engine.add_tools(act)
 
         async with chatting(tmp_path, model, agent=agent, prepare=prepare) as chat:

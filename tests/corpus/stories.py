@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import treadle
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.core.context.compaction import INSTRUCTIONS
 from treadle.domain.runs import Usage
 from treadle.ports.model import ModelRequest
@@ -162,7 +162,7 @@ def answer_at_once(request: ModelRequest) -> ScriptStep:
     return step if isinstance(step, ScriptedReply) else END
 
 
-def open_engine(url: str, home: Any, block: asyncio.Event | None, **more: Any) -> treadle.Engine:
+def open_engine(url: str, home: Any, block: asyncio.Event | None, **more: Any) -> HostedEngine:
     """Return an engine that knows the agents, tools and models of the corpus."""
     engine = create_engine(url, home=home, **more)
     engine.add_model("fake", FunctionModel(answer if block is not None else answer_at_once))
@@ -192,7 +192,7 @@ def agent(name: str = "ada", **more: Any) -> treadle.Agent:
     return treadle.Agent(**(fields | more))
 
 
-async def reach(engine: treadle.Engine, run_id: str, *types: str, count: int = 1) -> Any:
+async def reach(engine: HostedEngine, run_id: str, *types: str, count: int = 1) -> Any:
     """Wait until the run has so many events of these types; return the last of them."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         async for event in engine.events(run_id):
@@ -202,14 +202,14 @@ async def reach(engine: treadle.Engine, run_id: str, *types: str, count: int = 1
     raise AssertionError(f"{run_id} ended without {types}")
 
 
-async def begin(engine: treadle.Engine) -> None:
+async def begin(engine: HostedEngine) -> None:
     """Start a run whose provider the next engine does not know, and leave it in the middle of a model call."""
     engine.add_model("absent", FunctionModel(lambda _: Silence("Hm")))
     run_id = await engine.submit(agent("absent", model="absent/m-1"), "hello")
     await reach(engine, run_id, "token")
 
 
-async def tell(engine: treadle.Engine, block: asyncio.Event) -> None:
+async def tell(engine: HostedEngine, block: asyncio.Event) -> None:
     """Bring runs into every state of the corpus. The engine is to be copied before it is closed."""
     await _wait_unavailable(engine)
     await _end(engine, block)
@@ -219,12 +219,12 @@ async def tell(engine: treadle.Engine, block: asyncio.Event) -> None:
     await _leave_in_progress(engine)
 
 
-async def _wait_unavailable(engine: treadle.Engine) -> None:
+async def _wait_unavailable(engine: HostedEngine) -> None:
     [record] = await engine.service.unfinished()
     await reach(engine, record.origin.run_id, "run_waiting")
 
 
-async def _end(engine: treadle.Engine, block: asyncio.Event) -> None:
+async def _end(engine: HostedEngine, block: asyncio.Event) -> None:
     first = await engine.run(agent(), "#plain", session="ses_plain", key="the first")
     await engine.run(agent(), "#silent", session="ses_plain")
     await engine.run(agent(limits={"max_steps": 2}), "#steps")
@@ -257,7 +257,7 @@ async def _end(engine: treadle.Engine, block: asyncio.Event) -> None:
     await engine.wait(await engine.fork(first.run_id, step=2, message="#again"))
 
 
-async def _remember(engine: treadle.Engine) -> None:
+async def _remember(engine: HostedEngine) -> None:
     remembering = {"recall": 5, "remember": True, "embedder": "none"}
     await engine.run(agent("bea", memory=remembering), "#save What does Ada like to drink?")
     await engine.run(agent("bea", memory=remembering), "#note Write a note.")
@@ -266,7 +266,7 @@ async def _remember(engine: treadle.Engine) -> None:
     await engine.run(agent("bea", memory=remembering | {"when": "step"}), "#plain What green tea does Ada like?")
 
 
-async def _reshape_sessions(engine: treadle.Engine) -> None:
+async def _reshape_sessions(engine: HostedEngine) -> None:
     for message in ("#plain one", "#again two", "/pin", "#plain three", "/compact the key", "#again four", "/undo",
                     "#again five", "/usage", "/reset", "#again six"):  # fmt: skip
         await engine.run(agent(), message, session="ses_reshaped")
@@ -275,7 +275,7 @@ async def _reshape_sessions(engine: treadle.Engine) -> None:
         await engine.run(small, f"#again {number} " + "words that fill the window " * 60, session="ses_small")
 
 
-async def _wait(engine: treadle.Engine) -> None:
+async def _wait(engine: HostedEngine) -> None:
     async def waiting(maker: treadle.Agent, message: str, **more: Any) -> str:
         run_id = await engine.submit(maker, message, **more)
         await reach(engine, run_id, "run_waiting")
@@ -302,7 +302,7 @@ async def _wait(engine: treadle.Engine) -> None:
     await reach(engine, interrupted, "run_waiting")
 
 
-async def _leave_in_progress(engine: treadle.Engine) -> None:
+async def _leave_in_progress(engine: HostedEngine) -> None:
     posting = await engine.submit(agent(), "#post", session="ses_posting")
     await reach(engine, posting, "tool_call_start", count=2)
     await engine.steer(posting, "Use the red stamp.")

@@ -16,6 +16,7 @@ from tests.corpus.databases import STORES, lines_of, load_postgres, load_sqlite,
 from tests.corpus.projection import project
 from tests.corpus.stories import PRICES, TIMEOUT_SECONDS, open_engine
 from tests.stores.postgres.servers import shared
+from treadle.api.engine import HostedEngine
 from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.config.home import Home
 from treadle.domain.envelope import VERSION, Event
@@ -106,7 +107,7 @@ def is_later_than_now(waiting: list[Any] | None) -> bool:
     return bool(waiting) and waiting[0] == "retry" and waiting[1] > time.time()
 
 
-async def finish(engine: treadle.Engine, run_id: RunId, waiting: str) -> treadle.Result:
+async def finish(engine: HostedEngine, run_id: RunId, waiting: str) -> treadle.Result:
     """Answer what a run waits for, and wait for its end."""
     if waiting == "interrupted":
         await engine.resume(run_id)

@@ -11,7 +11,7 @@ import pytest
 
 import treadle
 from tests.patience import HANG_SECONDS
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
 from treadle.memory import local_embedder
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 @asynccontextmanager
 async def opened(
     folder: Path, model: Model, *, clock: Clock | None = None, ids: Ids | None = None, home: Path | None = None
-) -> AsyncGenerator[treadle.Engine, None]:
+) -> AsyncGenerator[HostedEngine, None]:
     """An engine over a database in this folder, with this model as the provider `scripted`."""
     engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(home or folder / "home"), clock=clock, ids=ids)
     engine.add_model("scripted", model)
@@ -37,7 +37,7 @@ async def opened(
 
 
 @asynccontextmanager
-async def in_virtual_time(model: Model) -> AsyncGenerator[treadle.Engine, None]:
+async def in_virtual_time(model: Model) -> AsyncGenerator[HostedEngine, None]:
     """An engine over a database in memory, whose hours pass at once. For `virtually`."""
     engine = create_engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
     engine.add_model("scripted", model)
@@ -82,7 +82,7 @@ def agent(**more: Any) -> treadle.Agent:
     return treadle.Agent(**fields)
 
 
-async def until(engine: treadle.Engine, run_id: str, *types: str, after: int = 0) -> Event:
+async def until(engine: HostedEngine, run_id: str, *types: str, after: int = 0) -> Event:
     """The first event of one of these types, as soon as it is seen."""
     async with aclosing(engine.events(run_id, after)) as events:
         async for event in events:
@@ -91,7 +91,7 @@ async def until(engine: treadle.Engine, run_id: str, *types: str, after: int = 0
     raise AssertionError(f"{run_id} ended without {types}")
 
 
-async def journal(engine: treadle.Engine, run_id: str) -> list[Event]:
+async def journal(engine: HostedEngine, run_id: str) -> list[Event]:
     """All durable events of a run that has ended."""
     async with aclosing(engine.events(run_id)) as events:
         return [event async for event in events if event.durable]

@@ -12,6 +12,7 @@ import treadle
 from tests import anthropic_wire, responses_wire
 from tests.engine.running import agent, journal
 from tests.fake_endpoint import Answer, FakeEndpoint, calls, fragment, refuses, says
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.events import LlmFallback, LlmRequest, LlmResponse
 from treadle.domain.messages import Thinking
@@ -62,7 +63,7 @@ def exchange(tmp_path: Path, first: ApiMode, second: ApiMode) -> tuple[list[Any]
 
     async def run() -> tuple[list[Any], Any, treadle.Result]:
         async with FakeEndpoint(asks(first), DOWN) as one, FakeEndpoint(answers(second)) as two:
-            engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
+            engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
             engine.add_provider("one", base_url=one.url, api_mode=first, api_key="sk-one-1234")
             engine.add_provider("two", base_url=two.url, api_mode=second, api_key="sk-two-1234")
             async with engine:
@@ -128,7 +129,7 @@ def ids(mode: ApiMode, sent: Any) -> tuple[list[str], list[str]]:
 def test_reasoning_is_sent_back_only_to_its_own_model(tmp_path: Path, mode: ApiMode) -> None:
     async def run() -> Any:
         async with FakeEndpoint(asks(mode), answers(mode)) as server:
-            engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
+            engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
             engine.add_provider("one", base_url=server.url, api_mode=mode, api_key="sk-one-1234")
             async with engine:
                 await engine.run(agent(model="one/m", tools=[look]), "What is in the hall?")

@@ -10,6 +10,7 @@ import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
 from tests.observed import all_told
 from tests.patience import HANG_SECONDS
+from treadle.api.engine import HostedEngine
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalDecided, ApprovalRequested, RunWaiting, ToolCallStart
@@ -35,14 +36,14 @@ class Post:
         self.tool = post
 
 
-async def asked_for(engine: treadle.Engine, run_id: str) -> ApprovalRequested:
+async def asked_for(engine: HostedEngine, run_id: str) -> ApprovalRequested:
     await until(engine, run_id, "run_waiting")
     requests = [event.data async for event in engine.service.stored(RunId(run_id))]
     [request] = [data for data in requests if isinstance(data, ApprovalRequested)]
     return request
 
 
-async def idle(engine: treadle.Engine) -> None:
+async def idle(engine: HostedEngine) -> None:
     async with asyncio.timeout(HANG_SECONDS):
         while engine.busy:  # noqa: ASYNC110 -- nobody is told of a run that was let go
             await asyncio.sleep(0.01)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-import treadle
 from tests.engine.running import agent, in_virtual_time, journal, types, virtually
 from tests.engine.test_children import children_of, first_said, look, of, results
+from treadle.api.engine import HostedEngine
 from treadle.domain.events import AgentAnswered, AgentEnd, AgentWaiting, RunWaiting, ToolCallError
 from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
@@ -36,7 +36,7 @@ def asks_below(seconds_after: float = 0.0) -> FunctionModel:
     return FunctionModel(policy)
 
 
-async def asked(engine: treadle.Engine) -> tuple[str, str, str]:
+async def asked(engine: HostedEngine) -> tuple[str, str, str]:
     """A run that has come to where a run two levels under it waits: those three."""
     root = await engine.submit(agent(tools=["agent_spawn", look], approvals=ASKING), "go")
     await asyncio.sleep(1)

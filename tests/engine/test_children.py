@@ -8,6 +8,7 @@ from typing import Any
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, virtually
+from treadle.api.engine import HostedEngine
 from treadle.domain.events import (
     AgentEnd,
     AgentSpawn,
@@ -47,7 +48,7 @@ def results(request: ModelRequest) -> int:
     return sum(message.role == "tool" for message in request.conversation.messages)
 
 
-async def children_of(engine: treadle.Engine, run_id: str) -> list[str]:
+async def children_of(engine: HostedEngine, run_id: str) -> list[str]:
     found = await engine.service.runs(RunFilter(parent_run_id=RunId(run_id)))
     return [record.origin.run_id for record in reversed(found)]
 

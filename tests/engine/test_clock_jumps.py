@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-import treadle
 from tests.core.story import Story
 from tests.engine.running import agent, journal, virtually
 from tests.patience import HANG_SECONDS
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.core.steps import CallModel, Wait
 from treadle.domain import events as e
@@ -30,7 +29,7 @@ class Machine:
     def time_of_day(self) -> float:
         return self.offset + asyncio.get_running_loop().time()
 
-    def engine(self, model: ScriptedModel) -> treadle.Engine:
+    def engine(self, model: ScriptedModel) -> HostedEngine:
         clock = SteadyClock(self.time_of_day, lambda: asyncio.get_running_loop().time())
         engine = create_engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=clock)
         engine.add_model("scripted", model)
@@ -86,4 +85,4 @@ def test_system_clocks_agree_until_one_is_set() -> None:
     assert abs(steady.now() - machine.now()) < 5
     steady.align(1000.0)
     assert 1000.0 <= steady.now() < 1060.0
-    assert isinstance(treadle.Engine("sqlite:///:memory:").clock, SteadyClock)
+    assert isinstance(create_engine("sqlite:///:memory:").clock, SteadyClock)

@@ -17,6 +17,7 @@ from tests.models.chat import HELLO
 from tests.models.test_calls_in_pieces import WRITTEN
 from tests.models.test_finish import WORDS
 from tests.patience import HANG_SECONDS
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.events import CallWritten, Continuation, LlmError, LlmResponse, ToolCallStart
 from treadle.domain.messages import ToolUse
@@ -140,7 +141,7 @@ def test_a_good_end_before_or_behind_a_bad_one_changes_nothing() -> None:
 class Session:
     """An agent with a tool that counts its calls, over a scripted server."""
 
-    def __init__(self, engine: treadle.Engine, script: list[Behaviour]) -> None:
+    def __init__(self, engine: HostedEngine, script: list[Behaviour]) -> None:
         self._engine = engine
         self._script = script
         self._number = 0
@@ -177,7 +178,7 @@ def in_sessions(folder: Path, work: Callable[[Session], Any]) -> None:
             return script.pop(0)
 
         async with asyncio.timeout(10 * HANG_SECONDS), FakeEndpoint(policy=answer) as server:
-            engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
+            engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
             for mode in BY_MODE:
                 engine.add_provider(mode, base_url=server.url, api_mode=mode, api_key="sk-fake-1234")
             async with engine:

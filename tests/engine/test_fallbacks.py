@@ -7,7 +7,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, types, until, virtually
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.core.retry import MAX_KEYS
 from treadle.domain.errors import UsageError
@@ -30,7 +30,7 @@ REFUSED = ScriptedFailure("auth", "the key is wrong", retryable=False, next_mode
 FALLBACKS = {"fallbacks": ["second/y", "third/z"]}
 
 
-def add_fallbacks(engine: treadle.Engine, second: Model, third: Model | None = None) -> None:
+def add_fallbacks(engine: HostedEngine, second: Model, third: Model | None = None) -> None:
     engine.add_model("second", second)
     engine.add_model("third", third or ScriptedModel())
 

@@ -13,6 +13,7 @@ import pytest
 
 import treadle
 from tests.engine.running import agent, in_a_world, in_virtual_time, journal, opened, types, until, virtually
+from treadle.api.engine import HostedEngine
 from treadle.core.fold import fold
 from treadle.core.guards.quota import judge, reserve_model_call
 from treadle.core.state import new_state
@@ -77,7 +78,7 @@ def looks(count: int) -> ScriptedReply:
     return ask(*(call("look", f"call_{n}", n=n) for n in range(count)))
 
 
-async def balance(engine: treadle.Engine, account: str) -> Balance:
+async def balance(engine: HostedEngine, account: str) -> Balance:
     return await engine.service.balance(account)
 
 

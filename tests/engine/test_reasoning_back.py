@@ -24,6 +24,7 @@ from tests.fake_endpoint import (
     usage,
 )
 from tests.models.chat import HELLO
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.events import ApprovalRequested, LlmError, LlmRetry
 from treadle.domain.messages import CallExtra, Message, Text, Thinking, ToolResult, ToolUse, user
@@ -69,7 +70,7 @@ def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages
 
     async def work() -> Ran:
         async with FakeEndpoint(*script, policy=policy) as server:
-            engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
+            engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
             engine.add_provider("fake", base_url=server.url, api_mode="chat_completions", api_key="sk-fake-1234")
             async with engine:
                 hero = agent(model=f"fake/{model}", tools=[look], retry={"attempts": 0})
@@ -293,8 +294,8 @@ def kept_in(request: Request, kept: str) -> Any:
     return said["tool_calls"][0].get(kept) if kept == "extra_content" else said.get(kept)
 
 
-def engine_at(folder: Path, server: FakeEndpoint) -> treadle.Engine:
-    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
+def engine_at(folder: Path, server: FakeEndpoint) -> HostedEngine:
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
     engine.add_provider("fake", base_url=server.url, api_mode="chat_completions", api_key="sk-fake-1234")
     return engine
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, virtually
 from tests.engine.test_children import children_of, first_said, look, of, results
+from treadle.api.engine import HostedEngine
 from treadle.core.evaluation import MAX_VERDICT_CHARACTERS
 from treadle.domain.events import (
     AgentEnd,
@@ -44,7 +44,7 @@ def invoking(*, child: ScriptStep | None = None, **more: Any) -> FunctionModel:
     return FunctionModel(policy)
 
 
-async def specs(engine: treadle.Engine, run_id: str) -> list[Any]:
+async def specs(engine: HostedEngine, run_id: str) -> list[Any]:
     """The agents of the runs under one, as they were begun."""
     found = [await journal(engine, child) for child in await children_of(engine, run_id)]
     return [queued.agent for events in found for queued in of(events, RunQueued)]

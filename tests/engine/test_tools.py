@@ -11,6 +11,7 @@ import pytest
 import treadle
 from tests.engine.running import Gate, agent, in_virtual_time, journal, opened, until, virtually
 from tests.observed import all_told
+from treadle.api.engine import HostedEngine
 from treadle.domain.events import LlmRequest, ToolCallError, ToolCallStart
 from treadle.domain.messages import ToolResult, ToolUse
 from treadle.testing.models import ScriptedModel, Silence, ask, call, say
@@ -95,7 +96,7 @@ def test_a_writer_runs_alone_and_in_its_place() -> None:
 
 def test_the_intent_is_committed_before_the_tool_runs(tmp_path: Path) -> None:
     async def story() -> None:
-        engine: treadle.Engine
+        engine: HostedEngine
         seen: list[str] = []
 
         @treadle.tool

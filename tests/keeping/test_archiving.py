@@ -14,6 +14,7 @@ import pytest
 import treadle
 from tests.patience import HANG_SECONDS
 from tests.surfaces.shell import Shell
+from treadle.api.engine import create_engine
 from treadle.backup.event_export import EventExportFile
 from treadle.backup.home_backup import open_archiving_retention
 from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
@@ -60,7 +61,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
 
 
 async def _talk(home: Home) -> None:
-    engine = treadle.Engine(home=home)
+    engine = create_engine(home=home)
     engine.add_model("scripted", ScriptedModel(say("One."), say("Two. \u2028"), say("Three.")))
     agent = treadle.Agent(name="a", model="scripted/m", memory={"recall": 0, "remember": False})
     async with engine:

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-import treadle
 from tests.engine.running import agent
+from treadle.api.engine import create_engine
 from treadle.backup import archive as archives
 from treadle.backup.home_backup import back_up, restore
 from treadle.backup.restore import ReversibleMoves
@@ -34,7 +34,7 @@ MESSAGE = "Are you there?"
 
 
 async def run_once(home: Home, count: int = 1) -> list[str]:
-    engine = treadle.Engine(home=home)
+    engine = create_engine(home=home)
     engine.add_model("scripted", FunctionModel(lambda request: say("Yes.")))
     async with engine:
         return [(await engine.run(agent(), MESSAGE)).run_id for _ in range(count)]

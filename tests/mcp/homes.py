@@ -11,10 +11,12 @@ import msgspec
 import pytest
 import yaml
 
-import treadle
+from treadle.api.engine import HostedEngine, create_engine
+from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.mcp_servers import McpServer
 from treadle.mcp.pins import Pin, PinFolder, hash_entry
+from treadle.telemetry.settings import Telemetry
 from treadle.testing.models import ScriptedModel, ScriptStep
 
 SERVERS = Path(__file__).parent / "servers"
@@ -63,7 +65,7 @@ def make_agent(workspace: Path, *tools: str, **settings: Any) -> AgentSpec:
     return AgentSpec("hero", "scripted/x", tools=tools or ("*__*",), workspace=str(workspace), **settings)
 
 
-def open_engine(home: Path, *steps: ScriptStep, metrics: bool = False) -> treadle.Engine:
-    engine = treadle.Engine(home=home, metrics=metrics)
+def open_engine(home: Path, *steps: ScriptStep, metrics: bool = False) -> HostedEngine:
+    engine = create_engine(home=Home(home), telemetry=Telemetry(metrics=True) if metrics else None)
     engine.add_model("scripted", ScriptedModel(*steps))
     return engine

@@ -20,6 +20,7 @@ from tests import anthropic_wire, responses_wire
 from tests.engine.running import journal, until
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Raw, Request, says
 from tests.patience import HANG_SECONDS
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.events import LlmError, LlmResponse, RunEnd, RunWaiting
 from treadle.domain.messages import ToolUse
@@ -174,7 +175,7 @@ class Server:
 # ── One shape ──────────────────────────────────────────────────────────────────────────────────────
 
 
-async def meets(engine: treadle.Engine, form: str, shape: Shape, server: Server) -> list[str]:
+async def meets(engine: HostedEngine, form: str, shape: Shape, server: Server) -> list[str]:
     """What is wrong with how a session takes a shape; nothing, if all is well."""
     hero = treadle.Agent(
         name=shape.id.replace("_", "-")[:60],
@@ -257,7 +258,7 @@ async def all_met(form: str, tmp_path: Path) -> list[str]:
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(HANG_SECONDS))
         endpoint = await stack.enter_async_context(FakeEndpoint(policy=server))
-        engine = treadle.Engine("sqlite:///:memory:", home=Home(tmp_path / "home"))
+        engine = create_engine("sqlite:///:memory:", home=Home(tmp_path / "home"))
         engine.add_provider(form, base_url=endpoint.url, api_mode=MODES[form], api_key="sk-shape-1234")
         await stack.enter_async_context(engine)
 

@@ -11,6 +11,7 @@ import pytest
 import treadle
 from tests.engine.running import journal
 from tests.fake_endpoint import Answer, Behaviour, FakeEndpoint, Request, Silence, says
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.events import ModelResolved
 from treadle.domain.models import UNKNOWN_WINDOW
@@ -111,7 +112,7 @@ def resolved(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[l
     async def run() -> list[list[int]]:
         found: list[list[int]] = []
         async with FakeEndpoint(policy=server) as endpoint:
-            engine = treadle.Engine("sqlite:///:memory:", home=Home(tmp_path / "home"))
+            engine = create_engine("sqlite:///:memory:", home=Home(tmp_path / "home"))
             engine.add_provider("own", base_url=endpoint.url, **config)
             async with engine:
                 for _ in range(runs):

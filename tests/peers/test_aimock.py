@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 import treadle
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.events import ToolCallEnd
 from treadle.domain.providers import ApiMode
@@ -68,7 +69,7 @@ def set_chaos(server: str, **rates: float) -> None:
 def perform(server: str, mode: ApiMode, tmp_path: Path, runs: int) -> list[tuple[treadle.Result, list[Any]]]:
     """So many runs, side by side, each with what its calls brought."""
 
-    async def one(engine: treadle.Engine) -> tuple[treadle.Result, list[Any]]:
+    async def one(engine: HostedEngine) -> tuple[treadle.Result, list[Any]]:
         retry = {"attempts": 40, "base_ms": 1}
         hero = treadle.Agent(name="hero", model="peer/m", tools=[look], retry=retry, persona="Be brief.")
         result = await engine.run(hero, "What is in the hall?")
@@ -76,7 +77,7 @@ def perform(server: str, mode: ApiMode, tmp_path: Path, runs: int) -> list[tuple
         return result, [data.content for data in events if isinstance(data, ToolCallEnd)]
 
     async def run() -> list[tuple[treadle.Result, list[Any]]]:
-        engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
+        engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
         engine.add_provider("peer", base_url=f"{server}/v1", api_mode=mode, api_key="sk-peer-1234")
         async with engine:
             return await asyncio.gather(*(one(engine) for _ in range(runs)))

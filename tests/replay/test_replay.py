@@ -14,6 +14,7 @@ from tests.domain.test_envelope import ORIGIN
 from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
 from tests.stores.corpus import make
+from treadle.api.engine import HostedEngine
 from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.core.fold.registry import HANDLERS
 from treadle.core.guards import loop as loop_guard
@@ -67,12 +68,12 @@ async def fetch_all() -> str:
     return "".join(f"line {n}\n" for n in range(20_000))
 
 
-async def record_of(engine: treadle.Engine, run_id: str) -> Recorded:
+async def record_of(engine: HostedEngine, run_id: str) -> Recorded:
     service: Any = engine.service
     return await recorded(RunId(run_id), service._journal, service._sessions, service._approvals)
 
 
-async def same(engine: treadle.Engine, run_id: str) -> Replayed:
+async def same(engine: HostedEngine, run_id: str) -> Replayed:
     replayed = await engine.service.replay(RunId(run_id))
     assert replayed.is_same, replayed
     assert replayed.wording == (), "the code that recorded it words it the same way"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import treadle
 from tests.engine.running import agent, journal, opened
+from treadle.api.engine import create_engine
 from treadle.domain.events import ToolCallEnd, ToolCallError
 from treadle.testing.models import ScriptedModel, ask, call, say
 from treadle.vault.store import SecretGrant, VaultStore
@@ -102,7 +102,7 @@ def test_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
         modes.update({path.name: path.stat().st_mode & 0o077 for path in tmp_path.glob("t.db*")})
 
     async def story() -> None:
-        async with treadle.Engine(f"sqlite:///{tmp_path}/t.db"):
+        async with create_engine(f"sqlite:///{tmp_path}/t.db"):
             look()
 
     asyncio.run(story())

@@ -20,8 +20,9 @@ assert not is_private()
 """
 ENGINE = """
 import treadle
+from treadle.api.engine import create_engine
 async def story():
-    async with treadle.Engine("sqlite:///:memory:"):
+    async with create_engine("sqlite:///:memory:"):
         assert is_private()
 asyncio.run(story())
 """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-import treadle
 from tests.surfaces.http.test_access import in_time
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.permissions import SandboxPolicy
 from treadle.ports.sandbox import Command, CommandError
@@ -82,7 +82,7 @@ answer.close()
 async def owned(folder: Path) -> AsyncGenerator[Path]:
     """An engine in this very process, to which others may attach: where."""
     home = Home(folder / "home")
-    engine = treadle.Engine(home=home)
+    engine = create_engine(home=home)
     async with engine, accept_attachments(engine, home):
         place = socket_path(home)
         assert place is not None

@@ -28,10 +28,10 @@ sys.stdin.readline()
 
 OWN_AN_ENGINE = """
 import asyncio, sys
-from treadle import Engine
+from treadle.api.engine import create_engine
 
 async def own():
-    async with Engine(f"sqlite:///{sys.argv[1]}"):
+    async with create_engine(f"sqlite:///{sys.argv[1]}"):
         print("held", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.patience import HANG_SECONDS
 from tests.stores.corpus import make
 from tests.testing.harnesses import opened
-from treadle import Engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.core.fold import fold_all
 from treadle.core.state import new_state
@@ -38,12 +38,12 @@ def test_every_format_is_in_the_corpus() -> None:
     assert [dump.stem for dump in CORPUS] == [f"v{number + 1}" for number in range(len(load_migrations()))]
 
 
-def engine_on(path: str, asked: list[ModelRequest]) -> Engine:
+def engine_on(path: str, asked: list[ModelRequest]) -> HostedEngine:
     def answer(request: ModelRequest) -> ScriptStep:
         asked.append(request)
         return say("done, in this version")
 
-    engine = Engine(f"sqlite:///{path}", home=Home(Path(path).parent))
+    engine = create_engine(f"sqlite:///{path}", home=Home(Path(path).parent))
     engine.add_model("fake", FunctionModel(answer))
     engine.add_tools(make.look, make.post)
     return engine

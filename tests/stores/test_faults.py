@@ -11,7 +11,8 @@ import pytest
 from tests.patience import HANG_SECONDS
 from tests.stores.faulty_disk import FaultyDisk, faulty_disk
 from tests.stores.processes import HOLD_THE_WRITE_LOCK, holder, let_go
-from treadle import Agent, Engine
+from treadle import Agent
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.errors import StoreError, StoreFull, StoreLost
 from treadle.stores.sqlite import writer as writing
@@ -203,22 +204,22 @@ def test_a_failed_fsync_stops_everything(path: str) -> None:
 
 
 @asynccontextmanager
-async def engine_on(path: str, *, text: str | None = None) -> AsyncGenerator[Engine, None]:
+async def engine_on(path: str, *, text: str | None = None) -> AsyncGenerator[HostedEngine, None]:
     """An engine whose model says this, or nothing for ever."""
-    engine = Engine(f"sqlite:///{path}", home=Home(Path(path).parent))
+    engine = create_engine(f"sqlite:///{path}", home=Home(Path(path).parent))
     engine.add_model("fake", FunctionModel(lambda _: Silence("so") if text is None else say(text)))
     async with engine:
         yield engine
 
 
-async def reaches(engine: Engine, run_id: str, type_: str) -> None:
+async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
     """Wait until the run has come to this."""
     async for event in engine.events(run_id):
         if event.type == type_:
             return
 
 
-async def lost(engine: Engine, disk: FaultyDisk) -> None:
+async def lost(engine: HostedEngine, disk: FaultyDisk) -> None:
     """Let a write of the engine fail."""
     disk.sync_fails = True
     with pytest.raises(StoreLost):

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 from tests.patience import HANG_SECONDS
-from treadle import Agent, Engine
+from treadle import Agent
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
@@ -13,18 +14,18 @@ from treadle.testing.models import FunctionModel, ScriptStep, Silence, say
 AGENT = Agent(name="ada", model="fake/m-1")
 
 
-def engine_in(folder: Path) -> Engine:
+def engine_in(folder: Path) -> HostedEngine:
     """An engine whose model thinks for ever, unless it is asked to go on."""
 
     def answer(request: ModelRequest) -> ScriptStep:
         return say("done") if "Go on" in request.conversation.messages[-1].text else Silence("hm")
 
-    engine = Engine(f"sqlite:///{folder / 'treadle.db'}", home=Home(folder))
+    engine = create_engine(f"sqlite:///{folder / 'treadle.db'}", home=Home(folder))
     engine.add_model("fake", FunctionModel(answer))
     return engine
 
 
-async def waiting_run(engine: Engine, key: str | None = None) -> RunId:
+async def waiting_run(engine: HostedEngine, key: str | None = None) -> RunId:
     """A run in the session `ses_1` that was interrupted and waits."""
     run_id = await engine.submit(AGENT, "hello", session="ses_1", key=key)
     await reaches(engine, run_id, "llm_request")
@@ -33,7 +34,7 @@ async def waiting_run(engine: Engine, key: str | None = None) -> RunId:
     return run_id
 
 
-async def reaches(engine: Engine, run_id: str, type_: str) -> None:
+async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
     async for event in engine.events(run_id):
         if event.type == type_:
             return

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.stores.processes import OWN_AN_ENGINE, holder, let_go
-from treadle import Engine
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.errors import StoreError, StoreOwned
 from treadle.stores.sqlite.lock import DatabaseLock
@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> str:
 
 def open_engine(path: str) -> None:
     async def run() -> None:
-        async with Engine(f"sqlite:///{path}", home=Home(Path(path).parent)):
+        async with create_engine(f"sqlite:///{path}", home=Home(Path(path).parent)):
             pass
 
     asyncio.run(run())
@@ -43,12 +43,12 @@ def test_a_second_engine_gets_the_name_of_the_owner_of_the_database(path: str) -
 def test_a_second_engine_in_the_same_process_is_refused_too(path: str) -> None:
     async def run() -> None:
         home = Home(Path(path).parent)
-        async with Engine(f"sqlite:///{path}", home=home) as first:
+        async with create_engine(f"sqlite:///{path}", home=home) as first:
             with pytest.raises(StoreOwned, match=f"process {os.getpid()} "):
-                async with Engine(f"sqlite:///{path}", home=home):
+                async with create_engine(f"sqlite:///{path}", home=home):
                     pass
             assert await first.service.runs() == [], "the first goes on"
-        async with Engine(f"sqlite:///{path}", home=home):
+        async with create_engine(f"sqlite:///{path}", home=home):
             pass
 
     asyncio.run(run())
@@ -88,4 +88,4 @@ def test_a_lock_file_without_a_lock_owns_nothing(path: str) -> None:
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as raised:
         DatabaseLock(str(tmp_path / "nowhere" / "treadle.db"))
-    assert "cannot be written" in str(raised.value)
+    assert "is not writable" in str(raised.value)

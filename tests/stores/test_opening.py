@@ -188,7 +188,7 @@ def damage(path: str) -> None:
 
 
 def test_a_folder_is_not_a_database(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="cannot be opened"):
+    with pytest.raises(StoreError, match="is a folder"):
         open_database(str(tmp_path))
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.stores.corpus import make
-from treadle import Agent, Engine
+from treadle import Agent
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import RunId
@@ -62,8 +63,8 @@ def test_what_is_older_belongs_to_the_local_user(dump: Path, tmp_path: Path) -> 
         assert list(db.execute("SELECT owner, visibility FROM tokens")) in ([], [(None, "all")])
 
 
-def engine_on(folder: Path) -> Engine:
-    engine = Engine(f"sqlite:///{folder}/t.db", home=Home(folder))
+def engine_on(folder: Path) -> HostedEngine:
+    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder))
     engine.add_model("fake", FunctionModel(lambda request: say("done")))
     return engine
 

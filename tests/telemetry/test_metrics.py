@@ -8,6 +8,7 @@ import treadle
 from tests.engine.running import Gate, agent, until
 from tests.telemetry.reading import Samples, read, value
 from tests.telemetry.watched import look, numbers, watched
+from treadle.api.engine import create_engine
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec, Limits
 from treadle.domain.envelope import Origin, make_drafts
@@ -132,7 +133,7 @@ def test_a_reply_to_a_request_of_a_dead_process_is_counted_with_its_model(tmp_pa
 
 
 def test_nothing_is_counted_without_metrics(tmp_path: Path) -> None:
-    engine = treadle.Engine(f"sqlite:///{tmp_path}/t.db")
+    engine = create_engine(f"sqlite:///{tmp_path}/t.db")
     assert engine.metrics is None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import treadle
 from tests.patience import HANG_SECONDS
 from tests.telemetry.reading import Samples, read
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.ports.model import Model
 from treadle.telemetry.settings import Telemetry
@@ -17,7 +17,7 @@ COUNTED = Telemetry(metrics=True)
 
 
 @asynccontextmanager
-async def watched(folder: Path, model: Model, wanted: Telemetry = COUNTED) -> AsyncGenerator[treadle.Engine, None]:
+async def watched(folder: Path, model: Model, wanted: Telemetry = COUNTED) -> AsyncGenerator[HostedEngine, None]:
     """An engine over a database in this folder, with this model as the provider `scripted`."""
     engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), telemetry=wanted)
     engine.add_model("scripted", model)
@@ -25,7 +25,7 @@ async def watched(folder: Path, model: Model, wanted: Telemetry = COUNTED) -> As
         yield engine
 
 
-def numbers(engine: treadle.Engine) -> Samples:
+def numbers(engine: HostedEngine) -> Samples:
     assert engine.metrics is not None
     return read(engine.metrics.render())
 

@@ -15,9 +15,9 @@ if __name__ == "__main__":
 
     install()
 
-import treadle
 from tests.wording.records import load
 from tests.wording.stories import STORIES, TOOLS
+from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.core.tools.plan import AFTER_A_DENIAL
 from treadle.ports.tool import Toolbox
@@ -55,7 +55,7 @@ class Found(msgspec.Struct):
 
 
 def make_toolbox() -> Toolbox:
-    engine: Any = treadle.Engine("sqlite:///:memory:", home=Home(Path("/nowhere")))
+    engine: Any = create_engine("sqlite:///:memory:", home=Home(Path("/nowhere")))
     engine.add_tools(*TOOLS)
     return engine._config.tools
 

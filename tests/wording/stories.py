@@ -9,6 +9,7 @@ from typing import Any
 import treadle
 from tests.engine.running import agent, in_virtual_time, journal, opened, until, virtually
 from tests.engine.test_compaction import SMALL, UNCOUNTED, WORDS, is_summary
+from treadle.api.engine import HostedEngine
 from treadle.domain import events as e
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
@@ -71,7 +72,7 @@ async def post(text: str) -> str:
 TOOLS = (look, read_all, dawdle, sign, post)
 
 
-async def record(engine: treadle.Engine, run_id: str) -> Recorded:
+async def record(engine: HostedEngine, run_id: str) -> Recorded:
     service: Any = engine.service
     found = await recorded(RunId(run_id), service._journal, service._sessions, service._approvals)
     return await with_earlier(found, service._journal, service._sessions)

@@ -338,7 +338,9 @@ class Engine:
 
 
 async def _resolve(answer: _Answer | Awaitable[_Answer]) -> _Answer:
-    return await answer if inspect.isawaitable(answer) else answer
+    if inspect.isawaitable(answer):
+        return await answer
+    return answer
 
 
 def create_engine(
@@ -358,8 +360,7 @@ class HostedEngine(Engine):
     """An engine with a given configuration, and access to its parts."""
 
     def __init__(self, config: EngineConfig) -> None:
-        self._config = config
-        self._parts: EngineParts | None = None
+        self._config, self._parts = config, None
 
     @property
     def service(self) -> LocalService:

@@ -12,8 +12,8 @@ from typing import Any
 
 import apsw
 
-from treadle import Agent, Engine, tool
-from treadle.api.engine import create_engine
+from treadle import Agent, tool
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.ports.model import ModelRequest
 from treadle.stores.sqlite.connection import load_migrations
@@ -70,7 +70,7 @@ async def write(path: Path) -> None:
         (FOLDER / f"v{len(load_migrations())}.sql").write_text("\n".join(dump(str(path))) + "\n")
 
 
-async def reaches(engine: Engine, run_id: str, type_: str) -> None:
+async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
     async for event in engine.events(run_id):
         if event.type == type_:
             return

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import treadle
 from tests.engine.running import agent
 from tests.patience import HANG_SECONDS
 from tests.telemetry.watched import numbers
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.backup.home_backup import back_up
 from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
 from treadle.bootstrap.offline_service import open_service_readonly
@@ -33,7 +32,7 @@ NOTHING, ONLY_OWN = WorkerShare(0), WorkerShare(only_own=True)
 @asynccontextmanager
 async def engine(
     url: str, folder: Path, model: Model | None = None, share: WorkerShare = ALL
-) -> AsyncGenerator[treadle.Engine, None]:
+) -> AsyncGenerator[HostedEngine, None]:
     made = create_engine(url, home=Home(folder / "home"), share=share, telemetry=Telemetry(metrics=True))
     made.add_model("scripted", model or ScriptedModel())
     async with asyncio.timeout(HANG_SECONDS), made:
@@ -177,7 +176,7 @@ def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> 
     asyncio.run(story())
 
 
-def _runs(of: treadle.Engine) -> dict[str, float]:
+def _runs(of: HostedEngine) -> dict[str, float]:
     """How many runs it counts: those there are now, those that were asked for, those that have ended; not 0."""
     counted = ("treadle_runs", "treadle_runs_total", "treadle_runs_queued_total")
     found = numbers(of).items()
@@ -198,7 +197,7 @@ def test_many_readers_of_a_run_that_is_worked_on_elsewhere(url: str, tmp_path: P
         async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
             run_id = await here.submit(agent(), "hello")
 
-            async def read(at: treadle.Engine) -> list[int]:
+            async def read(at: HostedEngine) -> list[int]:
                 async with aclosing(at.events(run_id)) as events:
                     return [event.sequence async for event in events if event.durable]
 

@@ -247,7 +247,7 @@ def test_events_in_short_name_what_they_concern(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_only_a_user_who_signed_in_and_may_answer_can_be_asked(tmp_path: Path) -> None:
+def test_a_sender_who_may_answer_can_be_asked(tmp_path: Path) -> None:
     async def perform() -> None:
         async with offered(tmp_path) as server:
             asked: list[str | None] = []
@@ -260,7 +260,7 @@ def test_only_a_user_who_signed_in_and_may_answer_can_be_asked(tmp_path: Path) -
                 asked.append(await asker_of_run(server, reply))
             plain = await server.ask("POST", "/v1/agents/one/runs", {"message": "Go."}, token=reviewer)
             asked.append(await asker_of_run(server, plain))
-            assert asked == [None, "dashboard", None]
+            assert asked == [None, "dashboard", "api"]
 
     in_time(perform())
 
