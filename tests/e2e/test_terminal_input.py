@@ -62,7 +62,7 @@ def test_file_names_are_completed_unless_they_are_ignored(stage: MakeStage) -> N
         terminal.type("and @kep")
         terminal.wait_for("src/kept.log")
         terminal.send("Enter", "Enter")
-        terminal.wait_for("You said read @src/parser.py and @src/kept.log.")
+        terminal.wait_for("You said read @src/parser.py and @src/kept.log")
 
 
 def test_the_mouse_opens_a_call_and_scrolls(stage: MakeStage) -> None:

@@ -28,7 +28,7 @@ def test_an_answer_streams_as_markdown_and_stays_in_the_scrollback(stage: MakeSt
         assert "```" not in screen
         terminal.wait_for(READY)
         terminal.send("C-d")
-        after = terminal.wait_for("Open this session again: treadle chat --session", history=True)
+        after = terminal.wait_for("treadle chat --session", history=True)
         assert "Some bold words and more." in after
 
 

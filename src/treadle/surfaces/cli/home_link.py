@@ -1,11 +1,11 @@
 """The link to a home for as long as a surface is open: this process owns the home, or it is attached to the owner.
 
 When a server takes the home over, or the owner ends, the link opens the home again. Calls in between raise
-`StoreError`."""
+`StoreError`; calls that only read are repeated."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Literal
 
 from treadle.config.home import Home
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 LinkState = Literal["owner", "attached", "leaving", "lost"]
 Watcher = Callable[[LinkState, str], None]
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 3.0)
+READ_ATTEMPTS = 3
+REOPEN_SECONDS = 15.0
+REOPEN_POLL_SECONDS = 0.05
 
 
 class HomeLink:
@@ -111,19 +114,55 @@ class HomeLink:
         return self._access.client
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
+        """Perform an operation. One that only reads is performed again if the owner of the home ends meanwhile."""
         from treadle.remote.connection import ServerGone
 
-        try:
-            return await self._client.call(operation, request, key=key)
-        except ServerGone:
+        attempts = READ_ATTEMPTS if operation.method == "GET" else 1
+        for attempt in range(1, attempts + 1):
+            access = self._access
+            try:
+                return await self._client.call(operation, request, key=key)
+            except ServerGone:
+                if attempt == attempts:
+                    self._leave(access)
+                    raise
+                await self._wait_for_owner(access)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _leave(self, access: HomeAccess | None) -> None:
+        """Open the home again, unless that has happened since a call began."""
+        if self._access is access:
             self.report_lost()
-            raise
+
+    async def _wait_for_owner(self, access: HomeAccess | None) -> None:
+        """Leave the process that has ended, and wait until the home is open again."""
+        self._leave(access)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REOPEN_SECONDS):
+                while self._lost.is_set() or self._access is None:  # noqa: ASYNC110 -- no event says it
+                    await asyncio.sleep(REOPEN_POLL_SECONDS)
 
     def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self._client.events(run_id, after)
 
-    def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-        return self._client.stored(run_id, after)
+    async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        """Yield the stored events of a run, and continue if the owner of the home ends meanwhile."""
+        from treadle.remote.connection import ServerGone
+
+        last = after
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            access = self._access
+            try:
+                async with aclosing(self._client.stored(run_id, last)) as events:
+                    async for event in events:
+                        last = event.sequence
+                        yield event
+                return
+            except ServerGone:
+                if attempt == READ_ATTEMPTS:
+                    self._leave(access)
+                    raise
+                await self._wait_for_owner(access)
 
     def feed(self) -> AsyncGenerator[Event, None]:
         return self._client.feed()
