@@ -97,7 +97,7 @@ from treadle.config.home import Home
 from treadle.testing.models import ScriptedModel, ask, call
 
 async def main(folder):
-    engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(Path(folder) / "home"))
+    engine = treadle.Engine(f"sqlite:///{folder}/t.db", home=Home(Path(folder) / "home"))
     command = "echo once >> ran.txt; " + sys.argv[2]
     engine.add_model("scripted", ScriptedModel(ask(call("bash", "c1", command=command))))
     hero = treadle.Agent(name="hero", model="scripted/x", tools=["bash"], workspace=f"{folder}/workspace",
