@@ -1,6 +1,6 @@
 """The events of a run as short lines: what a log or a time axis shows, without the payloads."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta, Struct
@@ -129,7 +129,7 @@ def _text(payload: _Payload) -> str:
     ):
         if isinstance(value, str) and value:
             return _cut(value)
-        if isinstance(value, dict) and (said := _text_of_parts(value.get("parts"))):  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        if isinstance(value, dict) and (said := _text_of_parts(cast("dict[str, Any]", value).get("parts"))):
             return said
     if said := _text_of_parts(payload.parts):
         return said
@@ -139,9 +139,10 @@ def _text(payload: _Payload) -> str:
 def _text_of_parts(parts: Any) -> str:
     if not isinstance(parts, list):
         return ""
-    for part in parts:  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(part, dict) and isinstance(part.get("text"), str) and part["text"]:  # pyright: ignore[reportUnknownMemberType]
-            return _cut(part["text"])  # pyright: ignore[reportUnknownArgumentType]
+    for part in cast("list[Any]", parts):
+        text = cast("dict[str, Any]", part).get("text") if isinstance(part, dict) else None
+        if isinstance(text, str) and text:
+            return _cut(text)
     return ""
 
 
