@@ -102,7 +102,7 @@ def doctor_fails(at: str) -> str:
 @treadle.tool(effect="read", repeatable=True)
 def doctor_talks(at: str) -> str:
     "A great many words."
-    return f"{at} {next(_numbers)} and more of it, " * 120
+    return f"{at} {next(_numbers):09d} and more of it, " * 160  # the same length whatever the number
 
 
 TOOLS = (doctor_counts, doctor_repeats, doctor_fails, doctor_talks)
@@ -112,10 +112,10 @@ def _says(text: str, stop: e.StopReason = "end_turn") -> Completed:
     return Completed((Text(text),) if text else (), stop, SHORT)
 
 
-def _calls(name: str, *ats: str, usage: Usage = SHORT) -> list[Completed]:
-    """A reply with one call for each of these."""
+def _calls(name: str, *ats: str, usage: Usage = SHORT, text: str = "") -> list[Completed]:
+    """Return one reply for each of these, with a call and perhaps a text before it."""
     uses = [ToolUse(f"call_{next(_numbers)}", name, msgspec.json.encode({"at": at}).decode()) for at in ats]
-    return [Completed((use,), "tool_use", usage) for use in uses]
+    return [Completed((Text(text), use) if text else (use,), "tool_use", usage) for use in uses]
 
 
 # ── What guards leave behind ──
@@ -207,8 +207,13 @@ TRIALS: tuple[Trial, ...] = (
     ),
     Trial({"cancel": _ends("cancelled")}, [None], cancelled_at=e.LlmRequest),
     Trial(
-        {"context: a full one is made shorter": _has(e.ContextCompacted)},
-        _calls("doctor_talks", *"abcd", usage=UNCOUNTED),
+        {"context: old results are shortened": _has(e.ContextTrimmed)},
+        _calls("doctor_talks", *"abcdefgh", usage=UNCOUNTED),
+        {"limits": {"context_window": 6000}},
+    ),
+    Trial(
+        {"context: a full one is summarized": _has(e.ContextCompacted)},
+        _calls("doctor_counts", *"abcdefgh", usage=UNCOUNTED, text="one word after another " * 160),
         {"limits": {"context_window": 6000}},
     ),
     Trial({"context overflow": _ends("context_overflow")}, [TOO_LONG] * 4),
