@@ -35,12 +35,13 @@ web: $(READY)
 	$(BIN)/python web/build.py
 
 # Browsers, terminals and programs of others. What the machine lacks is skipped with the reason. What failed is tried
-# once more, alone: a browser on a busy machine may be too slow.
+# once more, alone: a browser on a busy machine may be too slow. A test that hangs ends its worker, since even its
+# clean-up may hang.
 e2e: $(READY)
 	-$(MAKE) --no-print-directory web
 	$(BIN)/python web/build.py --test
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal tests/e2e \
-		|| $(BIN)/pytest --last-failed --last-failed-no-failures none tests/e2e
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout-method thread tests/e2e \
+		|| $(BIN)/pytest --last-failed --last-failed-no-failures none --timeout-method thread tests/e2e
 
 bench: $(READY)
 	$(BIN)/python -m bench
