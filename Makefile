@@ -56,6 +56,8 @@ peers: $(READY)
 		@modelcontextprotocol/server-memory@2026.8.31 acpx@0.19.1 node@22
 	test -x .peers/mcp/bin/python || $(PYTHON) -m venv .peers/mcp
 	.peers/mcp/bin/python -m pip install --quiet --disable-pip-version-check mcp-server-git mcp-server-time
+	test -x .peers/synapse/bin/python || $(PYTHON) -m venv .peers/synapse
+	.peers/synapse/bin/python -m pip install --quiet --disable-pip-version-check matrix-synapse
 	$(BIN)/pytest tests/peers
 
 phoenix: $(READY)

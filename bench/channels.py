@@ -39,6 +39,8 @@ AGENT = "name: hero\nmodel: bench/x\nmemory: {recall: 0, remember: false}\n"
 ANSWER = "answer to "
 PLATFORMS = ("telegram", "slack")
 FINISH_SECONDS = 600.0
+STOP_SECONDS = 60.0
+"""How long a server may need to start or to stop."""
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
@@ -125,7 +127,9 @@ class Killer:
             )
         self._processes.append(process)
         assert process.stdout is not None
-        if not await process.stdout.readline():
+        async with asyncio.timeout(STOP_SECONDS):
+            started = await process.stdout.readline()
+        if not started:
             raise RuntimeError(f"the server did not start: {self._log}")
         return process
 
@@ -138,11 +142,17 @@ class Killer:
             await process.wait()
 
     async def stop(self) -> None:
+        """Stop all servers. One that does not stop is killed, and reported."""
         for process in self._processes:
             if process.returncode is None:
                 with suppress(ProcessLookupError):
                     process.terminate()
-                await process.wait()
+                try:
+                    async with asyncio.timeout(STOP_SECONDS):
+                        await process.wait()
+                except TimeoutError:
+                    process.kill()
+                    raise RuntimeError(f"the server did not stop within {STOP_SECONDS:.0f} s") from None
 
 
 # ── What people have seen ──
@@ -199,6 +209,7 @@ async def measure(
     platforms: Sequence[str] = PLATFORMS,
     database: str | None = None,
     servers: int = 1,
+    finish_seconds: float = FINISH_SECONDS,
 ) -> dict[str, Any]:
     """Kill one of several servers while people write, and count what they have seen in the end."""
     home, began = folder / "home", time.monotonic()
@@ -209,7 +220,8 @@ async def measure(
         stack.push_async_callback(killer.stop)
         async with open_store(home, database) as store:
             await admit(store, opened, people)
-            await prime(killer, store, opened)
+            async with asyncio.timeout(finish_seconds):
+                await prime(killer, store, opened)
         lanes = [asyncio.create_task(killer.kill(kills // servers)) for _ in range(servers)]
         killing = asyncio.gather(*lanes)
 
@@ -223,7 +235,7 @@ async def measure(
         await asyncio.gather(killing, *(write(number) for number in range(1, people + 1)))
         await killer.start()
         with suppress(TimeoutError):
-            async with asyncio.timeout(FINISH_SECONDS):
+            async with asyncio.timeout(finish_seconds):
                 while not is_complete(people, messages, opened):  # noqa: ASYNC110 -- several servers
                     await asyncio.sleep(0.2)
         found = judge(people, messages, opened)

@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 
-PYTHON = Path(os.environ.get("TREADLE_SYNAPSE_PYTHON", ".peers/synapse/bin/python"))
+PYTHON = Path(os.environ.get("TREADLE_SYNAPSE_PYTHON", ".peers/synapse/bin/python")).absolute()
 SECRET = "shared-secret-of-tests"
 CONFIG = """
 server_name: localhost
@@ -55,8 +55,11 @@ class Synapse:
         body = {"nonce": nonce, "username": name, "password": "password", "mac": mac, "admin": False}
         return str((await self.call("POST", path, body))["access_token"])
 
-    async def make_room(self, token: str, *invited: str) -> str:
-        body = {"invite": list(invited), "is_direct": True, "preset": "trusted_private_chat"}
+    async def make_room(self, token: str, *invited: str, is_encrypted: bool = False) -> str:
+        body: dict[str, Any] = {"invite": list(invited), "is_direct": True, "preset": "trusted_private_chat"}
+        if is_encrypted:
+            content = {"algorithm": "m.megolm.v1.aes-sha2"}
+            body["initial_state"] = [{"type": "m.room.encryption", "state_key": "", "content": content}]
         return str((await self.call("POST", "/_matrix/client/v3/createRoom", body, token))["room_id"])
 
     async def write(self, token: str, room: str, key: str, **content: Any) -> str:

@@ -89,7 +89,7 @@ def bot_events(fake: FakeMatrix, room_id: str) -> list[dict[str, Any]]:
     return [each for each in found if each["type"] == "m.room.message"]
 
 
-def test_an_encrypted_message_is_answered_with_the_reason(tmp_path: Path) -> None:
+def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Path) -> None:
     async def story() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)
@@ -107,7 +107,7 @@ def test_an_encrypted_message_is_answered_with_the_reason(tmp_path: Path) -> Non
                     for room in (GROUP, ROOM):
                         await fake.write_encrypted(ANNA, room)
                     [text] = await fake.wait_for(lambda: fake.texts(ROOM))
-                    assert "it is encrypted" in text
+                    assert "its key has not reached me" in text
                     assert fake.texts(GROUP) == []
                     assert await engine.context.service.runs() == []
 

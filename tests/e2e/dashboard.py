@@ -61,9 +61,16 @@ def longest(modules):
 1. Read each module.
 2. Count its lines.
 """
+FORGETFUL = {"recall": 0}
+"""The model answers what a message says; a memory of an earlier message would be answered too."""
 AGENTS: dict[str, dict[str, Any]] = {
-    "default": {"persona": "You are a careful engineer.", "tools": ["bash", "clarify", "memory_save"]},
+    "default": {
+        "persona": "You are a careful engineer.",
+        "tools": ["bash", "clarify", "memory_save"],
+        "memory": FORGETFUL,
+    },
     "reviewer": {
+        "memory": FORGETFUL,
         "persona": "You review changes.",
         "tools": ["bash", "clarify"],
         "approvals": {"default": "ask", "via": "api"},

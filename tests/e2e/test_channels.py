@@ -11,6 +11,7 @@ from tests.channels.home import write_home
 from tests.channels.mail_server import AUTHSERV, PASSWORD, MailServers, serve_mail
 from tests.channels.test_telegram import echo
 from tests.engine.running import opened
+from tests.patience import HANG_SECONDS
 from treadle.channels.email import Email
 from treadle.domain.channels import Person
 from treadle.testing.channels import check_channel
@@ -77,7 +78,9 @@ async def converse(mail: MailServers) -> None:
 def test_a_server_that_is_killed_answers_every_message_once_and_in_order(
     tmp_path: Path, platforms: tuple[str, ...]
 ) -> None:
-    found = asyncio.run(measure(6, 3, 4, 1, tmp_path, streaming=True, platforms=platforms))
+    found = asyncio.run(
+        measure(6, 3, 4, 1, tmp_path, streaming=True, platforms=platforms, finish_seconds=HANG_SECONDS)
+    )
     for name in platforms:
         assert found[f"{name} answered"] + found[f"{name} reported"] == 12, found
     assert find_faults(found, platforms) == [], found

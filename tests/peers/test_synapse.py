@@ -6,13 +6,15 @@ from typing import Any
 
 import pytest
 
+from tests.channels.encrypted_person import open_person, serve_matrix
 from tests.channels.home import write_home
 from tests.channels.synapse import PYTHON, serve_synapse
+from tests.channels.test_sent_files import fill_workspace
 from tests.channels.test_telegram import echo
 from tests.engine.running import opened
 from treadle.channels.matrix import Matrix
 from treadle.domain.channels import Person
-from treadle.testing.channels import check_channel
+from treadle.testing.channels import PNG, check_channel
 
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="Synapse is not installed: make peers")
 BOT, ANNA = "@bot:localhost", "@anna:localhost"
@@ -49,6 +51,37 @@ def test_people_and_agents_talk_in_rooms(tmp_path: Path) -> None:
             assert (await check_contract(synapse, token, room)) is None
 
     asyncio.run(story())
+
+
+def test_people_and_agents_talk_in_encrypted_rooms(tmp_path: Path) -> None:
+    async def work() -> None:
+        fill_workspace(tmp_path)
+        async with serve_synapse(tmp_path) as synapse:
+            await synapse.register("bot")
+            token = await synapse.register("anna")
+            settings = {"homeserver": synapse.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+            channel = {"agent": "hero", "settings": settings}
+            async with serve_matrix(tmp_path, channel, "password", ANNA):
+                room = await synapse.make_room(token, BOT, is_encrypted=True)
+                await joined(synapse, token, room)
+                async with open_person(synapse.url, ANNA, "password", BOT, tmp_path / "anna") as anna:
+                    await anna.write(room, "one **two**")
+                    await anna.wait_for_text(room, "you said: one two")
+                    long = "漢" * 3400
+                    await anna.write(room, long)
+                    await anna.wait_for_text(room, f"you said: {long}")
+                    await anna.write(room, "![chart](chart.png)")
+                    await anna.wait_for_text(room, "chart.png")
+                    assert await anna.read_file(anna.files[0]) == PNG
+                    await anna.write_file(room, "notes.txt", b"all about looms")
+                    await anna.wait_for(room, lambda texts: "all about looms" in texts[-1])
+            async with open_person(synapse.url, ANNA, "password", BOT, tmp_path / "anna") as anna:
+                await anna.write(room, "are you there?")  # nobody is
+                async with serve_matrix(tmp_path, channel, "password", ANNA):
+                    await anna.wait_for_text(room, "you said: are you there?")
+            assert await synapse.texts(token, room, BOT) == [], "no text is readable on the server"
+
+    asyncio.run(work())
 
 
 async def joined(synapse: Any, token: str, room: str) -> None:

@@ -12,6 +12,7 @@ from treadle.bootstrap.stores import Stores, run_unlocked
 from treadle.channels.manager import HomeChannelManager
 from treadle.channels.runner import ChannelRunner
 from treadle.config.home import Home
+from treadle.config.private_files import make_folder
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
 from treadle.domain.events import EventData
@@ -19,7 +20,7 @@ from treadle.domain.ids import Instant, RunId
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.event_hub import EventHub
 from treadle.operations.service import LocalService
-from treadle.ports.channel import Channel, ChannelAdapter, ChannelStore, Incoming
+from treadle.ports.channel import Channel, ChannelAdapter, ChannelStore, ChannelWithFiles, Incoming
 from treadle.system.clock import SystemClock
 from treadle.vault.vault import HomeVault
 
@@ -62,10 +63,16 @@ def resolve_settings(settings: Mapping[str, Any], value: Callable[[str], str | N
     return cast("dict[str, Any]", msgspec.json.decode(resolve_secret_refs(written, reveal)))
 
 
-def make_channel(vault: HomeVault, name: str, config: ChannelConfig) -> Channel:
+def make_channel(home: Home, vault: HomeVault, name: str, config: ChannelConfig) -> Channel:
     """Return the channel of a configuration, not connected yet."""
     settings = resolve_settings(config.settings, vault.value)
-    return find_adapter(config.platform or name)(name, settings)
+    channel = find_adapter(config.platform or name)(name, settings)
+    if isinstance(channel, ChannelWithFiles):
+        folder = home.path / "channels" / name
+        make_folder(folder.parent)
+        make_folder(folder)
+        channel.use_folder(folder)
+    return channel
 
 
 def make_channels(
@@ -87,7 +94,7 @@ def make_channels(
         name: ChannelRunner(
             name,
             each,
-            partial(make_channel, vault, name, each),
+            partial(make_channel, home, vault, name, each),
             stores.channels,
             service,
             stores.runs,
@@ -108,7 +115,7 @@ def make_channels(
     if metrics is not None:
         metrics.channels = lambda: [(name, each.status, dict(each.counts)) for name, each in runners.items()]
     return HomeChannelManager(
-        configs, stores.channels, config.time_of_day, partial(make_channel, vault), runners, stores.alone
+        configs, stores.channels, config.time_of_day, partial(make_channel, home, vault), runners, stores.alone
     )
 
 
@@ -116,7 +123,7 @@ def make_offline_channels(home: Home, stores: Stores, vault: HomeVault) -> HomeC
     """Return the channels of a database without an open engine: people can be changed, and nothing is connected."""
     configs = home.config().channels
     return HomeChannelManager(
-        configs, stores.channels, SystemClock(), partial(make_channel, vault), {}, run_unlocked
+        configs, stores.channels, SystemClock(), partial(make_channel, home, vault), {}, run_unlocked
     )
 
 

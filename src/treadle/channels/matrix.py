@@ -1,11 +1,13 @@
 """Matrix, through the client-server API with matrix-nio."""
 
 import io
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from hashlib import blake2b
-from typing import Any, cast
+from pathlib import Path
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import aiohttp
@@ -14,8 +16,12 @@ from msgspec import Struct
 from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
     AsyncClient,
     AsyncClientConfig,
+    EncryptionError,
+    GroupEncryptionError,
     LocalProtocolError,
     LoginError,
+    MatrixRoom,
+    RoomGetStateEventError,
     RoomSendResponse,
     SyncResponse,
     WhoamiResponse,
@@ -24,6 +30,15 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
 from treadle.channels.markdown import MATRIX, PLAIN, render
+from treadle.channels.matrix_device import (
+    MatrixDevice,
+    decrypt_file,
+    decrypt_late,
+    exchange_keys,
+    has_unreadable,
+    is_from_device_of,
+    name_encrypted_file,
+)
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
@@ -36,15 +51,27 @@ from treadle.ports.channel import (
     Traits,
 )
 
+T = TypeVar("T")
 SYNC_MILLISECONDS = 30_000
 MEDIA = ("m.image", "m.file", "m.audio", "m.video")
 REFUSALS = ("M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_INVALID_PARAM", "M_BAD_JSON", "M_UNRECOGNIZED")
-ENCRYPTED = (
-    "I cannot read this room: it is encrypted, and encrypted rooms are not supported. Invite me to a room without "
-    "encryption."
+LATE_KEY_MILLISECONDS = 2_000
+"""How long the key of a message may arrive after the message."""
+UNREADABLE = (
+    "I cannot read your message: it is encrypted, and its key has not reached me. Please send it again. If that "
+    "does not help, invite me to a new room."
 )
+FORGED = "its encryption key does not belong to the sender"
+FALLBACK_CHARACTERS = 200
+MAX_CONTENT_BYTES = 44_000
+"""Bytes of a message before encryption, which makes them a third more. An event has at most 65,536."""
+NOT_SENT = (
+    aiohttp.ClientError, OSError, TimeoutError, LocalProtocolError, EncryptionError, GroupEncryptionError,
+)  # fmt: skip
+"""What a client raises when a message did not reach the homeserver."""
+CLIENT_SETTINGS: dict[str, Any] = {"max_limit_exceeded": 0, "max_timeouts": 0}
 TRAITS = Traits(
-    max_characters=16_000,  # an event has at most 64 kB, and carries plain text and HTML
+    max_characters=3_500,  # encrypted JSON has up to 12 bytes for a character
     can_edit=True,
     deduplicates=True,
     edit_seconds=1.5,
@@ -79,10 +106,16 @@ class Matrix:
             raise ValueError(f"settings: {error}") from None
         # Transaction IDs are remembered for each device, so the device is always the same.
         device = f"TREADLE{blake2b(name.encode(), digest_size=4).hexdigest().upper()}"
-        config = AsyncClientConfig(max_limit_exceeded=0, max_timeouts=0, encryption_enabled=False)
+        config = AsyncClientConfig(encryption_enabled=False, **CLIENT_SETTINGS)
         self._client = AsyncClient(self._settings.homeserver, self._settings.user, device, config=config)
+        self._device: MatrixDevice | None = None
         self._session: aiohttp.ClientSession | None = None
         self.traits = TRAITS
+
+    def use_folder(self, folder: Path) -> None:
+        """Encrypt in rooms that are encrypted, with keys that are kept in this folder."""
+        self._device = MatrixDevice(folder)
+        self._client = self._device.open_client(self._settings.homeserver, self._settings.user, CLIENT_SETTINGS)
 
     async def check(self) -> str:
         settings = self._settings
@@ -92,8 +125,8 @@ class Matrix:
                 found = await self._client.whoami()
                 if not isinstance(found, WhoamiResponse):
                     raise ChannelError(f"Matrix rejects the access token: {_said(found)}")
-                self._client.user_id = found.user_id
-                self._client.device_id = found.device_id or self._client.device_id
+                device = found.device_id or str(self._client.device_id)
+                self._client.restore_login(found.user_id, device, settings.access_token)
             else:
                 answer = await self._client.login(settings.password, "Treadle")
                 if isinstance(answer, LoginError):
@@ -104,23 +137,41 @@ class Matrix:
 
     async def receive(self, receiver: Receiver) -> None:
         since = await receiver.cursor()
+        if self._device is not None:
+            await self._ask(self._device.catch_up(self._client, since))
+            await self._ask(exchange_keys(self._client))
         is_first = True
         while True:
-            wait = 0 if is_first else SYNC_MILLISECONDS
-            try:
-                answer = await self._client.sync(wait, since=since, full_state=is_first)
-            except (aiohttp.ClientError, OSError, TimeoutError) as error:
-                raise ChannelError(f"the connection was lost: {error or type(error).__name__}") from None
-            if not isinstance(answer, SyncResponse):
-                raise ChannelError(f"the synchronisation failed: {_said(answer)}")
-            for room_id in answer.rooms.invite:
-                await self._client.join(room_id)
+            answers = [await self._sync(0 if is_first else SYNC_MILLISECONDS, since, is_first)]
+            if since is not None and has_unreadable(answers[0]) and self._device is not None:
+                answers.append(await self._sync(LATE_KEY_MILLISECONDS, answers[0].next_batch, False))
+                decrypt_late(self._client, answers[0])
             found: list[Incoming] = []
-            if since is not None:  # the first synchronisation shows what was said before the bot was there
-                for room_id, room in answer.rooms.join.items():
-                    found += read_all(cast("list[Any]", room.timeline.events), partial(self._read, room_id))
-            await receiver.accept(found, answer.next_batch)
-            since, is_first = answer.next_batch, False
+            for answer in answers:
+                for room_id in answer.rooms.invite:
+                    await self._client.join(room_id)
+                if since is not None:  # the first synchronisation shows what was said before the bot was there
+                    for room_id, room in answer.rooms.join.items():
+                        found += read_all(cast("list[Any]", room.timeline.events), partial(self._read, room_id))
+            position = answers[-1].next_batch
+            await receiver.accept(found, position)
+            if self._device is not None and position != since:
+                self._device.keep_position(position)
+            since, is_first = position, False
+
+    async def _sync(self, milliseconds: int, since: str | None, is_first: bool) -> SyncResponse:
+        answer = await self._ask(self._client.sync(milliseconds, since=since, full_state=is_first))
+        if not isinstance(answer, SyncResponse):
+            raise ChannelError(f"the synchronisation failed: {_said(answer)}")
+        if self._device is not None:
+            await self._ask(exchange_keys(self._client))
+        return answer
+
+    async def _ask(self, request: Awaitable[T]) -> T:
+        try:
+            return await request
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise ChannelError(f"the connection was lost: {error or type(error).__name__}") from None
 
     async def send(self, message: Outgoing) -> str:
         room_id, _, thread = message.conversation.partition("/")
@@ -135,21 +186,26 @@ class Matrix:
         room_id = message.conversation.partition("/")[0]
         fresh = _content(message.text + (" …" if message.is_draft else ""))
         relation = {"rel_type": "m.replace", "event_id": message_id}
-        content = {**fresh, "body": f"* {fresh['body']}", "m.new_content": fresh, "m.relates_to": relation}
+        # Clients that know no edits show the beginning. The whole text twice may be more than an event can have.
+        shown = {"msgtype": fresh["msgtype"], "body": f"* {fresh['body'][:FALLBACK_CHARACTERS]}"}
+        content = {**shown, "m.new_content": fresh, "m.relates_to": relation}
         await self._put(room_id, content, f"{message.key}/{message.text}/{message.is_draft}")
 
     async def show_typing(self, conversation: str) -> None:
         await self._client.room_typing(conversation.partition("/")[0], True, 30_000)
 
     async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
-        found = _MEDIA_URI.fullmatch(attachment.file_id)
+        uri, _, key = attachment.file_id.partition("#")
+        found = _MEDIA_URI.fullmatch(uri)
         if found is None:
             raise ChannelRefused("its address is not valid")
         path = f"/_matrix/client/v1/media/download/{quote(found[1], safe='')}/{found[2]}"
         headers = {"Authorization": f"Bearer {self._client.access_token}"}
         if self._session is None:
             self._session = aiohttp.ClientSession()
-        return await download(self._session, self._settings.homeserver.rstrip("/") + path, max_bytes, headers)
+        url = self._settings.homeserver.rstrip("/") + path
+        data = await download(self._session, url, max_bytes, headers)
+        return decrypt_file(data, key) if key else data
 
     async def close(self) -> None:
         if self._session is not None:
@@ -173,7 +229,9 @@ class Matrix:
             target = str(source.get("redacts") or content.get("redacts") or "")
             return Incoming(event_id, room_id, kind="delete", target=target, **common)
         if kind == "m.room.encrypted":  # whether it mentions the bot is encrypted too
-            return Incoming(event_id, room_id, problem=ENCRYPTED, is_addressed=is_direct, **common)
+            return Incoming(event_id, room_id, problem=UNREADABLE, is_addressed=is_direct, **common)
+        if event.decrypted and not is_from_device_of(self._client, event, sender):
+            common["distrust"] = FORGED
         if kind != "m.room.message":
             return None
         relation = cast("dict[str, Any]", content.get("m.relates_to") or {})
@@ -218,17 +276,42 @@ class Matrix:
     async def _put(self, room_id: str, content: dict[str, Any], key: str) -> str:
         transaction = blake2b(key.encode("utf-8", "replace"), digest_size=20).hexdigest()
         try:
-            answer = await self._client.room_send(room_id, "m.room.message", content, transaction)
-        except (aiohttp.ClientError, OSError, TimeoutError, LocalProtocolError) as error:
+            await self._find_room(room_id)
+            if self._client.should_query_keys:
+                await self._client.keys_query()
+            answer = await self._client.room_send(
+                room_id, "m.room.message", content, transaction, ignore_unverified_devices=True
+            )
+        except NOT_SENT as error:
             raise ChannelError(f"the message was not sent: {error or type(error).__name__}") from None
         if isinstance(answer, RoomSendResponse):
             return str(answer.event_id)
         raise _explain(answer)
 
+    async def _find_room(self, room_id: str) -> MatrixRoom | None:
+        """Return a room, with its encryption known. None: this channel does not encrypt."""
+        if self._device is None:
+            return None
+        if room_id not in self._client.rooms:
+            answer = await self._client.room_get_state_event(room_id, "m.room.encryption")
+            is_refused = isinstance(answer, RoomGetStateEventError)
+            if is_refused and answer.status_code != "M_NOT_FOUND":
+                raise _explain(answer)
+            room = MatrixRoom(room_id, str(self._client.user_id), encrypted=not is_refused)
+            self._client.rooms.setdefault(room_id, room)
+        return self._client.rooms[room_id]
+
     async def _send_file(self, room_id: str, thread: str, key: str, file: OutgoingFile) -> str:
         size = len(file.data)
         try:
-            answer, _ = await self._client.upload(io.BytesIO(file.data), file.media_type, file.name, filesize=size)
+            room = await self._find_room(room_id)
+            answer, keys = await self._client.upload(
+                io.BytesIO(file.data),
+                file.media_type,
+                file.name,
+                room is not None and room.encrypted,
+                filesize=size,
+            )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ChannelError(f"the file was not uploaded: {error or type(error).__name__}") from None
         uri = getattr(answer, "content_uri", None)
@@ -236,7 +319,8 @@ class Matrix:
             raise _explain(answer)
         kind = "m.image" if file.media_type.startswith("image/") else "m.file"
         info = {"mimetype": file.media_type, "size": size}
-        content: dict[str, Any] = {"msgtype": kind, "body": file.name, "url": uri, "info": info}
+        where = {"file": {**keys, "url": uri}} if keys else {"url": uri}
+        content: dict[str, Any] = {"msgtype": kind, "body": file.name, **where, "info": info}
         if thread:
             content["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
         return await self._put(room_id, content, key)
@@ -246,22 +330,21 @@ def _content(text: str) -> dict[str, Any]:
     """Return a notice: bots do not answer notices of other bots."""
     html = render(text, MATRIX).replace("\n", "<br>")
     html = re.sub(r"<pre>.*?</pre>", lambda block: block[0].replace("<br>", "\n"), html, flags=re.DOTALL)
-    return {
-        "msgtype": "m.notice",
-        "body": render(text, PLAIN),
-        "format": "org.matrix.custom.html",
-        "formatted_body": html,
-    }
+    plain = {"msgtype": "m.notice", "body": render(text, PLAIN)}
+    content = {**plain, "format": "org.matrix.custom.html", "formatted_body": html}
+    return content if len(json.dumps(content)) <= MAX_CONTENT_BYTES else plain
 
 
 def _attachments(content: dict[str, Any]) -> tuple[IncomingFile, ...]:
     info = cast("dict[str, Any]", content.get("info") or {})
-    url = str(content.get("url") or "")
-    if not url.startswith("mxc://"):
+    file = cast("dict[str, Any]", content.get("file") or {})
+    url = str(file.get("url") or content.get("url") or "")
+    file_id = name_encrypted_file(url, file) if file else url
+    if not file_id.startswith("mxc://"):
         return ()
     size = info.get("size")
     name, kind = str(content.get("body", "")), str(info.get("mimetype", ""))
-    return (IncomingFile(url, name, kind, size if isinstance(size, int) else 0),)
+    return (IncomingFile(file_id, name, kind, size if isinstance(size, int) else 0),)
 
 
 def _explain(answer: Any) -> ChannelError:

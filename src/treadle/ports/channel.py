@@ -1,6 +1,7 @@
 """The contract between Treadle and a chat platform, and the store of what goes in and out."""
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -193,6 +194,16 @@ class WebhookChannel(Protocol):
 
     async def read(self, body: bytes) -> Sequence[Incoming]:
         """Return the messages in the body of a request that was verified."""
+        ...
+
+
+@runtime_checkable
+class ChannelWithFiles(Protocol):
+    """A channel that keeps files between connections, such as encryption keys. Optional."""
+
+    def use_folder(self, folder: Path) -> None:
+        """Keep files in this folder, which is private to the user and to the channel. Called once, before any other
+        method."""
         ...
 
 

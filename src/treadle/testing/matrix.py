@@ -1,5 +1,6 @@
 """A fake of a Matrix homeserver on loopback: the parts of the client-server API that bots use. It has rooms, a
-timeline with positions, transaction IDs that it remembers, edits, files and the errors that bots must handle."""
+timeline with positions, transaction IDs that it remembers, edits, files, the exchange of encryption keys, and the
+errors that bots must handle. Every account has the same password."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,33 +9,50 @@ from typing import Any
 
 from aiohttp import web
 
+from treadle.testing.matrix_keys import FakeKeys
+
 BOT = "@bot:fake.example"
+LOGIN = web.RequestKey("login", tuple[str, str])
+"""The user and the device of a request."""
 PASSWORD, TOKEN = "fake-password", "fake-access-token"
 
 
 class FakeMatrix:
-    """The server. Tests make rooms with `add_room`, write as people with `write`, and read `texts`."""
+    """The server. Tests make rooms with `add_room`, write as people with `write`, and read `texts`. People can also
+    log in with clients of their own."""
 
     def __init__(self) -> None:
         self.rooms: dict[str, dict[str, str]] = {}
         """The members of each room, and their membership."""
-        self.events: list[dict[str, Any]] = []
-        """All events, in the order in which they happened."""
+        self.log: list[dict[str, Any]] = []
+        """All that happened, in order: events of rooms, messages to devices, and new keys of users."""
         self.media: dict[str, tuple[str, bytes]] = {}
         """Files: media type and content."""
         self.errors: list[tuple[int, dict[str, Any]]] = []
         """Answers to give instead of storing a message: status and body, each once."""
+        self.keys = FakeKeys()
+        self.relabel: tuple[str, str] | None = None
+        """Whose messages the server stores as those of another user, as one that lies would."""
         self.url = ""
-        self._transactions: dict[str, str] = {}
+        self._logins = {TOKEN: (BOT, "DEVICE")}
+        self._transactions: dict[tuple[str, str], str] = {}
         self._changed = asyncio.Condition()
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """All events of rooms, in the order in which they happened."""
+        return [each for each in self.log if "room_id" in each]
 
     # ── People ──
 
-    def add_room(self, room_id: str, *members: str) -> str:
+    def add_room(self, room_id: str, *members: str, is_encrypted: bool = False) -> str:
         """Make a room with the bot and others, who have joined it."""
         self.rooms[room_id] = {}
         for member in (BOT, *members):
             self._set_membership(room_id, member, "join")
+        if is_encrypted:
+            content = {"algorithm": "m.megolm.v1.aes-sha2"}
+            self._add(room_id, BOT, "m.room.encryption", content, state_key="")
         return room_id
 
     async def write(self, sender: str, room_id: str, text: str, **content: Any) -> str:
@@ -87,43 +105,67 @@ class FakeMatrix:
         self._add(room_id, member, "m.room.member", content, state_key=member)
 
     def _add(self, room_id: str, sender: str, kind: str, content: dict[str, Any], **more: Any) -> str:
-        event_id = f"$event{len(self.events)}"
+        event_id = f"$event{len(self.log)}"
         event = {"event_id": event_id, "type": kind, "sender": sender, "content": content, "origin_server_ts": 1}
-        self.events.append({**event, "room_id": room_id, **more})
+        self.log.append({**event, "room_id": room_id, **more})
         return event_id
+
+    async def _note(self, *entries: dict[str, Any]) -> None:
+        async with self._changed:
+            self.log += entries
+            self._changed.notify_all()
 
     # ── The API ──
 
     async def log_in(self, request: web.Request) -> web.Response:
-        if (await request.json()).get("password") != PASSWORD:
+        body = await request.json()
+        if body.get("password") != PASSWORD:
             return _refuse(403, "M_FORBIDDEN", "Invalid password")
-        device = (await request.json()).get("device_id", "DEVICE")
-        return web.json_response({"user_id": BOT, "access_token": TOKEN, "device_id": device})
+        user, device = body["identifier"]["user"], body.get("device_id") or "DEVICE"
+        token = TOKEN if user == BOT else f"token-of-{user}-{device}"
+        self._logins[token] = (user, device)
+        return web.json_response({"user_id": user, "access_token": token, "device_id": device})
+
+    def find_login(self, request: web.Request) -> tuple[str, str] | None:
+        """Return the user and the device of a request."""
+        return self._logins.get(request.headers.get("Authorization", "").removeprefix("Bearer "))
 
     async def who_am_i(self, request: web.Request) -> web.Response:
-        return web.json_response({"user_id": BOT, "device_id": "DEVICE"})
+        user, device = request[LOGIN]
+        return web.json_response({"user_id": user, "device_id": device})
 
     async def sync(self, request: web.Request) -> web.Response:
+        user, device = request[LOGIN]
         since, is_full = int(request.query.get("since", "0")), request.query.get("full_state") == "true"
         async with self._changed:
             try:
                 async with asyncio.timeout(float(request.query.get("timeout", "0")) / 1000):
-                    await self._changed.wait_for(lambda: len(self.events) > since)
+                    await self._changed.wait_for(lambda: len(self.log) > since)
             except TimeoutError:
                 pass
+        fresh = self.log[since:]
         joined = {
             room_id: self._describe(room_id, since, is_full or not since)
             for room_id, members in self.rooms.items()
-            if members.get(BOT) == "join"
-            and (is_full or any(each["room_id"] == room_id for each in self.events[since:]))
+            if members.get(user) == "join"
+            and "filter" not in request.query  # the only filter that bots use wants no rooms
+            and (is_full or any(each.get("room_id") == room_id for each in fresh))
         }
-        rooms = {"join": joined, "invite": {}, "leave": {}}
-        return web.json_response({"next_batch": str(len(self.events)), "rooms": rooms})
+        answer = {
+            "next_batch": str(len(self.log)),
+            "rooms": {"join": joined, "invite": {}, "leave": {}},
+            "to_device": {"events": [each["event"] for each in fresh if each.get("to") == (user, device)]},
+            "device_lists": {"changed": [each["keys_of"] for each in fresh if "keys_of" in each], "left": []},
+            "device_one_time_keys_count": self.keys.count(user, device),
+        }
+        return web.json_response(answer)
 
     def _describe(self, room_id: str, since: int, is_full: bool) -> dict[str, Any]:
         events = [each for each in self.events if each["room_id"] == room_id]
-        state = {each["state_key"]: each for each in events if "state_key" in each} if is_full else {}
-        fresh = [each for each in self.events[since:] if each["room_id"] == room_id]
+        state = (
+            {(each["type"], each["state_key"]): each for each in events if "state_key" in each} if is_full else {}
+        )
+        fresh = [each for each in self.log[since:] if each.get("room_id") == room_id]
         timeline = {"events": fresh, "limited": False, "prev_batch": str(since)}
         return {
             "timeline": timeline,
@@ -138,15 +180,57 @@ class FakeMatrix:
         if self.errors:
             status, body = self.errors.pop(0)
             return web.json_response(body, status=status)
-        room_id, transaction = request.match_info["room"], request.match_info["transaction"]
-        if self.rooms.get(room_id, {}).get(BOT) != "join":
+        room_id, (user, device) = request.match_info["room"], request[LOGIN]
+        if self.rooms.get(room_id, {}).get(user) != "join":
             return _refuse(403, "M_FORBIDDEN", "You are not in the room")
-        content = await request.json()
+        content, transaction = await request.json(), (device, request.match_info["transaction"])
+        if self.relabel is not None and self.relabel[0] == user:
+            user = self.relabel[1]
         async with self._changed:
             if transaction not in self._transactions:
-                self._transactions[transaction] = self._add(room_id, BOT, request.match_info["type"], content)
+                self._transactions[transaction] = self._add(room_id, user, request.match_info["type"], content)
             self._changed.notify_all()
         return web.json_response({"event_id": self._transactions[transaction]})
+
+    async def read_state(self, request: web.Request) -> web.Response:
+        room_id, (user, _) = request.match_info["room"], request[LOGIN]
+        if self.rooms.get(room_id, {}).get(user) != "join":
+            return _refuse(403, "M_FORBIDDEN", "You are not in the room")
+        kind = request.match_info["type"]
+        found = [each for each in self.events if (each["room_id"], each["type"]) == (room_id, kind)]
+        if not found:
+            return _refuse(404, "M_NOT_FOUND", "Event not found")
+        return web.json_response(found[-1]["content"])
+
+    async def list_members(self, request: web.Request) -> web.Response:
+        members = self.rooms[request.match_info["room"]]
+        return web.json_response({"joined": {each: {} for each, kind in members.items() if kind == "join"}})
+
+    # ── Keys ──
+
+    async def upload_keys(self, request: web.Request) -> web.Response:
+        user, device = request[LOGIN]
+        if self.keys.upload(user, device, await request.json()):
+            await self._note({"keys_of": user})
+        return web.json_response({"one_time_key_counts": self.keys.count(user, device)})
+
+    async def query_keys(self, request: web.Request) -> web.Response:
+        return web.json_response(self.keys.query(await request.json()))
+
+    async def claim_keys(self, request: web.Request) -> web.Response:
+        return web.json_response(self.keys.claim(await request.json()))
+
+    async def send_to_devices(self, request: web.Request) -> web.Response:
+        sender, kind = request[LOGIN][0], request.match_info["type"]
+        messages = (await request.json())["messages"]
+        await self._note(
+            *(
+                {"to": (user, device), "event": {"sender": sender, "type": kind, "content": content}}
+                for user, devices in messages.items()
+                for device, content in devices.items()
+            )
+        )
+        return web.json_response({})
 
     async def join(self, request: web.Request) -> web.Response:
         room_id = request.match_info["room"]
@@ -168,13 +252,6 @@ class FakeMatrix:
         return web.Response(body=data, content_type=kind)
 
 
-@web.middleware
-async def _authorize(request: web.Request, handler: Any) -> web.StreamResponse:
-    if not request.path.endswith("/login") and request.headers.get("Authorization") != f"Bearer {TOKEN}":
-        return _refuse(401, "M_UNKNOWN_TOKEN", "Invalid access token")
-    return await handler(request)
-
-
 def _refuse(status: int, code: str, said: str) -> web.Response:
     return web.json_response({"errcode": code, "error": said}, status=status)
 
@@ -182,13 +259,30 @@ def _refuse(status: int, code: str, said: str) -> web.Response:
 @asynccontextmanager
 async def serve_fake_matrix(fake: FakeMatrix, port: int = 0) -> AsyncGenerator[FakeMatrix, None]:
     """Serve the fake on loopback. Its address is in `url`."""
-    app = web.Application(client_max_size=64 * 2**20, middlewares=[_authorize])
+
+    @web.middleware
+    async def authorize(request: web.Request, handler: Any) -> web.StreamResponse:
+        login = fake.find_login(request)
+        if login is not None:
+            request[LOGIN] = login
+        elif not request.path.endswith("/login"):
+            return _refuse(401, "M_UNKNOWN_TOKEN", "Invalid access token")
+        return await handler(request)
+
+    app = web.Application(client_max_size=64 * 2**20, middlewares=[authorize])
     client = "/_matrix/client/v3"
     app.router.add_post(f"{client}/login", fake.log_in)
     app.router.add_get(f"{client}/account/whoami", fake.who_am_i)
     app.router.add_get(f"{client}/sync", fake.sync)
     app.router.add_put(f"{client}/rooms/{{room}}/send/{{type}}/{{transaction}}", fake.send)
     app.router.add_put(f"{client}/rooms/{{room}}/typing/{{user}}", fake.do_nothing)
+    app.router.add_get(f"{client}/rooms/{{room}}/state/{{type}}", fake.read_state)
+    app.router.add_get(f"{client}/rooms/{{room}}/state/{{type}}/", fake.read_state)
+    app.router.add_get(f"{client}/rooms/{{room}}/joined_members", fake.list_members)
+    app.router.add_post(f"{client}/keys/upload", fake.upload_keys)
+    app.router.add_post(f"{client}/keys/query", fake.query_keys)
+    app.router.add_post(f"{client}/keys/claim", fake.claim_keys)
+    app.router.add_put(f"{client}/sendToDevice/{{type}}/{{transaction}}", fake.send_to_devices)
     app.router.add_post(f"{client}/join/{{room}}", fake.join)
     app.router.add_post(f"{client}/rooms/{{room}}/join", fake.join)
     app.router.add_post("/_matrix/media/v3/upload", fake.upload)
