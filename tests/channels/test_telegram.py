@@ -1,8 +1,9 @@
 """A person and an agent on Telegram: pairing, answers, streaming, approvals, and bad input."""
 
 import asyncio
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -10,8 +11,10 @@ import treadle
 from tests.channels.home import AGENT, chatting
 from tests.patience import HANG_SECONDS
 from treadle.api.engine import HostedEngine
+from treadle.channels import telegram
 from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
+from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 ANNA, BEN, GROUP = 11, 22, -100
 
@@ -164,6 +167,9 @@ def test_a_silent_completion_sends_nothing(tmp_path: Path) -> None:
         async with chatting(tmp_path, ScriptedModel(say("NO_REPLY"), say("loud"))) as chat:
             await chat.admit(ANNA)
             await chat.fake.write(ANNA, "fyi")
+            async with asyncio.timeout(HANG_SECONDS):
+                while not any(each.outcome for each in await chat.engine.context.service.runs()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)  # a message that arrives earlier is part of the first run
             await chat.fake.write(ANNA, "and now?")
             await chat.says(ANNA, "loud")
             assert chat.fake.texts(ANNA) == ["loud"]
@@ -192,5 +198,31 @@ def test_errors_of_the_platform_are_obeyed(tmp_path: Path, error: dict[str, Any]
                 await chat.says(ANNA, "you said: one")
             [view] = await chat.engine.context.channels().list()
             assert view.failed == 1 - texts
+
+    perform(story())
+
+
+class EagerTelegram(FakeTelegram):
+    """A Bot API server that does not wait for updates."""
+
+    polls = 0
+
+    async def _on_getUpdates(self, values: dict[str, Any]) -> Any:
+        self.polls += 1
+        return []
+
+
+def test_a_server_that_does_not_wait_is_not_asked_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        monkeypatch.setattr(telegram, "POLL_PAUSE_SECONDS", 0.2)
+        fake = EagerTelegram()
+        async with serve_fake_telegram(fake):
+            channel = telegram.Telegram("telegram", {"token": TOKEN, "url": fake.url})
+            began = time.monotonic()
+            receiving = asyncio.create_task(channel.receive(cast("Any", None)))
+            await fake.wait_for(lambda: fake.polls >= 4, HANG_SECONDS)
+            receiving.cancel()
+            assert time.monotonic() - began >= 0.5, "three pauses"
+            await channel.close()
 
     perform(story())

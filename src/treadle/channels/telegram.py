@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,6 +33,8 @@ from treadle.ports.channel import (
 )
 
 POLL_SECONDS = 50
+POLL_PAUSE_SECONDS = 1.0
+"""A server that answers at once, without updates, is asked again after this time."""
 MAX_DOWNLOAD_BYTES = 20_000_000
 """What the Bot API serves."""
 WEBHOOK_CHECK_SECONDS = 600.0
@@ -89,8 +92,7 @@ class Telegram:
     async def receive(self, receiver: Receiver) -> None:
         if self._settings.webhook:
             await self._keep_webhook()
-        if (await self._call("getWebhookInfo")).get("url"):
-            await self._call("deleteWebhook")  # Telegram serves either a webhook or polling
+        await self._call("deleteWebhook")  # Telegram serves either a webhook or polling
         await self._poll(receiver)
 
     # ── Webhook ──
@@ -123,6 +125,7 @@ class Telegram:
     async def _poll(self, receiver: Receiver) -> NoReturn:
         offset = 0
         while True:
+            began = time.monotonic()
             updates = await self._call(
                 "getUpdates",
                 {"offset": offset, "timeout": POLL_SECONDS, "allowed_updates": UPDATES},
@@ -133,6 +136,8 @@ class Telegram:
             await self._confirm_presses(updates)
             if updates:
                 offset = int(updates[-1]["update_id"]) + 1  # confirms what was stored
+            else:
+                await asyncio.sleep(max(0.0, began + POLL_PAUSE_SECONDS - time.monotonic()))
 
     async def send(self, message: Outgoing) -> str:
         if message.files:

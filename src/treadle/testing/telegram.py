@@ -131,10 +131,6 @@ class FakeTelegram:
         self.webhook = None
         return True
 
-    async def _on_getWebhookInfo(self, values: dict[str, Any]) -> Any:
-        url = "" if self.webhook is None else self.webhook["url"]
-        return {"url": url, "has_custom_certificate": False, "pending_update_count": len(self._updates)}
-
     async def _post_updates(self) -> None:
         """Post updates to the webhook, one at a time, each again until it is accepted."""
         async with aiohttp.ClientSession() as session:

@@ -1,0 +1,30 @@
+"""Programs of npm that tests start with the Node.js of `make peers`."""
+
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+PEERS = Path(__file__).parents[2] / ".peers" / "node_modules"
+NODE = PEERS / ".bin" / "node"
+
+
+def skip_without(package: str) -> pytest.MarkDecorator:
+    is_there = NODE.exists() and (PEERS / package / "package.json").exists()
+    return pytest.mark.skipif(not is_there, reason=f"{package} is not installed: make peers")
+
+
+@contextmanager
+def serve_script(script: str, *arguments: str) -> Generator[str, None, None]:
+    """Run an ES module that prints its address once it listens. Return the address."""
+    command = [str(NODE), "--input-type=module", "--eval", script, *arguments]
+    with subprocess.Popen(command, cwd=PEERS.parent, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            address = process.stdout.readline().strip()
+            assert address, "the program ended without an address"
+            yield address
+        finally:
+            process.kill()
