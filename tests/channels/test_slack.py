@@ -4,13 +4,18 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.channels.home import write_home
+import pytest
+from aiohttp import web
+
+from tests.channels.home import AGENT, write_home
 from tests.channels.test_telegram import echo
 from tests.engine.running import opened
+from tests.patience import HANG_SECONDS
 from treadle.channels.slack import Slack
 from treadle.domain.channels import Person
-from treadle.ports.channel import Incoming
-from treadle.testing.channels import check_channel
+from treadle.ports.channel import ChannelError, Incoming, Outgoing, OutgoingFile
+from treadle.testing.channels import PNG, check_channel
+from treadle.testing.models import FunctionModel, say
 from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 
 ANNA = Person("slack", "UANNA", "Anna", "slack|UANNA", ("direct", "groups"), 0.0)
@@ -82,3 +87,80 @@ def test_what_arrives_is_read() -> None:
     assert (gone.kind, gone.target, gone.sender) == ("delete", "C1/1.0", "U1")
     assert read(subtype="channel_join", user="U1") is None
     assert read(user=BOT_USER, text="my own") is None
+    mention = read(type="app_mention", user="U1", text="hi", channel_type=None)
+    assert mention is not None
+    assert not mention.is_direct
+    direct = read(user="U1", text="hi", channel="D1", channel_type=None)
+    assert direct is not None
+    assert direct.is_direct, "not every event says the type of its channel"
+
+
+class StuckSlack(FakeSlack):
+    """Slack that completes uploads and does not answer while `is_stuck`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.is_stuck = True
+        self._name = name
+        """The file whose upload is not answered."""
+
+    async def answer(self, request: web.Request) -> web.Response:
+        response = await super().answer(request)
+        is_last = request.match_info["method"] == "files.completeUploadExternal"
+        if self.is_stuck and is_last and self.sent[-1]["text"] == f"[file {self._name}]":
+            await asyncio.Event().wait()
+        return response
+
+
+@pytest.mark.parametrize("name", ["chart.png", "my report.pdf"])
+def test_a_file_appears_once_when_the_server_ends_while_it_is_sent(tmp_path: Path, name: str) -> None:
+    def answer(_: object) -> Any:
+        return say("see ![chart](chart.png) and ![](my%20report.pdf)")
+
+    async def story() -> None:
+        fake = StuckSlack(name)
+        async with serve_fake_slack(fake):
+            settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
+            channels = {"slack": {"agent": "hero", "settings": settings}}
+            write_home(tmp_path, channels, {"BOT": TOKEN, "APP": APP_TOKEN}, AGENT + "tools: [read_file]\n")
+            workspace = tmp_path / "home" / "workspaces" / "hero"
+            workspace.mkdir(parents=True)
+            (workspace / "chart.png").write_bytes(PNG)
+            (workspace / "my report.pdf").write_bytes(b"%PDF-1.7")
+            async with opened(tmp_path, FunctionModel(answer)) as engine:
+                manager: Any = engine.context.channels()
+                await manager.store.keep_person(ANNA)
+                async with manager.at_work():
+                    await fake.write("UANNA", "draw")
+                    await fake.wait_for(lambda: f"[file {name}]" in fake.texts("DUANNA"), HANG_SECONDS)
+            fake.is_stuck = False
+            async with opened(tmp_path, FunctionModel(answer)) as engine:
+                manager = engine.context.channels()
+                async with manager.at_work():
+                    while (await manager.list())[0].unsent:  # noqa: ASYNC110 -- a row of a database
+                        await asyncio.sleep(0.01)
+            assert fake.texts("DUANNA") == [
+                "see chart and my report.pdf",
+                "[file chart.png]",
+                "[file my report.pdf]",
+            ]
+
+    asyncio.run(story())
+
+
+def test_a_file_that_was_uploaded_but_not_shared_is_sent_again() -> None:
+    async def story() -> None:
+        fake = FakeSlack()
+        async with serve_fake_slack(fake):
+            channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": fake.url})
+            message = Outgoing("k", "UANNA", "", files=(OutgoingFile("a.png", "image/png", PNG),))
+            file_id = await channel.upload(message)
+            assert not await channel.is_shared(file_id)
+            await channel.share(file_id, message)
+            assert await channel.is_shared(file_id)
+            assert fake.texts("UANNA") == ["[file a.png]"]
+            with pytest.raises(ChannelError):
+                await channel.share(file_id, message)
+            await channel.close()
+
+    asyncio.run(story())

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
@@ -14,7 +15,15 @@ from treadle.domain.durations import parse_duration
 from treadle.domain.events import ChannelFailed, ChannelSent, EventData
 from treadle.domain.ids import RunId
 from treadle.domain.webhooks import retry_delay
-from treadle.ports.channel import Channel, ChannelBusy, ChannelRefused, ChannelStore, OutboxItem, Outgoing
+from treadle.ports.channel import (
+    Channel,
+    ChannelBusy,
+    ChannelRefused,
+    ChannelStore,
+    OutboxItem,
+    Outgoing,
+    UploadChannel,
+)
 from treadle.ports.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -50,8 +59,6 @@ class ChannelOutbox:
         self._channel: Channel | None = None
         self._attached = asyncio.Event()
         self._free_at = 0.0
-        self._progress: dict[str, dict[str, str]] = {}
-        """The parts that were sent of a message with files, by its key."""
 
     @property
     def channel(self) -> Channel | None:
@@ -166,26 +173,41 @@ class ChannelOutbox:
         return sent
 
     async def _transmit(self, channel: Channel, item: OutboxItem) -> str:
-        """Send a message, and its files after it where they are messages of their own."""
+        """Send a message, and its files after it where they are messages of their own. Each part is recorded, so
+        that an attempt that failed half-way continues there, also in another process."""
         message = item.message
         if not message.files or channel.traits.combines_files:
             return await self._send_text(channel, item)
-        done = self._progress.setdefault(item.key, {})
-        texts = [replace(message, files=())] if message.text.strip() else []
-        files = [
-            Outgoing(f"{message.key}/file/{number}", message.conversation, "", files=(file,))
-            for number, file in enumerate(message.files)
-        ]
-        for part in (*texts, *files):
-            if part.key not in done:  # an attempt that failed half-way continues there
-                is_text = not part.files
-                done[part.key] = await (
-                    self._send_text(channel, replace(item, message=part)) if is_text else channel.send(part)
-                )
-        self._progress.pop(item.key, None)
-        return next(iter(done.values()))
+        sent: list[str] = []
+        if message.text.strip():
+            text = replace(item, message=replace(message, files=()))
+            sent.append(await self._send_once(f"{item.key}/text", text, lambda _: self._send_text(channel, text)))
+        for number, file in enumerate(message.files):
+            part = Outgoing(f"{message.key}/file/{number}", message.conversation, "", files=(file,))
+            sent.append(await self._send_once(part.key, item, partial(self._send_file, channel, part)))
+        return sent[0]
 
-    async def _send_text(self, channel: Channel, item: OutboxItem) -> str:
+    async def _send_once(self, key: str, item: OutboxItem, send: Callable[[OutboxItem], Awaitable[str]]) -> str:
+        """Send a part of a message unless that is recorded, and return its ID."""
+        record = await self._store.draft(self._name, Outgoing(key, item.conversation, ""), None, self._clock.now())
+        if record.state != "sent":
+            message_id = await send(record)
+            record = replace(record, state="sent", message_id=message_id)
+            await self._store.settle(record, self._name)
+        return record.message_id
+
+    async def _send_file(self, channel: Channel, part: Outgoing, record: OutboxItem) -> str:
+        if not isinstance(channel, UploadChannel):
+            return await channel.send(part)
+        if record.message_id and await channel.is_shared(record.message_id):
+            return record.message_id  # the attempt before did not learn that it had succeeded
+        file_id = await channel.upload(part)
+        await self._store.settle(replace(record, message_id=file_id), self._name)
+        await channel.share(file_id, part)
+        return file_id
+
+    @staticmethod
+    async def _send_text(channel: Channel, item: OutboxItem) -> str:
         if item.message_id and channel.traits.can_edit:
             try:
                 await channel.edit(item.message_id, item.message)
@@ -211,8 +233,6 @@ class ChannelOutbox:
             retry_at=retry_at,
             problem=reason,
         )
-        if is_final:
-            self._progress.pop(item.key, None)
         await self._store.settle(failed, self._name)
         self._count("failed" if is_final else "retried")
         logger.log(

@@ -1,8 +1,9 @@
 """Slack: Socket Mode for what arrives, the Web API with slack_sdk for what is sent."""
 
+import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
@@ -22,7 +23,6 @@ from treadle.ports.channel import (
     Incoming,
     IncomingFile,
     Outgoing,
-    OutgoingFile,
     Receiver,
     Traits,
 )
@@ -52,6 +52,8 @@ TRAITS = Traits(
 SLACKBOT = "USLACKBOT"
 MAX_SECTION = 3000
 """Characters of one section of a message."""
+SHARE_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
+"""How long a file that is being shared is waited for."""
 SILENT_SECONDS = 60.0
 """Slack pings more often. A connection that is silent for longer is lost."""
 
@@ -64,9 +66,17 @@ class SlackSettings(Struct, frozen=True, forbid_unknown_fields=True):
     url: str = "https://slack.com/api/"
 
 
+class _FileError(ChannelError):
+    """A file is not there."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(f"Slack answered: {said}")
+        self.is_deleted = said == "file_deleted"
+
+
 class Slack:
-    """Implements `ports.channel.Channel`. A conversation is a channel or direct message, or `CHANNEL/THREAD`. In
-    channels, each mention begins a thread."""
+    """Implements `ports.channel.UploadChannel`. A conversation is a channel or direct message, or
+    `CHANNEL/THREAD`. In channels, each mention begins a thread."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         try:
@@ -84,7 +94,8 @@ class Slack:
         return f"{found.get('user', '')} in {found.get('team', '')}"
 
     async def receive(self, receiver: Receiver) -> None:
-        opened = await self._call("apps.connections.open", {}, token=self._settings.app_token)
+        headers = {"Authorization": f"Bearer {self._settings.app_token}"}
+        opened = await self._request("apps.connections.open", headers=headers)
         try:
             async with self._client().ws_connect(
                 str(opened["url"]), heartbeat=20, max_msg_size=32 * 2**20
@@ -106,7 +117,9 @@ class Slack:
     async def send(self, message: Outgoing) -> str:
         channel, _, thread = message.conversation.partition("/")
         if message.files:
-            return await self._upload(channel, thread, message.files[0])
+            file_id = await self.upload(message)
+            await self.share(file_id, message)
+            return file_id
         values = {"channel": channel, **self._body(message)}
         values["client_msg_id"] = str(uuid5(NAMESPACE_URL, f"treadle/{message.key}"))
         if thread:
@@ -166,7 +179,7 @@ class Slack:
         if not sender or sender == self._bot_user:
             return None
         text, channel, ts = str(event.get("text", "")), str(event["channel"]), str(event["ts"])
-        is_direct = event.get("channel_type") == "im"
+        is_direct = _is_direct(event)
         thread = str(event.get("thread_ts") or ("" if is_direct else ts))
         mention = f"<@{self._bot_user}>"
         is_reply = event.get("parent_user_id") == self._bot_user
@@ -194,13 +207,14 @@ class Slack:
             return None  # also when Slack only unfurls a link
         channel = str(event["channel"])
         target = str(event.get("deleted_ts") or fresh.get("ts") or old.get("ts"))
-        thread = str(old.get("thread_ts") or ("" if event.get("channel_type") == "im" else target))
+        is_direct = _is_direct(event)
+        thread = str(old.get("thread_ts") or ("" if is_direct else target))
         return Incoming(
             f"{kind}/{channel}/{event.get('event_ts') or event.get('ts')}",
             f"{channel}/{thread}" if thread else channel,
             sender,
             text=unescape(str(fresh.get("text", "")).replace(f"<@{self._bot_user}>", "").strip()),
-            is_direct=event.get("channel_type") == "im",
+            is_direct=is_direct,
             is_bot=bool(old.get("bot_id")),
             kind=kind,
             target=f"{channel}/{target}",
@@ -231,24 +245,48 @@ class Slack:
             body["blocks"] = []
         return body
 
-    async def _upload(self, channel: str, thread: str, file: OutgoingFile) -> str:
-        """Send a file, and return its ID."""
-        try:
-            answer = await self._web.files_upload_v2(
-                channel=channel, thread_ts=thread or None, filename=file.name, title=file.name, content=file.data
-            )
-            return str(answer["files"][0]["id"])
-        except SlackApiError as error:
-            raise _explain(cast("Any", error.response)) from None
-        except (TimeoutError, KeyError, IndexError, SlackClientError, aiohttp.ClientError, OSError) as error:
-            raise ChannelError(f"the file was not uploaded: {error or type(error).__name__}") from None
+    # ── Files ──
 
-    async def _call(self, method: str, values: dict[str, Any], token: str | None = None) -> Any:
+    async def upload(self, message: Outgoing) -> str:
+        file = message.files[0]
+        values = {"filename": file.name, "length": str(len(file.data))}
+        place = await self._call("files.getUploadURLExternal", values, "data")
         try:
-            if token is not None:
-                headers = {"Authorization": f"Bearer {token}"}
-                return (await self._web.api_call(method, headers=headers)).data
-            return (await self._web.api_call(method, json=values)).data
+            async with self._client().post(str(place["upload_url"]), data=file.data) as response:
+                status = response.status
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise ChannelError(f"the file was not uploaded: {error or type(error).__name__}") from None
+        if status != 200:
+            raise ChannelError(f"the file was not uploaded: status {status}")
+        return str(place["file_id"])
+
+    async def share(self, file_id: str, message: Outgoing) -> None:
+        channel, _, thread = message.conversation.partition("/")
+        # A file is shared with a person by the list of channels: it opens the direct message.
+        place = {"channels": channel} if channel.startswith(("U", "W")) else {"channel_id": channel}
+        values: dict[str, Any] = {"files": [{"id": file_id, "title": message.files[0].name}], **place}
+        await self._call("files.completeUploadExternal", {**values, "thread_ts": thread} if thread else values)
+
+    async def is_shared(self, file_id: str) -> bool:
+        """Return whether an uploaded file is in a conversation. Slack shares files some time after it was asked to,
+        so a file that is known but in no conversation is looked up again."""
+        for pause in SHARE_PAUSES_SECONDS:
+            try:
+                found = cast("dict[str, Any]", (await self._call("files.info", {"file": file_id}, "data"))["file"])
+            except _FileError as error:
+                return error.is_deleted  # by a person; a file that was not completed is unknown
+            if any(found.get(name) for name in ("shares", "channels", "groups", "ims")):
+                return True
+            await asyncio.sleep(pause)
+        return False
+
+    async def _call(self, method: str, values: dict[str, Any], form: Literal["json", "data"] = "json") -> Any:
+        """Call a method of the Web API. Some methods accept form data only."""
+        return await self._request(method, **{form: values})
+
+    async def _request(self, method: str, **options: Any) -> Any:
+        try:
+            return (await self._web.api_call(method, **options)).data
         except SlackApiError as error:
             raise _explain(cast("Any", error.response)) from None
         except (TimeoutError, SlackClientError, aiohttp.ClientError, OSError) as error:
@@ -258,6 +296,12 @@ class Slack:
         if self._session is None:
             self._session = aiohttp.ClientSession()
         return self._session
+
+
+def _is_direct(event: dict[str, Any]) -> bool:
+    """Return whether an event happened in a direct message. Some events, such as app_mention, do not say it."""
+    kind = event.get("channel_type")
+    return str(event["channel"]).startswith("D") if kind is None else kind == "im"
 
 
 def _read_press(payload: dict[str, Any]) -> Incoming | None:
@@ -300,6 +344,8 @@ def _explain(response: Any) -> ChannelError:
         return ChannelBusy(said, float(response.headers.get("Retry-After", 5)))
     if said in REFUSALS:
         return ChannelRefused(f"Slack refuses the message: {said}")
+    if said in ("file_not_found", "file_deleted"):
+        return _FileError(said)
     return ChannelError(f"Slack answered: {said}")
 
 

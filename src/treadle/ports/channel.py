@@ -207,6 +207,24 @@ class ChannelWithFiles(Protocol):
         ...
 
 
+@runtime_checkable
+class UploadChannel(Channel, Protocol):
+    """A channel whose platform stores a file before people see it. Optional: the ID is recorded in between, so a
+    file appears once even if the process ends while it is sent."""
+
+    async def upload(self, message: Outgoing) -> str:
+        """Upload the file of a message, and return its ID. People do not see it yet."""
+        ...
+
+    async def share(self, file_id: str, message: Outgoing) -> None:
+        """Show an uploaded file in the conversation of its message."""
+        ...
+
+    async def is_shared(self, file_id: str) -> bool:
+        """Return whether an earlier attempt to share a file succeeded."""
+        ...
+
+
 class FileSource(Protocol):
     """The files that agents may send."""
 
@@ -334,8 +352,9 @@ class ChannelStore(Protocol):
         draft with the same key becomes the message. What was stored under a key before stays."""
         ...
 
-    async def draft(self, channel: str, message: Outgoing, run_id: RunId, now: Instant) -> OutboxItem:
-        """Store a draft, or return the message that has its key already."""
+    async def draft(self, channel: str, message: Outgoing, run_id: RunId | None, now: Instant) -> OutboxItem:
+        """Store a draft, or return the message that has its key already. The drafts of a run are closed at its
+        end."""
         ...
 
     async def outbox(self, channel: str, conversation: str | None = None) -> Sequence[OutboxItem]:

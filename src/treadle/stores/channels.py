@@ -129,7 +129,7 @@ class ChannelTables(ABC):
             statements.append(("close_channel_drafts", (channel, run_id)))
         await self.perform(*statements)
 
-    async def draft(self, channel: str, message: Outgoing, run_id: RunId, now: Instant) -> OutboxItem:
+    async def draft(self, channel: str, message: Outgoing, run_id: RunId | None, now: Instant) -> OutboxItem:
         values = (channel, message.key, message.conversation, "draft", now, _store(message), run_id)
         found = ("channel_output", (channel, message.key, None, ""))
         [_, [row]] = await self.perform(("add_channel_output", values), found)

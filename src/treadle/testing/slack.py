@@ -104,21 +104,34 @@ class FakeSlack:
                 return {"error": "message_not_found"}
             case "files.getUploadURLExternal":
                 file_id = f"F{self._next()}"
-                self.files[file_id] = {"name": values["filename"], "data": b""}
+                self.files[file_id] = {"name": values["filename"], "data": b"", "length": int(values["length"])}
                 return {"upload_url": self.url.replace("/api/", f"/upload/{file_id}"), "file_id": file_id}
             case "files.completeUploadExternal":
                 return self._complete(values)
+            case "files.info":
+                file = self.files.get(values["file"], {})
+                found = {"id": values["file"], "channels": [file["channel"]]} if "channel" in file else None
+                return {"error": "file_not_found"} if found is None else {"file": found}
             case _:
                 return {"error": "unknown_method"}
 
     def _complete(self, values: dict[str, Any]) -> dict[str, Any]:
         given = values["files"]
         files: list[dict[str, Any]] = json.loads(given) if isinstance(given, str) else given
+        if not all(self._is_uploaded(file["id"]) for file in files):
+            return {"error": "file_not_found"}
+        channel = values.get("channel_id") or values.get("channels")
         for file in files:
             stored = self.files[file["id"]]
-            place = {"channel": values["channel_id"], "thread_ts": values.get("thread_ts")}
+            stored["channel"] = channel
+            place = {"channel": channel, "thread_ts": values.get("thread_ts")}
             self.sent.append({**place, "text": f"[file {stored['name']}]", "ts": self._next(), "client_msg_id": ""})
         return {"files": [{"id": file["id"], "title": file.get("title", "")} for file in files]}
+
+    def _is_uploaded(self, file_id: str) -> bool:
+        """Return whether a file can be completed: it was uploaded as announced, and was not completed before."""
+        file = self.files.get(file_id)
+        return file is not None and "channel" not in file and len(file["data"]) == file["length"]
 
     async def upload(self, request: web.Request) -> web.Response:
         self.files[request.match_info["file_id"]]["data"] = await request.read()

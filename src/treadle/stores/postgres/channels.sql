@@ -97,4 +97,5 @@ SELECT state, count(*) FROM channel_outbox WHERE channel = $1 AND state IN ('rea
 DELETE FROM channel_inbox WHERE state = 'done' AND received_at < $1;
 
 -- name: forget_channel_outbox
-DELETE FROM channel_outbox WHERE state IN ('sent', 'failed') AND created_at < $1;
+DELETE FROM channel_outbox
+WHERE (state IN ('sent', 'failed') OR (state = 'draft' AND run_id IS NULL)) AND created_at < $1;
