@@ -1,14 +1,21 @@
 """Questions and approvals of child runs: they reach the person, and the answers reach the child."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import treadle
-from tests.channels.home import AGENT, chatting
+from tests.channels.home import AGENT, chatting, direct
 from tests.channels.test_telegram import ANNA, perform
 from treadle.api.engine import HostedEngine
+from treadle.channels.decisions import Decisions
+from treadle.domain.channels import Person
 from treadle.domain.events import ClarifyAnswered
+from treadle.domain.ids import RunId
 from treadle.ports.model import ModelRequest
+from treadle.stores.sqlite.journal import SqliteJournal
 from treadle.testing.models import FunctionModel, ask, call, say
 
 
@@ -46,6 +53,59 @@ def test_a_plain_message_answers_the_question_of_a_child_run(tmp_path: Path) -> 
             children = [run for run in await service.runs() if run.origin.parent_run_id is not None]
             events = [event.data async for event in service.stored(children[0].origin.run_id)]
             assert [each.text for each in events if isinstance(each, ClarifyAnswered)] == ["blue"]
+
+    perform(story())
+
+
+def test_the_answer_to_a_child_run_does_not_read_the_journal_of_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 30
+    read: Counter[str] = Counter()
+    plain_read = SqliteJournal.read
+
+    async def counted(journal: SqliteJournal, run_id: RunId, after: int = 0, limit: int = 1000) -> Any:
+        events = await plain_read(journal, run_id, after, limit)
+        read[run_id] += len(events)
+        return events
+
+    @treadle.tool(effect="read", repeatable=True)
+    async def look(place: int) -> str:
+        """Look.
+
+        Args:
+            place: Where.
+        """
+        return f"nothing at {place}"
+
+    def answer(request: ModelRequest) -> Any:
+        messages = request.conversation.messages
+        if any(each.text == "helper task" for each in messages):
+            return ask(call("clarify", question="Which colour?")) if messages[-1].role == "user" else say("done")
+        if len(messages) < 2 * steps:
+            return ask(call("look", place=len(messages)))
+        is_over = len(messages) > 2 * steps + 1
+        return say("root") if is_over else ask(call("agent_spawn", message="helper task"))
+
+    async def story() -> None:
+        agent = AGENT + "tools: [agent_spawn, clarify, look]\nlimits: {max_steps: 100}\n"
+
+        def prepare(engine: HostedEngine) -> None:
+            engine.add_tools(look)
+
+        async with chatting(tmp_path, FunctionModel(answer), agent=agent, prepare=prepare, streaming=False) as chat:
+            await chat.admit(ANNA)
+            await chat.fake.write(ANNA, "paint it")
+            await chat.says(ANNA, "Which colour?")
+            service, store = chat.engine.context.service, chat.engine.context.channels().store
+            [root] = [run for run in await service.runs() if run.origin.parent_run_id is None]
+            monkeypatch.setattr(SqliteJournal, "read", counted)
+            decisions = Decisions("telegram", store, service)
+            person = Person("telegram", str(ANNA), "Anna", "telegram|11", ("direct",), 0.0)
+            said = await decisions.answer(direct("m", "blue"), person, root, "telegram|11")
+            assert said == "", "the question was found"
+            assert root.sequence > 4 * steps
+            assert read[root.origin.run_id] <= 64, "only the latest step is read"
 
     perform(story())
 

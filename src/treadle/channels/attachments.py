@@ -5,7 +5,7 @@ import logging
 
 from treadle.domain.channels import ChannelLimits
 from treadle.domain.messages import Image, Text, make_sendable
-from treadle.ports.channel import Channel, ChannelRefused, IncomingFile
+from treadle.ports.channel import BatchChannel, Channel, ChannelRefused, IncomingFile
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +29,10 @@ async def load_attachments(
     found: list[Text | Image] = []
     refused: list[str] = []
     total = 0
-    for attachment in attachments[: limits.attachments]:
-        part = await _load(attachment, channel, limits.attachment_bytes)
+    wanted = attachments[: limits.attachments]
+    batch = await _fetch_together(wanted, channel, limits.attachment_bytes)
+    for attachment in wanted:
+        part = await _load(attachment, channel, limits.attachment_bytes, batch)
         if isinstance(part, Image):
             total += len(part.data) * 3 // 4
             if total > MAX_TOTAL_BYTES:
@@ -46,12 +48,33 @@ async def load_attachments(
     return tuple(found)
 
 
-async def _load(attachment: IncomingFile, channel: Channel, max_bytes: int) -> Text | Image | str:
+async def _fetch_together(
+    attachments: tuple[IncomingFile, ...], channel: Channel, max_bytes: int
+) -> dict[str, bytes | ChannelRefused]:
+    """Return what the platform delivers in one piece, by the ID of the file."""
+    wanted = [each for each in attachments if each.size <= max_bytes]
+    if not wanted or not isinstance(channel, BatchChannel):
+        return {}
+    try:
+        found = await channel.fetch_all(wanted, max_bytes)
+    except Exception as error:
+        logger.warning("%d attachments: %s", len(wanted), error)
+        return {each.file_id: ChannelRefused("it could not be fetched") for each in wanted}
+    return {each.file_id: data for each, data in zip(wanted, found, strict=True)}
+
+
+async def _load(
+    attachment: IncomingFile, channel: Channel, max_bytes: int, batch: dict[str, bytes | ChannelRefused]
+) -> Text | Image | str:
     """Return the part for one attachment, or why there is none."""
     if attachment.size > max_bytes:
         return f"it has {attachment.size} bytes, and at most {max_bytes} are accepted"
     try:
-        data = await channel.fetch(attachment, max_bytes)
+        data = batch.pop(attachment.file_id, None)
+        if isinstance(data, ChannelRefused):
+            raise data
+        if data is None:
+            data = await channel.fetch(attachment, max_bytes)
     except ChannelRefused as error:
         return str(error)
     except Exception as error:

@@ -1,18 +1,20 @@
 """Approvals and questions that people decide on a channel, with buttons, replies or commands."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from treadle.channels.prompts import ANSWER_PREFIX, APPROVE, APPROVE_SESSION, DENY, question_key
 from treadle.domain.channels import Person
 from treadle.domain.errors import InvalidState, TreadleError
-from treadle.domain.events import AgentAnswered, AgentWaiting, ClarifyRequested
+from treadle.domain.events import ClarifyRequested
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.operations.approval_service import Answer
 from treadle.operations.service import LocalService
 from treadle.ports.approvals import ApprovalRecord
 from treadle.ports.channel import ChannelStore, Incoming, OutboxItem
-from treadle.ports.journal import RunRecord
+from treadle.ports.journal import RunFilter, RunRecord
 
+MAX_CHILDREN = 100
+"""Unfinished child runs of one run in which questions are looked for."""
 MAY_NOT = (
     "You may not decide approvals here. The operator can allow it: `treadle channels approve` with the grant "
     "`approve`."
@@ -143,21 +145,22 @@ class Decisions:
 
     async def _open_questions(self, run: RunRecord) -> list[tuple[RunId, ClarifyRequested]]:
         """Return the open questions of a run and of its child runs that were shown on this channel."""
-        asked: dict[RunId, None] = {run.origin.run_id: None}
-        async for event in self._service.stored(run.origin.run_id):
-            match event.data:
-                case AgentWaiting(run_id):
-                    asked[run_id] = None
-                case AgentAnswered(run_id):
-                    asked.pop(run_id, None)
-                case _:
-                    pass
+        asked = [run.origin.run_id, *[run_id async for run_id in self._waiting_below(run.origin.run_id)]]
         return [
             (run_id, each)
             for run_id in asked
             for each in await self._service.questions(run_id)
             if await self._store.find_sent(self._channel, key=question_key(run_id, each.call_id)) is not None
         ]
+
+    async def _waiting_below(self, run_id: RunId) -> AsyncGenerator[RunId, None]:
+        """Yield the child runs that wait for a person, however deep, in the order in which they were started."""
+        children = await self._service.runs(RunFilter(parent_run_id=run_id, unfinished=True), MAX_CHILDREN)
+        for child in reversed(children):
+            if child.waiting_for in ("answer", "approval"):
+                yield child.origin.run_id
+            async for below in self._waiting_below(child.origin.run_id):
+                yield below
 
 
 def _choose(options: Sequence[str], text: str) -> str:

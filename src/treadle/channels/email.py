@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from email.message import EmailMessage
 from email.utils import formatdate
@@ -55,7 +55,7 @@ class EmailSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Email:
-    """Implements `ports.channel.Channel`. A conversation is an address, followed by the first message and the
+    """Implements `ports.channel.BatchChannel`. A conversation is an address, followed by the first message and the
     subject of its thread. The address is part of it, so a forged reference leads nowhere else."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -111,18 +111,25 @@ class Email:
         """Do nothing: mail has no typing indicator."""
 
     async def fetch(self, attachment: IncomingFile, max_bytes: int) -> bytes:
-        place, _, number = attachment.file_id.partition("/")
-        validity, _, uid = place.partition(".")
+        [found] = await self.fetch_all((attachment,), max_bytes)
+        if isinstance(found, ChannelRefused):
+            raise found
+        return found
+
+    async def fetch_all(
+        self, attachments: Sequence[IncomingFile], max_bytes: int
+    ) -> Sequence[bytes | ChannelRefused]:
+        """Return attachments. Each mail is fetched once."""
+        places = [each.file_id.partition("/")[::2] for each in attachments]
+        mails: dict[str, list[Any]] = {}
         async with self._mailbox() as imap:
-            is_same = (await self._select(imap))[0] == int(validity)  # else the UID is that of another mail
-            raw = await self._fetch(imap, int(uid)) if is_same else None
-        parts = [] if raw is None else list(parse_mail(raw).iter_attachments())
-        if int(number) >= len(parts):
-            raise ChannelRefused("the mail is no longer there")
-        data = read_payload(parts[int(number)])
-        if len(data) > max_bytes:
-            raise ChannelRefused(f"it has more than {max_bytes} bytes")
-        return data
+            current = (await self._select(imap))[0]
+            for place in dict.fromkeys(place for place, _ in places):
+                validity, _, uid = place.partition(".")
+                is_same = int(validity) == current  # else the UID is that of another mail
+                raw = await self._fetch(imap, int(uid)) if is_same else None
+                mails[place] = [] if raw is None else list(parse_mail(raw).iter_attachments())
+        return [_take_part(mails[place], int(number), max_bytes) for place, number in places]
 
     async def close(self) -> None:
         """Do nothing: connections are closed where they are used."""
@@ -261,3 +268,10 @@ class Email:
             "start_tls": settings.smtp_tls == "starttls",
             "timeout": 30,
         }
+
+
+def _take_part(parts: Sequence[Any], number: int, max_bytes: int) -> bytes | ChannelRefused:
+    if number >= len(parts):
+        return ChannelRefused("the mail is no longer there")
+    data = read_payload(parts[number])
+    return data if len(data) <= max_bytes else ChannelRefused(f"it has more than {max_bytes} bytes")

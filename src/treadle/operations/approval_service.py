@@ -20,10 +20,10 @@ from treadle.domain.events import (
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import make_sendable, user
 from treadle.operations.event_factory import DraftFactory
-from treadle.operations.journal_pages import read_stored_events
+from treadle.operations.journal_pages import read_latest_step
 from treadle.operations.submissions import check_message
 from treadle.ports.approvals import ApprovalRecord, Approvals
-from treadle.ports.journal import Journal
+from treadle.ports.journal import Journal, Runs
 from treadle.ports.tool import InvalidArguments, Toolbox
 from treadle.ports.vault import Vault
 
@@ -41,9 +41,16 @@ class Answer(Struct, frozen=True):
 
 class ApprovalService:
     def __init__(
-        self, journal: Journal, approvals: Approvals, tools: Toolbox, vault: Vault, drafts: DraftFactory
+        self,
+        journal: Journal,
+        runs: Runs,
+        approvals: Approvals,
+        tools: Toolbox,
+        vault: Vault,
+        drafts: DraftFactory,
     ) -> None:
         self._journal = journal
+        self._runs = runs
         self._approvals = approvals
         self._tools = tools
         self._vault = vault
@@ -98,9 +105,13 @@ class ApprovalService:
         return await self._approvals.find(approval_id)
 
     async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:
-        """Return the questions of a run that have no answer yet."""
+        """Return the questions of a run that have no answer yet. They belong to calls of its latest step: the calls
+        of earlier ones have results."""
         open_: dict[str, ClarifyRequested] = {}
-        async for event in read_stored_events(self._journal, run_id):
+        record = await self._runs.record(run_id)
+        if record.outcome is not None:
+            return ()
+        for event in await read_latest_step(self._journal, run_id, record.sequence):
             match event.data:
                 case ClarifyRequested(call_id) as asked:
                     open_[call_id] = asked

@@ -97,7 +97,7 @@ class LocalService:
     def _approval_service(self) -> "ApprovalService":
         from treadle.operations.approval_service import ApprovalService
 
-        return ApprovalService(self._journal, self._approvals, self._tools, self._vault, self._drafts)
+        return ApprovalService(self._journal, self._runs, self._approvals, self._tools, self._vault, self._drafts)
 
     @cached_property
     def _fork_service(self) -> "ForkService":

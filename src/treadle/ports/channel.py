@@ -208,6 +208,17 @@ class ChannelWithFiles(Protocol):
 
 
 @runtime_checkable
+class BatchChannel(Channel, Protocol):
+    """A channel whose platform stores the attachments of a message in one piece. Optional."""
+
+    async def fetch_all(
+        self, attachments: Sequence[IncomingFile], max_bytes: int
+    ) -> Sequence[bytes | ChannelRefused]:
+        """Return the content of attachments, each as `fetch` does, with as few requests as possible."""
+        ...
+
+
+@runtime_checkable
 class UploadChannel(Channel, Protocol):
     """A channel whose platform stores a file before people see it. Optional: the ID is recorded in between, so a
     file appears once even if the process ends while it is sent."""
