@@ -2,9 +2,11 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from tests.channels.home import AGENT, chatting
+from bench.channel_idle import fill
+
+from tests.channels.home import AGENT, Chat, chatting
 from tests.channels.test_telegram import ANNA, perform
 from treadle.domain.events import ApprovalRequested
 from treadle.domain.messages import user
@@ -49,30 +51,31 @@ def test_an_agent_sends_after_an_approval(tmp_path: Path) -> None:
     perform(story())
 
 
-def test_a_thousand_idle_conversations_have_no_tasks(tmp_path: Path) -> None:
+def test_a_thousand_idle_conversations_have_no_tasks_and_timers(tmp_path: Path) -> None:
+    """`python -m bench.channel_idle` measures their CPU."""
+
     async def story() -> None:
-        async with chatting(tmp_path, FunctionModel(lambda _: say("ok"))) as chat:
+        model = FunctionModel(lambda _: say("ok"))
+        async with chatting(tmp_path, model) as chat:
             await chat.admit(ANNA)
-            await chat.fake.write(ANNA, "first")
-            await chat.says(ANNA, "ok")
-            await quiet()
-            before = len(asyncio.all_tasks())
-            manager: Any = chat.engine.context.channels()
-            for number in range(1000):
-                place = manager.store
-                await place.keep_person(person(number))
-            await chat.fake.write(ANNA, "second")
-            await chat.fake.wait_for(lambda: chat.fake.texts(ANNA) == ["ok", "ok"])
-            await quiet()
-            assert len(asyncio.all_tasks()) <= before + 1, "an idle conversation costs nothing"
+            before = await answer_and_count(chat)
+            store: Any = chat.engine.context.channels().store
+            await asyncio.gather(*(fill(store, "telegram", f"idle{number}", number) for number in range(1000)))
+        async with chatting(tmp_path, model) as chat:
+            tasks, timers = await answer_and_count(chat)
+            assert tasks <= before[0] + 20, "an idle conversation has no task"
+            assert timers <= before[1] + 20, "an idle conversation has no timer"
 
     perform(story())
 
 
-def person(number: int) -> Any:
-    from treadle.domain.channels import Person
-
-    return Person("telegram", str(1000 + number), "", f"u{number}", ("direct",), 0.0)
+async def answer_and_count(chat: Chat) -> tuple[int, int]:
+    """Let a message be answered. Return how many tasks and timers there are afterwards."""
+    await chat.fake.write(ANNA, "hi")
+    await chat.says(ANNA, "ok")
+    await quiet()
+    timers = cast("Any", asyncio.get_running_loop())._scheduled
+    return len(asyncio.all_tasks()), len([timer for timer in timers if not timer.cancelled()])
 
 
 async def quiet() -> None:
