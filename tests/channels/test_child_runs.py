@@ -97,10 +97,11 @@ def test_the_answer_to_a_child_run_does_not_read_the_journal_of_the_root(
             await chat.admit(ANNA)
             await chat.fake.write(ANNA, "paint it")
             await chat.says(ANNA, "Which colour?")
-            service, store = chat.engine.context.service, chat.engine.context.channels().store
+            service = chat.engine.context.service
+            manager: Any = chat.engine.context.channels()
             [root] = [run for run in await service.runs() if run.origin.parent_run_id is None]
             monkeypatch.setattr(SqliteJournal, "read", counted)
-            decisions = Decisions("telegram", store, service)
+            decisions = Decisions("telegram", manager.store, service)
             person = Person("telegram", str(ANNA), "Anna", "telegram|11", ("direct",), 0.0)
             said = await decisions.answer(direct("m", "blue"), person, root, "telegram|11")
             assert said == "", "the question was found"

@@ -59,8 +59,9 @@ def test_a_thousand_idle_conversations_have_no_tasks_and_timers(tmp_path: Path) 
         async with chatting(tmp_path, model) as chat:
             await chat.admit(ANNA)
             before = await answer_and_count(chat)
-            store: Any = chat.engine.context.channels().store
-            await asyncio.gather(*(fill(store, "telegram", f"idle{number}", number) for number in range(1000)))
+            manager: Any = chat.engine.context.channels()
+            places = [fill(manager.store, "telegram", f"idle{number}", number) for number in range(1000)]
+            await asyncio.gather(*places)
         async with chatting(tmp_path, model) as chat:
             tasks, timers = await answer_and_count(chat)
             assert tasks <= before[0] + 20, "an idle conversation has no task"

@@ -48,7 +48,7 @@ def find_scopes() -> list[str]:
     return rest.split(".\n", 1)[0].split("`")[1::2]
 
 
-SEED = {
+SEED: dict[str, Any] = {
     "team": {"name": "Testers"},
     "users": [{"name": "anna"}],
     "oauth_apps": [
