@@ -55,7 +55,13 @@ async def check_settled(store: ChannelStore) -> None:
     assert await store.find_sent("t", message_id="99", conversation="12") is None
     assert [each.key for each in await store.outbox("t")] == [other.key]
     assert dict(await store.counts("t")) == {"new": 2, "ready": 1}
+    part = await store.draft("t", Outgoing("k/file/0", "11", ""), None, 4.0)
+    await store.settle(replace(part, message_id="F1"), "t")
+    await store.finish("t", (), 5.0, run_id=RUN)
+    part = await store.draft("t", Outgoing("k/file/0", "11", ""), None, 6.0)
+    assert (part.state, part.message_id) == ("draft", "F1"), "the end of a run closes the drafts of the run only"
     await store.forget_before(100.0)
     assert await store.find_sent("t", key="k") is None
+    assert await store.find_sent("t", key="k/file/0") is None
     assert await store.remove_person("t", "11")
     assert not await store.remove_person("t", "11")

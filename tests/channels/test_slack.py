@@ -158,9 +158,37 @@ def test_a_file_that_was_uploaded_but_not_shared_is_sent_again() -> None:
             assert not await channel.is_shared(file_id)
             await channel.share(file_id, message)
             assert await channel.is_shared(file_id)
-            assert fake.texts("UANNA") == ["[file a.png]"]
+            assert fake.texts("DUANNA") == ["[file a.png]"]
             with pytest.raises(ChannelError):
                 await channel.share(file_id, message)
+            await channel.close()
+
+    asyncio.run(story())
+
+
+def test_messages_to_a_person_are_edited_in_the_direct_message() -> None:
+    async def story() -> None:
+        fake = FakeSlack()
+        async with serve_fake_slack(fake):
+            for _ in range(2):  # another process knows nothing of the first one
+                channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": fake.url})
+                sent = await channel.send(Outgoing("k", "UANNA", "a draft", is_draft=True))
+                await channel.edit(sent, Outgoing("k", "UANNA", "the answer"))
+                await channel.close()
+            assert fake.texts("DUANNA") == ["the answer"]
+
+    asyncio.run(story())
+
+
+def test_a_missing_scope_is_named() -> None:
+    async def story() -> None:
+        fake = FakeSlack()
+        async with serve_fake_slack(fake):
+            lacks = {"ok": False, "error": "missing_scope", "needed": "im:write", "provided": "chat:write"}
+            fake.errors["conversations.open"] = [(200, lacks, {})]
+            channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": fake.url})
+            with pytest.raises(ChannelError, match="lacks the scope im:write"):
+                await channel.send(Outgoing("k", "UANNA", "hello"))
             await channel.close()
 
     asyncio.run(story())

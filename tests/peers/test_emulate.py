@@ -181,6 +181,24 @@ def test_files_are_uploaded_into_threads_and_fetched(url: str) -> None:
     perform(story())
 
 
+def test_messages_to_a_person_are_edited_and_have_files(url: str) -> None:
+    async def story() -> None:
+        async with aiohttp.ClientSession() as session:
+            emulator = Emulator(url, session)
+            channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
+            anna = str((await emulator.call("auth.test"))["user_id"])
+            sent = await channel.send(Outgoing("k/1", anna, "a draft", is_draft=True))
+            await channel.edit(sent, Outgoing("k/1", anna, "the answer"))
+            await channel.send(Outgoing("k/2", anna, "", files=(OutgoingFile("a.png", "image/png", PNG),)))
+            found = await emulator.messages(await emulator.open_direct())
+            assert [each["text"] for each in found] == ["the answer", ""]
+            with pytest.raises(ChannelRefused):
+                await channel.send(Outgoing("k/3", "U404", "lost"))
+            await channel.close()
+
+    perform(story())
+
+
 def answer(request: ModelRequest) -> Any:
     said = request.conversation.messages[-1].text.splitlines()[-1]
     return say("see ![chart](chart.png)" if "draw" in said else f"you said: {said}")

@@ -39,6 +39,10 @@ REFUSALS = frozenset(
         "msg_too_long",
         "restricted_action",
         "user_is_bot",
+        "users_not_found",
+        "user_disabled",
+        "user_not_visible",
+        "cannot_dm_bot",
     )
 )
 TRAITS = Traits(
@@ -75,7 +79,7 @@ class _FileError(ChannelError):
 
 
 class Slack:
-    """Implements `ports.channel.UploadChannel`. A conversation is a channel or direct message, or
+    """Implements `ports.channel.UploadChannel`. A conversation is a channel, a direct message or a person, or
     `CHANNEL/THREAD`. In channels, each mention begins a thread."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
@@ -86,6 +90,8 @@ class Slack:
         self._web: Any = AsyncWebClient(self._settings.token, base_url=self._settings.url)
         self._session: aiohttp.ClientSession | None = None
         self._bot_user = ""
+        self._direct: dict[str, str] = {}
+        """The direct messages with people."""
         self.traits = TRAITS
 
     async def check(self) -> str:
@@ -115,11 +121,11 @@ class Slack:
             raise ChannelError(f"the connection was lost: {error or type(error).__name__}") from None
 
     async def send(self, message: Outgoing) -> str:
-        channel, _, thread = message.conversation.partition("/")
         if message.files:
             file_id = await self.upload(message)
             await self.share(file_id, message)
             return file_id
+        channel, thread = await self._find_place(message.conversation)
         values = {"channel": channel, **self._body(message)}
         values["client_msg_id"] = str(uuid5(NAMESPACE_URL, f"treadle/{message.key}"))
         if thread:
@@ -127,7 +133,7 @@ class Slack:
         return str((await self._call("chat.postMessage", values))["ts"])
 
     async def edit(self, message_id: str, message: Outgoing) -> None:
-        channel = message.conversation.partition("/")[0]
+        channel, _ = await self._find_place(message.conversation)
         await self._call("chat.update", {"channel": channel, "ts": message_id, **self._body(message)})
 
     async def show_typing(self, conversation: str) -> None:
@@ -245,6 +251,17 @@ class Slack:
             body["blocks"] = []
         return body
 
+    async def _find_place(self, conversation: str) -> tuple[str, str]:
+        """Return the channel and the thread of a conversation. With a person, it is the direct message: Slack edits
+        messages and shares files only there."""
+        channel, _, thread = conversation.partition("/")
+        if not channel.startswith(("U", "W")):
+            return channel, thread
+        if channel not in self._direct:
+            opened = await self._call("conversations.open", {"users": channel})
+            self._direct[channel] = str(opened["channel"]["id"])
+        return self._direct[channel], thread
+
     # ── Files ──
 
     async def upload(self, message: Outgoing) -> str:
@@ -261,10 +278,8 @@ class Slack:
         return str(place["file_id"])
 
     async def share(self, file_id: str, message: Outgoing) -> None:
-        channel, _, thread = message.conversation.partition("/")
-        # A file is shared with a person by the list of channels: it opens the direct message.
-        place = {"channels": channel} if channel.startswith(("U", "W")) else {"channel_id": channel}
-        values: dict[str, Any] = {"files": [{"id": file_id, "title": message.files[0].name}], **place}
+        channel, thread = await self._find_place(message.conversation)
+        values: dict[str, Any] = {"files": [{"id": file_id, "title": message.files[0].name}], "channel_id": channel}
         await self._call("files.completeUploadExternal", {**values, "thread_ts": thread} if thread else values)
 
     async def is_shared(self, file_id: str) -> bool:
@@ -344,6 +359,9 @@ def _explain(response: Any) -> ChannelError:
         return ChannelBusy(said, float(response.headers.get("Retry-After", 5)))
     if said in REFUSALS:
         return ChannelRefused(f"Slack refuses the message: {said}")
+    if said == "missing_scope":
+        needed = response.get("needed", "")
+        return ChannelError(f"the Slack app lacks the scope {needed}. Add it, and install the app again.")
     if said in ("file_not_found", "file_deleted"):
         return _FileError(said)
     return ChannelError(f"Slack answered: {said}")

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from treadle.ports.channel import Channel, ChannelRefused, Outgoing, OutgoingFile
+from treadle.ports.channel import Channel, ChannelRefused, Outgoing, OutgoingFile, UploadChannel
 
 HOSTILE = (
     "<b>not bold</b> & *unclosed _markup [link](javascript:alert(1)) `code",
@@ -52,9 +52,18 @@ async def check_channel(
     file = OutgoingFile("chart.png", "image/png", PNG)
     text = "with a file" if traits.combines_files else ""
     assert await channel.send(Outgoing("check/file", conversation, text, files=(file,))), "a file is sent"
+    if isinstance(channel, UploadChannel):
+        await _check_upload(channel, Outgoing("check/upload", conversation, "", files=(file,)))
     await channel.show_typing(conversation)
     try:
         await channel.send(Outgoing("check/unknown", unknown, "lost"))
     except ChannelRefused:
         return
     raise AssertionError("a conversation that does not exist raises ChannelRefused")
+
+
+async def _check_upload(channel: UploadChannel, message: Outgoing) -> None:
+    file_id = await channel.upload(message)
+    assert not await channel.is_shared(file_id), "a file that was only uploaded is not shared"
+    await channel.share(file_id, message)
+    assert await channel.is_shared(file_id), "a file that was shared is found"

@@ -96,6 +96,8 @@ class FakeSlack:
                 return {"url": self.url.replace("http", "ws").replace("/api/", "/socket")}
             case "chat.postMessage":
                 return self._post(values)
+            case "conversations.open":
+                return {"channel": {"id": f"D{values['users']}"}}
             case "chat.update":
                 for message in self.sent:
                     if (message["ts"], message["channel"]) == (values["ts"], values["channel"]):
@@ -120,7 +122,9 @@ class FakeSlack:
         files: list[dict[str, Any]] = json.loads(given) if isinstance(given, str) else given
         if not all(self._is_uploaded(file["id"]) for file in files):
             return {"error": "file_not_found"}
-        channel = values.get("channel_id") or values.get("channels")
+        channel = values["channel_id"]
+        if not channel.startswith(("C", "D")):
+            return {"error": "channel_not_found"}
         for file in files:
             stored = self.files[file["id"]]
             stored["channel"] = channel
@@ -143,9 +147,10 @@ class FakeSlack:
         for message in self.sent:
             if message["client_msg_id"] == values["client_msg_id"]:
                 return {"ts": message["ts"]}
-        message = {**values, "ts": self._next()}
+        place = values["channel"]
+        message = {**values, "channel": f"D{place}" if place.startswith("U") else place, "ts": self._next()}
         self.sent.append(message)
-        return {"ts": message["ts"]}
+        return {"ts": message["ts"], "channel": message["channel"]}
 
     async def socket(self, request: web.Request) -> web.WebSocketResponse:
         self._socket = socket = web.WebSocketResponse()
