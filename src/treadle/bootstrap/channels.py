@@ -20,7 +20,7 @@ from treadle.domain.ids import Instant, RunId
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.event_hub import EventHub
 from treadle.operations.service import LocalService
-from treadle.ports.channel import Channel, ChannelAdapter, ChannelStore, ChannelWithFiles, Incoming
+from treadle.ports.channel import Channel, ChannelAdapter, ChannelStore, FolderChannel, Incoming
 from treadle.system.clock import SystemClock
 from treadle.vault.vault import HomeVault
 
@@ -67,7 +67,7 @@ def make_channel(home: Home, vault: HomeVault, name: str, config: ChannelConfig)
     """Return the channel of a configuration, not connected yet."""
     settings = resolve_settings(config.settings, vault.value)
     channel = find_adapter(config.platform or name)(name, settings)
-    if isinstance(channel, ChannelWithFiles):
+    if isinstance(channel, FolderChannel):
         folder = home.path / "channels" / name
         make_folder(folder.parent)
         make_folder(folder)

@@ -198,7 +198,7 @@ class WebhookChannel(Protocol):
 
 
 @runtime_checkable
-class ChannelWithFiles(Protocol):
+class FolderChannel(Protocol):
     """A channel that keeps files between connections, such as encryption keys. Optional."""
 
     def use_folder(self, folder: Path) -> None:
