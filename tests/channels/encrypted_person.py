@@ -11,7 +11,6 @@ from typing import Any
 from nio import (  # pyright: ignore[reportMissingTypeStubs]
     AsyncClient,
     AsyncClientConfig,
-    RoomEncryptedMedia,
     RoomMessage,
     RoomSendResponse,
 )
@@ -35,8 +34,7 @@ class EncryptedPerson:
         self._news = asyncio.Event()
         self.files: list[dict[str, Any]] = []
         """The content of the files that the bot has sent."""
-        for kind in (RoomMessage, RoomEncryptedMedia):
-            client.add_event_callback(self._hear, kind)
+        client.add_event_callback(self._hear, RoomMessage)
 
     async def _hear(self, room: Any, event: Any) -> None:
         content: dict[str, Any] = event.source["content"]

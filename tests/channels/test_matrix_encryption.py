@@ -2,20 +2,35 @@
 homeserver is in `tests/peers/test_synapse.py`."""
 
 import asyncio
+import hmac
 import json
+from base64 import b64encode
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
+import vodozemac
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from nio import Api  # pyright: ignore[reportMissingTypeStubs]
+
 from tests.channels.encrypted_person import open_person, serve_matrix
 from tests.channels.test_sent_files import fill_workspace
 from tests.patience import HANG_SECONDS
+from treadle.channels.matrix import Matrix
+from treadle.channels.matrix_identity import SELF_SIGNING, decode_recovery_key
+from treadle.ports.channel import ChannelError
 from treadle.testing.channels import PNG
-from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
+from treadle.testing.matrix import BOT, PASSWORD, TOKEN, FakeMatrix, serve_fake_matrix
 
 ANNA, BEN = "@anna:fake.example", "@ben:fake.example"
 ROOM = "!room:fake.example"
 MAX_EVENT_BYTES = 65_536
+RECOVERY_KEY = "EsTc LW2K PGiF wKEA 3As5 g5c4 BXwk qeeJ ZJV8 Q9fu gUMN UE4d"
 
 
 def serve_bot(fake: FakeMatrix, folder: Path, *, streaming: bool = False) -> AbstractAsyncContextManager[Any]:
@@ -54,7 +69,8 @@ def test_people_and_agents_talk_in_an_encrypted_room(tmp_path: Path) -> None:
         assert "you said" not in json.dumps(fake.events)
         assert PNG not in [data for _, data in fake.media.values()]
         assert max(len(json.dumps(each)) for each in fake.events) < MAX_EVENT_BYTES
-        assert len([each for each in fake.log if each.get("keys_of") == BOT]) == 1, "a restart keeps the device"
+        devices = fake.keys.query({"device_keys": {BOT: []}})["device_keys"][BOT]
+        assert len(devices) == 1, "a restart keeps the device"
 
     asyncio.run(work())
 
@@ -106,6 +122,90 @@ def test_a_server_that_takes_over_reads_what_was_sent_to_its_device_meanwhile(tm
             async with serve_bot(fake, tmp_path / "one") as engine:
                 assert await engine.context.channels().store.cursor("matrix") != position
                 await anna.wait_for_text(ROOM, "you said: to the first again")
-        assert len([each for each in fake.log if each.get("keys_of") == BOT]) == 2
+        assert len(fake.keys.query({"device_keys": {BOT: []}})["device_keys"][BOT]) == 2
 
     asyncio.run(work())
+
+
+def test_a_recovery_key_is_decoded() -> None:
+    """The key and its bytes are an example of the public clients."""
+    shown = RECOVERY_KEY
+    wanted = "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a"
+    assert decode_recovery_key(shown).hex() == wanted
+    assert decode_recovery_key(shown.replace(" ", "")).hex() == wanted
+    for wrong, reason in (
+        (shown[:-1] + "e", "not complete"),
+        (shown[:-5], "not complete"),
+        ("", "not complete"),
+        (shown.replace("T", "0"), "character `0`"),
+        (shown * 3, "not complete"),
+    ):
+        with pytest.raises(ChannelError, match=reason):
+            decode_recovery_key(wrong)
+
+
+def test_the_device_is_signed_by_the_identity_of_its_account(tmp_path: Path) -> None:
+    """An account without an identity gets one. Another device needs the recovery key of the account."""
+
+    async def work() -> None:
+        fake = FakeMatrix()
+        settings = {"homeserver": fake.url, "user": BOT, "password": PASSWORD}
+        async with serve_fake_matrix(fake):
+            settings["homeserver"] = fake.url
+            assert await check(settings, tmp_path / "one") == BOT
+            assert await check(settings, tmp_path / "one") == BOT, "the identity is kept"
+            assert count_signed(fake) == (1, 1)
+            assert "`recovery_key`" in await check(settings, tmp_path / "two")
+            assert count_signed(fake) == (1, 2)
+            store_secret(fake, json.loads((tmp_path / "one" / "identity").read_text())["self_signing"])
+            assert await check({**settings, "recovery_key": RECOVERY_KEY}, tmp_path / "two") == BOT
+            assert count_signed(fake) == (2, 2)
+            fake.account_data[SELF_SIGNING]["encrypted"]["k"]["mac"] = "AAAA"
+            with pytest.raises(ChannelError, match="does not belong to the account"):
+                await check({**settings, "recovery_key": RECOVERY_KEY}, tmp_path / "three")
+            fake.keys.identities.clear()
+            token = {"homeserver": fake.url, "user": BOT, "access_token": TOKEN}
+            assert "only with its password" in await check(token, tmp_path / "four")
+
+    asyncio.run(work())
+
+
+async def check(settings: dict[str, Any], folder: Path) -> str:
+    await asyncio.to_thread(folder.mkdir, exist_ok=True)
+    channel = Matrix("matrix", settings)
+    channel.use_folder(folder)
+    try:
+        return await channel.check()
+    finally:
+        await channel.close()
+
+
+def count_signed(fake: FakeMatrix) -> tuple[int, int]:
+    """Return how many devices of the bot are signed, as another library sees it, and how many there are."""
+    found = fake.keys.query({"device_keys": {BOT: []}})
+    [key] = found["self_signing_keys"][BOT]["keys"].values()
+    devices = list(found["device_keys"][BOT].values())
+    return sum(is_signed(device, key) for device in devices), len(devices)
+
+
+def is_signed(device: dict[str, Any], key: str, user: str = BOT) -> bool:
+    signature = device["signatures"][user].get(f"ed25519:{key}")
+    content = {name: value for name, value in device.items() if name not in ("signatures", "unsigned")}
+    if signature is None:
+        return False
+    public = vodozemac.Ed25519PublicKey.from_base64(key)
+    public.verify_signature(
+        Api.to_canonical_json(content).encode(), vodozemac.Ed25519Signature.from_base64(signature)
+    )
+    return True
+
+
+def store_secret(fake: FakeMatrix, seed: str) -> None:
+    """Store a key as clients do, so that the recovery key opens it."""
+    derived = HKDF(SHA256(), 64, bytes(32), SELF_SIGNING.encode()).derive(decode_recovery_key(RECOVERY_KEY))
+    encryptor = Cipher(AES(derived[:32]), CTR(bytes(16))).encryptor()
+    ciphertext = encryptor.update(seed.encode()) + encryptor.finalize()
+    mac = hmac.digest(derived[32:], ciphertext, "sha256")
+    secret = {name: b64encode(value).decode() for name, value in (("ciphertext", ciphertext), ("mac", mac))}
+    fake.account_data["m.secret_storage.default_key"] = {"key": "k"}
+    fake.account_data[SELF_SIGNING] = {"encrypted": {"k": {**secret, "iv": b64encode(bytes(16)).decode()}}}

@@ -9,6 +9,7 @@ import pytest
 from tests.channels.encrypted_person import open_person, serve_matrix
 from tests.channels.home import write_home
 from tests.channels.synapse import PYTHON, serve_synapse
+from tests.channels.test_matrix_encryption import is_signed
 from tests.channels.test_sent_files import fill_workspace
 from tests.channels.test_telegram import echo
 from tests.engine.running import opened
@@ -80,6 +81,10 @@ def test_people_and_agents_talk_in_encrypted_rooms(tmp_path: Path) -> None:
                 async with serve_matrix(tmp_path, channel, "password", ANNA):
                     await anna.wait_for_text(room, "you said: are you there?")
             assert await synapse.texts(token, room, BOT) == [], "no text is readable on the server"
+            keys = await synapse.call("POST", "/_matrix/client/v3/keys/query", {"device_keys": {BOT: []}}, token)
+            [key] = keys["self_signing_keys"][BOT]["keys"].values()
+            signed = [is_signed(device, key, BOT) for device in keys["device_keys"][BOT].values()]
+            assert signed == [True], "clients that demand it trust the device"
 
     asyncio.run(work())
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 GROUP = "treadle.channels"
 INSTALL = "pip install 'treadle[channels]'"
-SECRET_SETTINGS = ("token", "app_token", "password", "access_token")
+SECRET_SETTINGS = ("token", "app_token", "password", "access_token", "recovery_key")
 """Settings that must be references to the vault."""
 
 

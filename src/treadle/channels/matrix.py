@@ -39,6 +39,7 @@ from treadle.channels.matrix_device import (
     is_from_device_of,
     name_encrypted_file,
 )
+from treadle.channels.matrix_identity import sign_device
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
@@ -90,6 +91,8 @@ class MatrixSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The user ID, such as `@treadle:example.org`."""
     password: str = ""
     access_token: str = ""
+    recovery_key: str = ""
+    """Opens the secret storage of the account, so that other clients trust this device in encrypted rooms."""
 
     def __post_init__(self) -> None:
         if bool(self.password) == bool(self.access_token):
@@ -120,26 +123,37 @@ class Matrix:
     async def check(self) -> str:
         settings = self._settings
         try:
-            if settings.access_token:
-                self._client.access_token = settings.access_token
-                found = await self._client.whoami()
-                if not isinstance(found, WhoamiResponse):
-                    raise ChannelError(f"Matrix rejects the access token: {_said(found)}")
-                device = found.device_id or str(self._client.device_id)
-                self._client.restore_login(found.user_id, device, settings.access_token)
-            else:
-                answer = await self._client.login(settings.password, "Treadle")
-                if isinstance(answer, LoginError):
-                    raise ChannelError(f"Matrix rejects the password of {settings.user}: {_said(answer)}")
+            await self._log_in()
+            problem = await self._verify_device() if self._device is not None else ""
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise ChannelError(f"{settings.homeserver} cannot be reached: {error}") from None
-        return str(self._client.user_id)
+        return f"{self._client.user_id}. {problem}" if problem else str(self._client.user_id)
+
+    async def _log_in(self) -> None:
+        settings = self._settings
+        if settings.access_token:
+            self._client.access_token = settings.access_token
+            found = await self._client.whoami()
+            if not isinstance(found, WhoamiResponse):
+                raise ChannelError(f"Matrix rejects the access token: {_said(found)}")
+            device = found.device_id or str(self._client.device_id)
+            self._client.restore_login(found.user_id, device, settings.access_token)
+        else:
+            answer = await self._client.login(settings.password, "Treadle")
+            if isinstance(answer, LoginError):
+                raise ChannelError(f"Matrix rejects the password of {settings.user}: {_said(answer)}")
+
+    async def _verify_device(self) -> str:
+        """Publish the keys of this device and sign them. Return why other clients will not trust it, if so."""
+        assert self._device is not None
+        await exchange_keys(self._client)
+        settings, file = self._settings, self._device.identity_file
+        return await sign_device(self._client, file, settings.password, settings.recovery_key)
 
     async def receive(self, receiver: Receiver) -> None:
         since = await receiver.cursor()
         if self._device is not None:
             await self._ask(self._device.catch_up(self._client, since))
-            await self._ask(exchange_keys(self._client))
         is_first = True
         while True:
             answers = [await self._sync(0 if is_first else SYNC_MILLISECONDS, since, is_first)]

@@ -42,6 +42,7 @@ class MatrixDevice:
         self._folder = folder
         self._id_file = folder / "device"
         self._position_file = folder / "position"
+        self.identity_file = folder / "identity"
 
     def open_client(self, homeserver: str, user: str, settings: dict[str, Any]) -> AsyncClient:
         """Return a client that encrypts. It loads the keys when it logs in."""

@@ -34,6 +34,8 @@ class FakeMatrix:
         self.relabel: tuple[str, str] | None = None
         """Whose messages the server stores as those of another user, as one that lies would."""
         self.url = ""
+        self.account_data: dict[str, Any] = {}
+        """What clients of the bot's account have stored, by type."""
         self._logins = {TOKEN: (BOT, "DEVICE")}
         self._transactions: dict[tuple[str, str], str] = {}
         self._changed = asyncio.Condition()
@@ -220,6 +222,23 @@ class FakeMatrix:
     async def claim_keys(self, request: web.Request) -> web.Response:
         return web.json_response(self.keys.claim(await request.json()))
 
+    async def upload_identity(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if body.get("auth", {}).get("password") != PASSWORD:
+            flows = [{"stages": ["m.login.password"]}]
+            return web.json_response({"session": "s", "flows": flows, "params": {}}, status=401)
+        self.keys.identities[request[LOGIN][0]] = body
+        return web.json_response({})
+
+    async def upload_signatures(self, request: web.Request) -> web.Response:
+        self.keys.sign(await request.json())
+        await self._note({"keys_of": request[LOGIN][0]})
+        return web.json_response({"failures": {}})
+
+    async def read_account_data(self, request: web.Request) -> web.Response:
+        found = self.account_data.get(request.match_info["type"])
+        return _refuse(404, "M_NOT_FOUND", "Not found") if found is None else web.json_response(found)
+
     async def send_to_devices(self, request: web.Request) -> web.Response:
         sender, kind = request[LOGIN][0], request.match_info["type"]
         messages = (await request.json())["messages"]
@@ -282,6 +301,9 @@ async def serve_fake_matrix(fake: FakeMatrix, port: int = 0) -> AsyncGenerator[F
     app.router.add_post(f"{client}/keys/upload", fake.upload_keys)
     app.router.add_post(f"{client}/keys/query", fake.query_keys)
     app.router.add_post(f"{client}/keys/claim", fake.claim_keys)
+    app.router.add_post(f"{client}/keys/device_signing/upload", fake.upload_identity)
+    app.router.add_post(f"{client}/keys/signatures/upload", fake.upload_signatures)
+    app.router.add_get(f"{client}/user/{{user}}/account_data/{{type}}", fake.read_account_data)
     app.router.add_put(f"{client}/sendToDevice/{{type}}/{{transaction}}", fake.send_to_devices)
     app.router.add_post(f"{client}/join/{{room}}", fake.join)
     app.router.add_post(f"{client}/rooms/{{room}}/join", fake.join)

@@ -10,6 +10,8 @@ class FakeKeys:
         self._devices: dict[str, dict[str, Any]] = {}
         """Published identity keys: by user, then by device."""
         self._one_time: dict[tuple[str, str], dict[str, Any]] = {}
+        self.identities: dict[str, dict[str, Any]] = {}
+        """The cross-signing keys of users."""
 
     def upload(self, user: str, device: str, body: dict[str, Any]) -> bool:
         """Store the keys of a device. Return whether its identity keys are new."""
@@ -26,7 +28,22 @@ class FakeKeys:
 
     def query(self, body: dict[str, Any]) -> dict[str, Any]:
         """Return the identity keys of users."""
-        return {"device_keys": {user: self._devices.get(user, {}) for user in body["device_keys"]}, "failures": {}}
+        users = list(body["device_keys"])
+        found: dict[str, Any] = {
+            "device_keys": {user: self._devices.get(user, {}) for user in users},
+            "failures": {},
+        }
+        for kind in ("master_key", "self_signing_key"):
+            known = {user: self.identities[user][kind] for user in users if user in self.identities}
+            found[f"{kind}s"] = known
+        return found
+
+    def sign(self, body: dict[str, Any]) -> None:
+        """Add signatures to the keys of devices."""
+        for user, devices in body.items():
+            for device, signed in devices.items():
+                signatures = self._devices[user][device].setdefault("signatures", {})
+                signatures.setdefault(user, {}).update(signed["signatures"][user])
 
     def claim(self, body: dict[str, Any]) -> dict[str, Any]:
         """Take a one-time key of each device."""
