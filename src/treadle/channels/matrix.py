@@ -244,7 +244,7 @@ class Matrix:
             return Incoming(event_id, room_id, kind="delete", target=target, **common)
         if kind == "m.room.encrypted":  # whether it mentions the bot is encrypted too
             return Incoming(event_id, room_id, problem=UNREADABLE, is_addressed=is_direct, **common)
-        if event.decrypted and not is_from_device_of(self._client, event, sender):
+        if getattr(event, "decrypted", False) and not is_from_device_of(self._client, event, sender):
             common["distrust"] = FORGED
         if kind != "m.room.message":
             return None

@@ -36,7 +36,7 @@ _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _RECOVERY_PREFIX = b"\x8b\x01"
 
 
-class Identity(Struct, frozen=True):
+class CrossSigningKeys(Struct, frozen=True):
     """The private keys of an identity. Each is a seed in Base64."""
 
     master: str
@@ -83,26 +83,26 @@ async def sign_device(client: AsyncClient, file: Path, password: str, recovery_k
 # ── The identity ──
 
 
-def _create(file: Path) -> Identity:
+def _create(file: Path) -> CrossSigningKeys:
     """Return the identity of a file, or a new one that is stored there before anything is published."""
     if (known := _read(file)) is not None:
         return known
-    identity = Identity(*(_encode(Ed25519PrivateKey.generate().private_bytes_raw()) for _ in range(3)))
+    identity = CrossSigningKeys(*(_encode(Ed25519PrivateKey.generate().private_bytes_raw()) for _ in range(3)))
     file.touch(mode=0o600)
     file.write_bytes(msgspec.json.encode(identity))
     return identity
 
 
-def _read(file: Path) -> Identity | None:
+def _read(file: Path) -> CrossSigningKeys | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Identity)
+        return msgspec.json.decode(file.read_bytes(), type=CrossSigningKeys)
     except FileNotFoundError:
         return None
     except msgspec.DecodeError as error:
         raise ChannelError(f"{file} is damaged: {error}. Restore it from a copy.") from None
 
 
-async def _publish(client: AsyncClient, identity: Identity, user: str, password: str) -> None:
+async def _publish(client: AsyncClient, identity: CrossSigningKeys, user: str, password: str) -> None:
     body: dict[str, Any] = {
         "master_key": _describe(identity.master, "master", user),
         "self_signing_key": _sign(_describe(identity.self_signing, "self_signing", user), identity.master, user),
