@@ -51,7 +51,7 @@ async def measure_first_steps(folder: Path) -> dict[str, float]:
         "offered": make_home(folder / "offered", **{f"s{number}": make_server() for number in range(5)}),
     }
     for name, home in homes.items():
-        engines[name] = await create_engine(home=home).__aenter__()
+        engines[name] = await create_engine(home=Home(home)).__aenter__()
         engines[name].add_model("function", FunctionModel(answer))
     for number in range(RUNS):
         for name in times if number % 2 else reversed(list(times)):
