@@ -1,4 +1,4 @@
-"""PostgreSQL keeps the contracts for all that is kept beside runs."""
+"""The stores on PostgreSQL other than the journal pass the conformance checks."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ import pytest
 from tests.patience import HANG_SECONDS
 from tests.stores.postgres.harness import KeptOnServer
 from tests.testing.test_conformance import named
-from tests.testing.test_conformance_beside import KEPT_CHECKS
+from tests.testing.test_conformance_other_stores import KEPT_CHECKS
 from treadle.testing.conformance.store_harness import FullStoreCheck
 
 
