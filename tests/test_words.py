@@ -35,7 +35,6 @@ STILL_AVOIDED: dict[str, int] = {
     "skills/agents_md.py": 1,
     "stores/postgres/journal.py": 3,
     "surfaces/__init__.py": 1,
-    "surfaces/demo.py": 2,
     "testing/conformance/runs.py": 1,
     "testing/simulation/scenario.py": 1,
     "tools/delegation.py": 1,
