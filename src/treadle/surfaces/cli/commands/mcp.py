@@ -85,20 +85,20 @@ async def add_server(
     home = current_home()
     if name in home.config().mcp_servers:
         raise UsageError(f"There is an MCP server `{name}` already. Remove it first: treadle mcp remove {name}")
-    values: dict[str, Any] = {}
-    if command:
-        values |= {"command": command[0], **({"args": command[1:]} if command[1:] else {})}
-    if url is not None:
-        values["url"] = url
-    values |= {"env": parse_pairs(env)} if env else {}
-    values |= {"headers": parse_pairs(header)} if header else {}
-    values |= {"readable": resolve_paths(readable)} if readable else {}
-    values |= {"writable": resolve_paths(writable)} if writable else {}
     if not command and url is None:
-        raise UsageError(f"Say what the server is: treadle mcp add {name} -- COMMAND..., or --url URL.")
+        raise UsageError(f"No program and no address: use treadle mcp add {name} -- COMMAND..., or --url URL.")
+    settings: dict[str, Any] = {
+        "command": command[0] if command else None,
+        "args": command[1:] if command else None,
+        "url": url,
+        "env": parse_pairs(env) if env else None,
+        "headers": parse_pairs(header) if header else None,
+        "readable": resolve_paths(readable) if readable else None,
+        "writable": resolve_paths(writable) if writable else None,
+    }
     if command and network is None and Prompt.is_possible() and not yes:
         network = await ask_yes_or_no(f"Does {name} need the network?")
-    values |= {"network": True} if network else {}
+    values = {key: value for key, value in (settings | {"network": network}).items() if value}
     check_entry(name, values)
     add_entry(home, SECTION, name, values)
     if not json:

@@ -11,7 +11,7 @@ from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.domain.access import OWNER
 from treadle.domain.durations import parse_duration
 from treadle.domain.errors import UsageError
-from treadle.operations.sessions import PRUNE, PruneSessions
+from treadle.operations.sessions import PRUNE, Pruned, PruneSessions
 from treadle.ports.deletion import IdleSession
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Group, Option
@@ -70,18 +70,23 @@ async def prune(
     if json:
         print_json(msgspec.structs.asdict(done) | {"archive": written})
         return 0
+    _print_summary(done, written)
+    return 0
+
+
+def _print_summary(done: Pruned, written: str | None) -> None:
+    """Print what was deleted, and the file to which the events were written before."""
     if written is not None:
         note(f"Wrote their events to {written} first.")
     if not done.sessions and not done.requests:
         note("No session is that old. Nothing was deleted.")
-        return 0
+        return
     counts = (
         *(count_of(done.runs, "run"), count_of(done.events, "event")),
         count_of(done.memories, "memory", "memories"),
     )
     stored = f" and {count_of(done.requests, 'stored response')} of old requests" if done.requests else ""
     note(f"Deleted {count_of(done.sessions, 'session')} ({', '.join(counts)}){stored}.")
-    return 0
 
 
 def _age(older_than: str) -> float:

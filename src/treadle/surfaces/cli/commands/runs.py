@@ -1,7 +1,7 @@
 """`treadle runs`: list, inspect, resume, fork and cancel runs."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from treadle.bootstrap.callers import open_readonly_caller
@@ -9,6 +9,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.operations import runs
 from treadle.operations.operation import list_items
+from treadle.operations.runs import RunView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home
@@ -101,13 +102,18 @@ async def list_runs(
         empty = "No runs match." if is_filtered else 'No runs yet. Start one: treadle run "Hello."'
         print_list(views, (), lambda _: (), json=json, empty=empty)
         return 0
+    _print_runs(views, messages)
+    return 0
+
+
+def _print_runs(views: Sequence[RunView], messages: Sequence[str]) -> None:
+    """Print a table of runs with the first line of their messages."""
     names = short_ids([view.run_id for view in views])
     rows = [
         (name, when(view.created_at), state_of(view), view.agent, message)
         for name, view, message in zip(names, views, messages, strict=True)
     ]
     print_table(("RUN", "CREATED", "STATE", Column("AGENT", shrinks_to=8), MESSAGE), rows)
-    return 0
 
 
 @group.command("show")

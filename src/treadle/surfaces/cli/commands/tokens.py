@@ -12,7 +12,7 @@ from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.users import LOCAL_USER
 from treadle.operations import tokens
 from treadle.operations.operation import NoParameters
-from treadle.operations.tokens import TokenView
+from treadle.operations.tokens import NewTokenView, TokenView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_token
 from treadle.surfaces.cli.command_line import Argument, Group, Option
@@ -97,10 +97,7 @@ async def create_token(
     if json:
         print_json(record)
         return 0
-    seen = "that user alone" if record.visibility == "own" else "all users"
-    note(f"What it creates belongs to {_user(record)}. It sees sessions, runs and memories of {seen}.")
-    note(f"{record.token_id} for `{record.name}`. The token is shown only once:")
-    print(record.token)
+    _print_new_token(record)
     return 0
 
 
@@ -128,6 +125,14 @@ async def revoke_token(
     value = {"token_id": record.token_id, "revoked": True}
     print_result(value, f"Revoked {record.token_id} (`{record.name}`).", json=json)
     return 0
+
+
+def _print_new_token(record: NewTokenView) -> None:
+    """Print the token on standard output, and its owner and its id on standard error."""
+    seen = "that user alone" if record.visibility == "own" else "all users"
+    note(f"What it creates belongs to {_user(record)}. It sees sessions, runs and memories of {seen}.")
+    note(f"{record.token_id} for `{record.name}`. The token is shown only once:")
+    print(record.token)
 
 
 def _expiry(lifetime: str | None) -> datetime | None:
