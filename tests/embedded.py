@@ -1,4 +1,4 @@
-"""The weights of a small real model, for tests that ask it: those of the demo, fetched once."""
+"""The weights of the small model of the demo, downloaded once for tests that call a real model."""
 
 import asyncio
 import fcntl

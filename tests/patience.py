@@ -1,4 +1,4 @@
-"""How long tests wait before they call something stuck, and how they wait for what announces itself to nobody."""
+"""Time limits after which tests report a hang, and helpers that wait for a condition."""
 
 import asyncio
 import gc

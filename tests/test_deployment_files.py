@@ -1,4 +1,4 @@
-"""The files that others start Treadle with name commands and options that are there."""
+"""The systemd units, the compose file and the documentation name existing commands and options."""
 
 import configparser
 import re

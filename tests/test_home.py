@@ -1,4 +1,4 @@
-"""The home and its files: what is made, what is read, and the one clear line for everything that is wrong."""
+"""The home and its files: what is created, what is read, and one-line errors for invalid files."""
 
 import stat
 from pathlib import Path

@@ -1,5 +1,4 @@
-"""A scheduler over a real store in memory, on a clock that is moved by hand. Runs do nothing until they are
-ended."""
+"""A scheduler with a real store in memory and a clock that tests set. Runs do nothing until a test ends them."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Somebody whom events are sent to, on loopback: takes them, fails, hangs, sends elsewhere, talks without end."""
+"""A webhook receiver on loopback that accepts events, fails, hangs, redirects or sends an endless answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,4 @@
-"""A sender beside a real engine, on a clock of its own that is moved by hand. It can be killed and started anew."""
+"""A webhook sender with a real engine and a clock that tests set. Tests can kill and restart it."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""A real engine behind a real server on loopback, and somebody who asks it."""
+"""A real engine with a real server on loopback, and a client."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing

@@ -1,4 +1,5 @@
-"""The heartbeat of an agent: found in its file, in a session of its own, and left out where it said nothing."""
+"""The heartbeat of an agent: read from its file, run in its own session, and left out of the conversation if the
+agent did not answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator

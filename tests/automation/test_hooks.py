@@ -1,4 +1,4 @@
-"""What others send: taken once, if it is signed, and as nothing but a message."""
+"""Inbound webhooks: accepted once, only with a valid signature, and treated as a message."""
 
 import asyncio
 import base64

@@ -1,4 +1,5 @@
-"""Ticks: each starts one run, is skipped, or stands in for those that were missed; never twice, whatever dies."""
+"""Ticks of schedules: each starts one run, is skipped, or replaces missed ones. No crash makes a tick fire
+twice."""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,4 +1,4 @@
-"""What is sent to webhooks: signed, in order, at least once, and nobody waits for anybody else."""
+"""Webhook deliveries: signed, in order and at least once. A slow receiver does not delay others."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

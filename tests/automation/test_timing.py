@@ -1,4 +1,4 @@
-"""Which moments are ticks: intervals, cron in a time zone, and the nights on which clocks are changed."""
+"""When schedules fire: intervals, cron expressions in a time zone, and nights on which the clock changes."""
 
 from datetime import UTC, datetime
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""What is pruned is in a file before it is gone from the database, on SQLite and on PostgreSQL."""
+"""`treadle prune --archive` writes the events to a file before it deletes them, on SQLite and PostgreSQL."""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""Backups: whole or not at all, checked when they are made and when they come back, whoever has written them."""
+"""Backups: complete or not made, and checked when they are made and restored."""
 
 import asyncio
 import hashlib

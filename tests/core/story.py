@@ -1,4 +1,4 @@
-"""A run told as events, without a journal or a loop: fold what happened, ask what is decided."""
+"""A run as a list of events, without a journal or a loop: tests fold events and read the next decision."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,5 @@
-"""Events into state: incremental, blind to what it does not know, and indifferent to when a delivery came."""
+"""Folding events into state is incremental, ignores unknown data, and does not depend on when a delivery
+arrived."""
 
 from dataclasses import asdict, fields
 from itertools import pairwise

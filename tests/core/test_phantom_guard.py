@@ -1,5 +1,5 @@
-"""Claims without deeds. The answers were written by people who had not seen the guard; then it learned
-from them, so it does worse on others than the bars say. The third set is what a reviewer found."""
+"""The guard against claimed actions. People who had not seen the guard wrote the answers; the guard was then tuned
+on them, so it does worse on other answers than these bars say. A reviewer found the third set."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which calls of one turn run together: nothing runs next to a call that changes what it touches."""
+"""Which calls of one turn run concurrently: a call that changes something runs alone on what it touches."""
 
 from typing import Any
 

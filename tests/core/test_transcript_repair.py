@@ -1,4 +1,4 @@
-"""A conversation in whatever shape goes in; one that no provider can reject comes out."""
+"""Transcript repair turns any conversation into one that providers accept."""
 
 from hypothesis import given
 from hypothesis import strategies as st

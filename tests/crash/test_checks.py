@@ -1,4 +1,4 @@
-"""What `python -m bench.chaos` looks at in the end finds each of the faults that it is there for."""
+"""The checks at the end of `python -m bench.chaos` find the faults that they are for."""
 
 import logging
 from collections import Counter

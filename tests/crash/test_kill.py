@@ -1,4 +1,4 @@
-"""`treadle run`, killed with -9 at random moments, over a run whose tool must not be repeated."""
+"""`treadle run`, killed with kill -9 at random moments, with a tool that must not be repeated."""
 
 import asyncio
 import json

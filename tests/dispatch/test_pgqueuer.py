@@ -1,4 +1,4 @@
-"""Many workers on PostgreSQL: each run that a commit makes runnable is looked at by one that has room."""
+"""Many workers on PostgreSQL: one worker with a free slot claims each runnable run."""
 
 import asyncio
 import os

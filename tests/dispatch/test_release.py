@@ -1,4 +1,4 @@
-"""What a worker writes when it stops or ends a run while other commits of that run are on their way."""
+"""What a worker writes when it releases or ends a run while other commits of that run are in flight."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""An event over the wire and back: nothing that a later version wrote is lost."""
+"""Events survive encoding and decoding, including data that a later version wrote."""
 
 from typing import Any, cast
 

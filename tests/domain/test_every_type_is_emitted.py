@@ -1,4 +1,4 @@
-"""A type that nothing emits is no part of the vocabulary: a handful of runs must bring forth every one of them."""
+"""Every event type is emitted: a small set of runs must produce all of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

@@ -1,4 +1,4 @@
-"""Texts as they are compared."""
+"""Normalization of texts for comparison."""
 
 import unicodedata
 

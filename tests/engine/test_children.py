@@ -1,4 +1,4 @@
-"""Agents under agents: runs that begin runs, wait for them without being held, and hear of their end once."""
+"""Child runs: a parent starts them, waits without occupying a worker, and is told of each end once."""
 
 import asyncio
 from collections.abc import Callable

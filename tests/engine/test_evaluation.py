@@ -1,4 +1,4 @@
-"""A run is judged before it ends: scored, sent back, diagnosed. A judge never fails a run."""
+"""Runs are evaluated before they end: scored, sent back, diagnosed. The evaluation never fails a run."""
 
 import asyncio
 from typing import Any

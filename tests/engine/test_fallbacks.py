@@ -1,4 +1,4 @@
-"""Another model takes over: when one fails for good, when it is left alone, and what is never shown twice."""
+"""A fallback model takes over when a model fails or its breaker is open. No text is shown twice."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What readers are given, and when: at once, unless the process has more to do than it can."""
+"""When the event hub delivers events to readers: at once, unless the process is overloaded."""
 
 import asyncio
 import time

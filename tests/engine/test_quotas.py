@@ -1,5 +1,5 @@
-"""Ceilings that hold: what may be used in an hour, in a minute and in all is reserved before it is used, settled
-after, and what does not fit waits or ends, with the reason and with what was done until then."""
+"""Quotas: usage is reserved before a call and settled after it. A call that does not fit waits, or ends the run
+with the reason and the work so far."""
 
 import asyncio
 from contextlib import aclosing

@@ -1,4 +1,4 @@
-"""A session that starts with messages from elsewhere, and a run with instructions beyond its agent's."""
+"""Sessions that start with an earlier conversation, and runs with additional instructions."""
 
 import asyncio
 from contextlib import closing

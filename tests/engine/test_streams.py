@@ -1,4 +1,5 @@
-"""Readers: everything durable without a gap, live text once, a reset for the slow; callbacks; scripts."""
+"""Readers get every durable event with no gaps and live text once; a slow reader gets a reset. Callbacks and
+scripts."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""Tool calls on the real engine: order, overlap, and every way in which a tool can go wrong."""
+"""Tool calls on the real engine: order, concurrency, and every kind of failure."""
 
 import asyncio
 import sys

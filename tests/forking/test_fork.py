@@ -1,4 +1,4 @@
-"""A new run from a step of an old one: it stands exactly where that one stood, and nothing is done again."""
+"""A fork starts in exactly the state of its step, and repeats no effect."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A memory of its own for a test: real SQLite, an embedder that does what it is told, a clock that stands still."""
+"""A memory store for a test: real SQLite, a scripted embedder, and a clock that stands still."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Embedders that fail, hang or change their mind: memories are found all the same, and it is told."""
+"""Embedders that fail, hang or change: memories are still found, and an event reports the failure."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Recall as a whole, on real SQLite: what is found, what it costs, and what is known already."""
+"""Recall on real SQLite: which memories are found, and at what cost."""
 
 import asyncio
 import sys

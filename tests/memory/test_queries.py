@@ -1,4 +1,4 @@
-"""What a message asks of memory, and that no message is a syntax error."""
+"""Queries that are made of messages. No message is a syntax error."""
 
 import pytest
 from hypothesis import example, given

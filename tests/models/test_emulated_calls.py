@@ -1,4 +1,4 @@
-"""What is sent to models that cannot call tools natively."""
+"""Requests to models that cannot call tools natively."""
 
 import json
 from typing import Any, Literal

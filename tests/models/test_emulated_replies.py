@@ -1,4 +1,4 @@
-"""What both kinds of replies of models that cannot call tools natively have in common."""
+"""Replies of models that cannot call tools natively: what both formats have in common."""
 
 import asyncio
 

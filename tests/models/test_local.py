@@ -1,4 +1,4 @@
-"""A real model on this machine: its process, from the first question to the end of the engine."""
+"""A real model on this machine: its process, from the first request until the engine closes."""
 
 import asyncio
 import os

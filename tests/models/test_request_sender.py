@@ -1,4 +1,4 @@
-"""What goes out in one piece says the same as what aiohttp would send; whatever is not plain is left to aiohttp."""
+"""Requests that Treadle writes in one piece equal those of aiohttp. Unusual requests are left to aiohttp."""
 
 import asyncio
 

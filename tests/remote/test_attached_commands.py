@@ -1,4 +1,4 @@
-"""Commands that find the home owned by another process, and work through that one."""
+"""Commands that attach to another process because it owns the home."""
 
 import asyncio
 import os

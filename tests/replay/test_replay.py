@@ -1,5 +1,5 @@
-"""The same journal through the code of today: what was written is written again, and a changed decision is found
-where it was made."""
+"""Replay of journals with the current code: it produces the same events, and a changed decision is found where it
+was made."""
 
 import asyncio
 from contextlib import closing

@@ -1,4 +1,5 @@
-"""Whether commands leave anything behind: `python -m tests.sandbox.endurance 1000` runs so many and times them."""
+"""Checks whether commands leave anything behind: `python -m tests.sandbox.endurance 1000` runs 1000 of them and
+measures the time."""
 
 import asyncio
 import os

@@ -1,4 +1,5 @@
-"""Ways by which a value could get past the redactor: through hooks, adapters, people, pieces and odd spellings."""
+"""Ways in which a secret could bypass the redactor: hooks, adapters, reviewers, split texts and unusual
+spellings."""
 
 import asyncio
 from collections.abc import Callable

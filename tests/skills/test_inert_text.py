@@ -1,4 +1,4 @@
-"""Text of others before it stands in a prompt: what cannot be seen is shown, and what writing needs may stay."""
+"""Untrusted text in prompts: invisible characters are shown as codes, except those that scripts need."""
 
 import sys
 import unicodedata

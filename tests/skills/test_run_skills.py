@@ -1,4 +1,4 @@
-"""What a run is offered: what a person approved, as it was then."""
+"""The skills that a run can load: those that a person approved, with the approved content."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Skills written down for tests."""
+"""Writes skills for tests."""
 
 from pathlib import Path
 

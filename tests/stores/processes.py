@@ -1,4 +1,4 @@
-"""Other processes that hold on to a database."""
+"""Other processes that hold a database open."""
 
 import subprocess
 import sys

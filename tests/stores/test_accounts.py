@@ -1,4 +1,4 @@
-"""What was used is counted in the transaction of the events that say so: cheaply, exactly, whatever goes wrong."""
+"""Usage is counted in the transaction of the events that report it: cheaply and exactly, also with faults."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

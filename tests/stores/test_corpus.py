@@ -1,4 +1,4 @@
-"""Databases of every earlier format open, fold and go on in this version."""
+"""Databases of every earlier format open, fold and continue in this version."""
 
 import asyncio
 from pathlib import Path

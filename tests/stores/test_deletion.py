@@ -1,4 +1,4 @@
-"""Sessions that are deleted: nothing of them is left in the files, and whoever asks is told."""
+"""Deleted sessions: no data is left in the files, and requests for them are refused with the reason."""
 
 import asyncio
 from collections.abc import Callable, Coroutine

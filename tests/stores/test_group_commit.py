@@ -1,4 +1,4 @@
-"""Whatever is ready is committed together, and nobody waits for a reader."""
+"""Group commit: appends that are ready are committed together, and no append waits for a reader."""
 
 import asyncio
 import threading

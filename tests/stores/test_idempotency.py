@@ -1,4 +1,4 @@
-"""The same request twice is one request, whatever its run has come to in between."""
+"""A repeated request counts once, whatever the state of its run."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Memories in the files of SQLite: what is forgotten is gone from them, and what is wrong with them is told of."""
+"""Memories in SQLite files: forgotten ones are gone from the file, and damage is reported."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Opening a SQLite file: made, migrated, or refused with one line that says what to do."""
+"""Opening a SQLite file: it is created, migrated, or refused with one line that says what to do."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Owners on SQLite: what looks for one user uses an index, and what is older is the local user's."""
+"""Owners on SQLite: queries for one user use an index, and older data belongs to the local user."""
 
 import asyncio
 from contextlib import closing

@@ -1,4 +1,4 @@
-"""A command with a person in front of it: a real terminal, what it shows, and what is typed."""
+"""A command in a real terminal: tests read the screen and type."""
 
 import asyncio
 import fcntl

@@ -1,4 +1,4 @@
-"""Approvals and questions at a real terminal: what is asked, what may be typed, and what becomes of the run."""
+"""Approvals and questions in a real terminal: the prompt, the accepted keys, and the effect on the run."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""At a real terminal nobody approves what was not seen, and no answer means more than what was typed."""
+"""The approval prompt in a real terminal: only what was shown can be approved, and only by what was typed."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""How a call is shown to somebody who decides about it: what will run, all of it, and nothing that is not seen."""
+"""How a tool call is shown to a reviewer: completely, with the decoded command and without hidden characters."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The command line as a user meets it: the real command, a real endpoint on loopback, signals and nonsense."""
+"""The command line: the real command with an endpoint on loopback, signals and invalid input."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""What a terminal shows of a run: words as they come, never doubled, and nothing that the terminal would obey."""
+"""The printed events of a run: text as it arrives, no duplicates, and no control sequences."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Backups, deleting, agents and completion, as a user meets them."""
+"""Commands for backups, deletion, agents and completion."""
 
 import asyncio
 import signal

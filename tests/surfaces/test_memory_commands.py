@@ -1,4 +1,4 @@
-"""`treadle memory` as a user meets it: what goes in comes out, what is wrong changes nothing, what goes is gone."""
+"""`treadle memory`: import and export, invalid input that changes nothing, and deletion."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A user who waits is told for what: by notes in a file, by one line that changes on a terminal."""
+"""Notes while a user waits for a model: lines in a file, and one changing line on a terminal."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Runs under a run, as a user meets them: the tree, and questions that come from below."""
+"""Commands for run trees: the tree view, and questions and approvals of child runs."""
 
 import re
 from pathlib import Path

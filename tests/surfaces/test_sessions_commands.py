@@ -1,4 +1,4 @@
-"""`treadle sessions`, `treadle runs prompt` and the commands of a session, as a user meets them."""
+"""`treadle sessions`, `treadle runs prompt` and the session commands."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`treadle skills` as a user meets it: it is read before it is approved, and what was read is what counts."""
+"""`treadle skills`: a skill is read before it is approved, and the approval covers what was read."""
 
 import asyncio
 import shutil

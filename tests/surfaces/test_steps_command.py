@@ -1,4 +1,4 @@
-"""`treadle runs steps`, as a user meets it."""
+"""`treadle runs steps`."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`treadle tokens` and `treadle serve`: who may ask, and where."""
+"""`treadle tokens` and `treadle serve`: access tokens and addresses."""
 
 import json
 from urllib.request import Request, urlopen

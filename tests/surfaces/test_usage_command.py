@@ -1,4 +1,4 @@
-"""`treadle usage`, and a run that meets its ceiling, as a user meets them."""
+"""`treadle usage`, and a run that reaches its budget."""
 
 import asyncio
 from datetime import UTC, datetime

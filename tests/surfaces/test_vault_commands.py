@@ -1,4 +1,4 @@
-"""`treadle vault` as a user meets it: values go in and never come out, errors are one line."""
+"""`treadle vault`: values can be set and are never printed, and errors are one line."""
 
 import asyncio
 import os

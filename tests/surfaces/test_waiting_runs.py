@@ -1,4 +1,4 @@
-"""Runs that wait for somebody, by the commands: what they wait for, how to answer, and what is said about it."""
+"""Commands for waiting runs: what they wait for, and how to answer."""
 
 import asyncio
 import re

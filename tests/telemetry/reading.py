@@ -1,4 +1,4 @@
-"""The text format of Prometheus, read strictly: whatever its own parser would not take is an error here."""
+"""A strict parser of the Prometheus text format: whatever Prometheus' own parser rejects is an error here."""
 
 import math
 import re

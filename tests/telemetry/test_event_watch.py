@@ -1,4 +1,4 @@
-"""Whoever watches sees each run from its beginning, in order, whatever else happens."""
+"""Watchers see the events of each run from the beginning and in order."""
 
 import asyncio
 import logging

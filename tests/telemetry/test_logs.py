@@ -1,4 +1,4 @@
-"""Lines of the log: one for each record, whatever is in it; without secrets; with the run that they are about."""
+"""Log lines: one per record, without secrets, and with the ID of their run."""
 
 import asyncio
 import json

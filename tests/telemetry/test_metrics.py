@@ -1,4 +1,4 @@
-"""What is counted of whole runs."""
+"""The metrics of whole runs."""
 
 import asyncio
 from collections.abc import Sequence

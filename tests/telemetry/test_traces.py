@@ -1,4 +1,4 @@
-"""Spans that are made of events: right also after a crash, and findable by the id of the run."""
+"""Spans that are built from events: correct after a crash, and found by the ID of the run."""
 
 import asyncio
 import socket

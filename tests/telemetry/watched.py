@@ -1,4 +1,4 @@
-"""Runs on the real engine over real SQLite, with somebody who watches."""
+"""Runs on the real engine with real SQLite and a watcher."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""How Treadle's own implementations are opened for the conformance checks."""
+"""Opens Treadle's own implementations for the conformance checks."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine

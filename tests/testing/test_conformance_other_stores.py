@@ -1,4 +1,4 @@
-"""SQLite keeps the contracts for all that is kept beside runs."""
+"""The stores on SQLite other than the journal pass the conformance checks."""
 
 import asyncio
 import inspect

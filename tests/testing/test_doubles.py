@@ -1,4 +1,4 @@
-"""The public doubles do what they promise, and fail where they should."""
+"""The public test doubles work as documented, and fail where they should."""
 
 import asyncio
 from typing import Any

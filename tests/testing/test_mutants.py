@@ -1,4 +1,4 @@
-"""Engines that are broken on purpose, each in one way. If no schedule notices, an invariant is missing."""
+"""Engines with one deliberate fault each. If no schedule finds the fault, an invariant is missing."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""A typed function becomes a tool."""
+"""Typed functions as tools."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""Texts that hold secrets, in the encodings that programs write, made by those programs' own libraries."""
+"""Texts that contain secrets in the encodings that programs write, made with the libraries of those programs."""
 
 import base64
 import binascii

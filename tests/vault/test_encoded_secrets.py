@@ -1,4 +1,5 @@
-"""Secrets that were escaped, split, wrapped or widened: in any mixture and cut anywhere, nothing is left."""
+"""Secrets that are escaped, split, wrapped or widened, in any combination and cut anywhere, are redacted
+completely."""
 
 import base64
 import random

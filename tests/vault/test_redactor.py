@@ -1,4 +1,4 @@
-"""No secret comes through the redactor, in any usual encoding, cut anywhere."""
+"""The redactor finds every secret in all usual encodings, cut anywhere."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""The vault as files: what is on the disk, whose it is, and what happens when it is not as it should be."""
+"""The files of the vault: their content, their permissions, and errors for damaged files."""
 
 import base64
 import os

@@ -1,4 +1,4 @@
-"""The vault as an engine uses it: who gets what, and changes that come from elsewhere."""
+"""The vault in an engine: grants, and changes by other processes."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""A database of a real server for each test."""
+"""Fixtures with a new database on a real server for each test."""
 
 from collections.abc import Generator
 

@@ -1,4 +1,4 @@
-"""How the store is opened for the conformance checks, and for tests of its own."""
+"""Opens the store for the conformance checks and for its own tests."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager

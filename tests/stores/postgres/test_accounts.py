@@ -1,4 +1,4 @@
-"""What was used is counted on PostgreSQL as it is on SQLite: exactly, whatever goes wrong, by many processes."""
+"""PostgreSQL counts usage exactly as SQLite does, with many processes and with faults."""
 
 import asyncio
 from collections.abc import AsyncGenerator

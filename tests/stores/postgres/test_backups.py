@@ -1,5 +1,5 @@
-"""A backup by the server's own tools, with the commands that Treadle tells: put back whole, or not at all; and
-those who have worked since do not go on with it."""
+"""Backups with the server's own tools, with the commands that Treadle prints: restored completely or not at all.
+Processes that worked since the backup do not continue."""
 
 import asyncio
 import importlib

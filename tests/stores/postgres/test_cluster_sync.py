@@ -1,4 +1,4 @@
-"""What one process commits and says is seen by those who follow it in another, in order and without a gap."""
+"""Processes that follow a run of another process get its durable and live events in order, with no gaps."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""Whole engines, as many processes have them, on one database."""
+"""Several engines on one database, as in several processes."""
 
 import asyncio
 import sys

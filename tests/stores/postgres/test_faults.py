@@ -1,4 +1,4 @@
-"""Connections that break, servers that go away, locks that others hold: nothing is lost or done twice."""
+"""Broken connections, servers that go away and locks: nothing is lost or done twice."""
 
 import asyncio
 import os

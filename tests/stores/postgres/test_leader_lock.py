@@ -1,4 +1,4 @@
-"""Of all processes one does what only one shall do; when it is gone, another."""
+"""The leader lock: one process holds it, and another takes over when that process ends."""
 
 import asyncio
 from collections.abc import AsyncGenerator

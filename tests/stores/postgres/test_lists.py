@@ -1,4 +1,4 @@
-"""What is written beside events: approvals, sessions and results; runs that others begin and tell; the feed."""
+"""Projections of events: approvals, sessions, results, child runs, messages between runs, and the feed."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -1,4 +1,4 @@
-"""A home that moves from SQLite to PostgreSQL: all of it, whatever breaks off meanwhile, or nothing to be seen."""
+"""Migration of a home from SQLite to PostgreSQL: complete, or nothing is visible, wherever it is interrupted."""
 
 import asyncio
 import signal

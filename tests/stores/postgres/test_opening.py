@@ -1,4 +1,4 @@
-"""Opening a database on a server: brought up to date once, or a clear word on why not."""
+"""Opening a database on a server: it is migrated once, or the error says why not."""
 
 import asyncio
 from pathlib import Path

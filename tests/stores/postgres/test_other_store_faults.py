@@ -1,5 +1,5 @@
-"""What is kept beside runs, where PostgreSQL is unlike SQLite: numbers that are taken before they are committed,
-servers without pgvector, answers that are lost, looks from a thread."""
+"""The other stores where PostgreSQL differs from SQLite: sequence numbers that are assigned before the commit,
+servers without pgvector, lost answers, and reads from a thread."""
 
 import asyncio
 import logging

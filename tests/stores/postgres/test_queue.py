@@ -1,4 +1,4 @@
-"""Jobs are written by the commits that they are for, and only where somebody must look."""
+"""Commits write the jobs for the runs that they make runnable, and no others."""
 
 import asyncio
 from collections.abc import Awaitable

@@ -1,4 +1,4 @@
-"""The wire between a store and its server, which can be cut at any point."""
+"""A proxy between a store and its server that tests can cut at any byte."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable

@@ -1,4 +1,4 @@
-"""The official client of OpenAI, before an agent whose model is an endpoint that follows a script."""
+"""OpenAI's official client, connected to an agent with a scripted model endpoint."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine

@@ -1,4 +1,4 @@
-"""An engine offered on a real socket, in this process, before an endpoint that plays the model."""
+"""An engine served on a real socket in this process, with a scripted model endpoint."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence

@@ -1,4 +1,4 @@
-"""Who may ask for what: tokens, scopes, hosts, sites, and agents that do not exist for everybody."""
+"""Access control: tokens, scopes, hosts, origins, and agents that a token cannot see."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""The same request with the same key is done once, whatever happens in between."""
+"""A request with an idempotency key is performed once, whatever happens between the attempts."""
 
 import asyncio
 import sqlite3

@@ -1,4 +1,4 @@
-"""What a stranger can make the server wait for, or keep: not much, and it says so."""
+"""Limits on what an unauthenticated client can make the server wait for or store, and their errors."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""What a client receives of a run, whatever happens to the attempts of its model."""
+"""The deltas that a client receives of a run whose model calls fail and are retried."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""Every answer has the shape that OpenAI's own types describe, to the letter: their client takes more than that."""
+"""Every response matches OpenAI's own types exactly. Their client accepts more than that."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""What one user says never reaches another: no prompt, no list, no stream, no refusal and no number has it."""
+"""The data of one user never reaches another: not in prompts, lists, streams, errors or numbers."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The real `treadle serve`, killed with -9 and started again on the same port, under those who read and submit."""
+"""`treadle serve`, killed with kill -9 and restarted on the same port while clients read and submit."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Signing a browser in: with a token or a one-time code, what the cookie is good for, and how it ends."""
+"""Sign-in of browsers: with a token or a one-time code, the rights of the cookie, and its end."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""A page as text."""
+"""Conversion of web pages to text."""
 
 from pathlib import Path
 
