@@ -9,7 +9,8 @@ from tests.patience import HANG_SECONDS
 
 
 def test_a_killed_run_is_resumed_and_repeats_no_effect(tmp_path: Path) -> None:
-    program = "import sys, pathlib; from treadle.surfaces import demo; demo.kill_and_resume(pathlib.Path(sys.argv[1]))"
+    program = "import sys; from pathlib import Path; from treadle.surfaces import demo; "
+    program += "demo.kill_and_resume(Path(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
         env={"PATH": os.environ["PATH"], "TREADLE_HOME": str(tmp_path / "home")},
