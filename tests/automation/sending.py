@@ -62,7 +62,7 @@ class Sending:
         self.writer = writer
         self.webhooks = Mortal(writer)
         self.live: list[EventData] = []
-        self.patience = 10 * HANG_SECONDS
+        self.timeout_seconds = 10 * HANG_SECONDS
         self.allow_local = True
         self._secrets = VaultSecrets(home, vault.value)
         self._task: asyncio.Task[None] | None = None
@@ -94,7 +94,7 @@ class Sending:
             lambda: 0.5,
             self.clock.now,
             poll_interval=0.01,
-            patience=self.patience,
+            timeout_seconds=self.timeout_seconds,
             allow_local=self.allow_local,
         )
 

@@ -177,7 +177,7 @@ def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> No
             beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
             await beats.after(0)
             [first] = await beats.after(60)
-            deleted = await beats.engine.context.house.delete_session(first.session_id, "me")
+            deleted = await beats.engine.context.retention.delete_session(first.session_id, "me")
             assert isinstance(deleted, Deleted)
             [second] = await beats.after(60)
             assert second.session_id != first.session_id
@@ -212,7 +212,7 @@ def test_the_agents_of_a_home_fire_while_the_engine_is_at_work(tmp_path: Path) -
             folder = tmp_path / "home" / "agents" / "hero"
             folder.mkdir(parents=True)
             (folder / "config.yaml").write_text(f"{HEARTBEAT}heartbeat: {{every: 1, message: 'Well?'}}\n")
-            async with engine.context.automation().at_work():
+            async with engine.context.automation().run_in_background():
                 run_id = await first_end(engine)
             events = await engine.service.page(run_id)
             assert isinstance(events[1].data, HeartbeatFired)

@@ -120,7 +120,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
 def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Behaviour, told: str) -> None:
     async def story(works: Sending) -> None:
         await works.kill()
-        works.patience = 0.2
+        works.timeout_seconds = 0.2
         works.start()
         async with receiver(first_fails(1, how)) as other:
             await works.add(other.url, "run_end")
@@ -229,7 +229,7 @@ def test_what_fails_again_stays_a_dead_letter(tmp_path: Path) -> None:
 
             letter = await eventually(settled)
             assert (letter.attempts, letter.reason) == (2, "The receiver answered 503.")
-            await works.engine.context.house.delete_session(result.session_id, "me")
+            await works.engine.context.retention.delete_session(result.session_id, "me")
             assert await works.book.dead(made.webhook_id) == [], "what is deleted is deleted here too"
 
     perform(tmp_path, story)

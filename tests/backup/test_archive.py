@@ -127,7 +127,7 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
         assert told.err.startswith(f"Wrote their events to {file}.gz first.\nDeleted 2 sessions (3 runs")
         assert [json.loads(line)["session_id"] for line in lines(Path(f"{file}.gz"))][-1] == "ses_2"
         async with open_persistent_readonly_caller(home) as caller:
-            house = caller.context.house
+            house = caller.context.retention
             assert await house.idle(0.001) == []
 
     asyncio.run(story())

@@ -72,7 +72,7 @@ async def chatting(
         write_home(folder, channels, {"TELEGRAM_TOKEN": TOKEN}, agent)
         async with opened(folder, model) as engine:
             prepare(engine)
-            async with engine.context.channels().at_work():
+            async with engine.context.channels().run_in_background():
                 yield Chat(engine, fake)
 
 

@@ -309,7 +309,7 @@ async def from_outside(emitted: Emitted) -> None:
         async with (
             served(Path(folder), FunctionModel(lambda _: Silence("hm"))) as web,
             receiver() as other,
-            web.engine.context.automation().at_work(),
+            web.engine.context.automation().run_in_background(),
         ):
             for url in (other.url, "http://127.0.0.1:9/"):
                 await web.ask("POST", "/v1/webhooks", {"url": url})

@@ -224,7 +224,7 @@ def test_it_is_there_again_after_a_crash_though_the_old_run_is_gone(tmp_path: Pa
             fork = await engine.fork(first.run_id)
             await until(engine, fork, "token")
             sent = model.requests[-1]
-            await engine.context.house.delete_session(first.session_id, "a test")
+            await engine.context.retention.delete_session(first.session_id, "a test")
         again = ScriptedModel(say("I have sent the mail to Ada."))
         async with opened(tmp_path, again) as engine:
             engine.add_tools(*desk.tools)
@@ -336,7 +336,7 @@ def test_what_was_cut_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
             reader = agent(tools=[*desk.tools, "recall"], memory=QUIET)
             first = await engine.run(reader, "Fetch.")
             fork = await engine.fork(first.run_id)
-            await engine.context.house.delete_session(first.session_id, "a test")
+            await engine.context.retention.delete_session(first.session_id, "a test")
             assert (await engine.wait(fork)).text == "read"
         told = str(model.requests[-1].conversation.messages[-1].parts[0])
         assert "line\\nline" in told

@@ -79,7 +79,7 @@ def test_a_remote_one_that_fails(fault: Answer) -> None:
 def test_a_remote_one_that_hangs() -> None:
     async def whole() -> None:
         async with FakeEndpoint(policy=lambda _: Silence()) as server:
-            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), patience=0.05)
+            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), timeout_seconds=0.05)
             await room.add("Likes green tea.")
             recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
@@ -294,7 +294,7 @@ def test_an_embedder_that_cannot_be_loaded_is_reported_and_tried_again() -> None
         topics = Loaded()
         topics.fault = RuntimeError("built for another machine")
         topics.go.set()
-        room = Room(One(topics), patience=60)
+        room = Room(One(topics), timeout_seconds=60)
         await room.add("Likes green tea.")
         recall = await room.memories.recall(OWN, "green tea", 5, "local")
         assert len(recall.found) == 1

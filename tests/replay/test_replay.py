@@ -24,7 +24,7 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
 from treadle.engine import tool_results
-from treadle.operations.replays import recorded, with_earlier
+from treadle.operations.replays import add_earlier_runs, read_recorded_run
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Observation, Subjects
@@ -70,7 +70,7 @@ async def fetch_all() -> str:
 
 async def record_of(engine: HostedEngine, run_id: str) -> Recorded:
     service: Any = engine.service
-    return await recorded(RunId(run_id), service._journal, service._sessions, service._approvals)
+    return await read_recorded_run(RunId(run_id), service._journal, service._sessions, service._approvals)
 
 
 async def same(engine: HostedEngine, run_id: str) -> Replayed:
@@ -256,7 +256,7 @@ def test_a_session_that_is_summed_up_counted_and_commanded() -> None:
                 session = result.session_id
                 record = await record_of(engine, result.run_id)
                 service: Any = engine.service
-                records.append(await with_earlier(record, service._journal, service._sessions))
+                records.append(await add_earlier_runs(record, service._journal, service._sessions))
             assert any(isinstance(event.data, e.ContextCompacted) for event in records[0].events)
 
     virtually(story())
@@ -548,7 +548,8 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
             runs: Any = service
             found = await service.runs()
             return [
-                await recorded(each.origin.run_id, runs._journal, runs._sessions, runs._approvals) for each in found
+                await read_recorded_run(each.origin.run_id, runs._journal, runs._sessions, runs._approvals)
+                for each in found
             ]
 
     parted: set[tuple[str, str, str]] = set()

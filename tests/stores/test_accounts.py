@@ -33,7 +33,7 @@ from treadle.domain.ids import AgentId, EventId, TokenId
 from treadle.domain.messages import Text, user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, Usage
-from treadle.operations.usage import UsageQuery, compute_usage, summed_up
+from treadle.operations.usage import UsageQuery, compute_usage, sum_usage
 from treadle.ports.accounts import Accounts, AgentStates, Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
 from treadle.stores.sqlite.accounts import SqliteAccounts
@@ -180,7 +180,7 @@ def test_what_was_used_is_summed_up_by_what_is_asked_for() -> None:
     ]
 
     def told(by: Any) -> list[tuple[str, int, int, float]]:
-        return [(line.key, line.runs, line.input_tokens, line.cost) for line in summed_up(used, by)]
+        return [(line.key, line.runs, line.input_tokens, line.cost) for line in sum_usage(used, by)]
 
     assert told("agent") == [("a", 2, 40, 0.5), ("b", 2, 5, 0.25)]
     assert told("model") == [("p/m", 3, 35, 0.75), ("p/n", 1, 10, 0.0)]
@@ -308,7 +308,7 @@ def test_usage_adds_up_to_what_the_journals_say(told: list[tuple[AgentSpec, list
                 for kind, end in told_of:
                     await run.turn(kind, end)
                 await run.end()
-            found = summed_up(await process.used(), "agent")
+            found = sum_usage(await process.used(), "agent")
             metrics = [await metrics_of(process, run) for run in runs]
             assert sum(line.runs for line in found) == len(runs)
             assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)

@@ -75,7 +75,7 @@ def rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
 
 async def delete(folder: Path, session: str) -> retention.Deleted:
     async with open_owning_caller(home_of(folder), "Nothing was deleted.") as caller:
-        house = caller.context.house
+        house = caller.context.retention
         return await house.delete_session(SessionId(session), BY)
 
 
@@ -294,7 +294,7 @@ def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypat
             db.execute("INSERT INTO requests VALUES ('', 'POST /v1/x', 'old', x'00', 5.0, 200, x'7b7d')")
         told: list[tuple[int, int]] = []
         async with open_owning_caller(home_of(tmp_path)) as caller:
-            house = caller.context.house
+            house = caller.context.retention
             assert [idle.session_id for idle in await house.idle(90 * day, "other")] == ["ses_100_4"]
             assert len(await house.idle(90 * day)) == 4
             assert len(await house.idle(40 * day)) == 9
@@ -333,7 +333,7 @@ def test_an_open_engine_deletes_while_other_runs_go_on(tmp_path: Path) -> None:
             await engine.run(agent(), f"What of the {CANARY}?", session="ses_1")
             run_id = await engine.submit(agent(), "go", session="ses_2")
             await until(engine, run_id, "token")
-            await engine.context.house.delete_session(SessionId("ses_1"), BY)
+            await engine.context.retention.delete_session(SessionId("ses_1"), BY)
             assert CANARY.encode() not in in_the_files(tmp_path)
             await engine.steer(run_id, "Never mind.", "interrupt")
             result = await engine.wait(run_id)

@@ -11,7 +11,7 @@ from tests.surfaces.shell import Shell
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
 from treadle.ports.tool import ToolError
-from treadle.surfaces.cli.commands.vault import what_tools_could_do
+from treadle.surfaces.cli.commands.vault import describe_grant_risks
 from treadle.surfaces.cli.terminal import inert_json
 from treadle.tools.files.workspace import open_workspace
 from treadle.tools.web.fetch import MAX_HTML_BYTES, _format_page, _read_text  # pyright: ignore[reportPrivateUsage] -- without a network
@@ -82,8 +82,8 @@ def test_exported_memories_are_inert(shell: Shell) -> None:
 
 
 def test_a_grant_says_what_its_tools_could_still_do() -> None:
-    said = " ".join(what_tools_could_do("TOKEN", ("bash",)))
+    said = " ".join(describe_grant_risks("TOKEN", ("bash",)))
     assert "send it anywhere" in said
     assert "network" in said
-    assert "--tool" in " ".join(what_tools_could_do("TOKEN", ("*",)))
-    assert "bash" not in " ".join(what_tools_could_do("TOKEN", ("web_fetch",)))
+    assert "--tool" in " ".join(describe_grant_risks("TOKEN", ("*",)))
+    assert "bash" not in " ".join(describe_grant_risks("TOKEN", ("web_fetch",)))

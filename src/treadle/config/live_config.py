@@ -68,8 +68,8 @@ class LiveConfig:
         return self._current
 
     @asynccontextmanager
-    async def watching(self, say: Callable[[str], None]) -> AsyncGenerator[None]:
-        """Apply every change soon, and say what became of it."""
+    async def watch(self, say: Callable[[str], None]) -> AsyncGenerator[None]:
+        """Apply changes of the file while the context manager is entered. `say` reports each change."""
 
         def report(change: ConfigChange) -> None:
             say(change.describe())

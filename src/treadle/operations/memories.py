@@ -221,7 +221,7 @@ async def list_memories(context: Context, request: ListMemories) -> Page[MemoryL
         raise UnknownAgent(f"No agent is called `{agent}`.")
     if request.query is not None:
         if agent is None:
-            raise UsageError("A search is for what one agent remembers: say which with ?agent=NAME.")
+            raise UsageError("A search needs an agent: add ?agent=NAME.")
         recall = await memory.search(agent, request.query, request.limit, "auto", owner)
         return Page(tuple(line(found.memory, agent) for found in recall.found))
     if agent is None and principal.agents is not None:
@@ -292,7 +292,7 @@ async def forget_memories(context: Context, request: ForgetMemories) -> list[Mem
 @IMPORT.handler
 async def import_memories(context: Context, request: ImportMemories) -> Imported:
     """Add the memories of a file."""
-    return await context.memory.bring_in(request.data, request.agent, request.known_agents, request.user)
+    return await context.memory.import_lines(request.data, request.agent, request.known_agents, request.user)
 
 
 def _owner(context: Context, named: UserId | None) -> UserId:

@@ -14,7 +14,7 @@ from treadle.domain.envelope import Draft
 from treadle.domain.events import CompactionFailed, LlmError, ModelResolved, ToolCallStart
 from treadle.domain.ids import AgentId, EventId, TokenId
 from treadle.domain.runs import Usage
-from treadle.operations.usage import summed_up
+from treadle.operations.usage import sum_usage
 from treadle.ports.accounts import Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance
 from treadle.stores.postgres.accounts import PostgresAccounts
@@ -119,7 +119,7 @@ def test_usage_adds_up_to_what_the_journals_say(url: str, seed: int) -> None:
                 for kind, end in random.choices(TURNS, k=8):
                     await run.turn(kind, cast("Any", end))
                 await run.end()
-            found = summed_up(await process.used(), "agent")
+            found = sum_usage(await process.used(), "agent")
             metrics = [await metrics_of(process, run) for run in runs]
             assert sum(line.runs for line in found) == len(runs)
             assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)

@@ -42,7 +42,7 @@ def impatient() -> Generator[None, None, None]:
     """Somebody who asks is told after a moment. Only while no answer can come: a busy machine needs more time."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (batching, database):
-            patch.setattr(module, "PATIENCE_SECONDS", 0.05)
+            patch.setattr(module, "MAX_WAIT_SECONDS", 0.05)
         yield
 
 

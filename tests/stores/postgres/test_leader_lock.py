@@ -14,17 +14,17 @@ from treadle.stores.postgres.leader_lock import LeaderLock
 
 
 @asynccontextmanager
-async def taking(url: str, name: str, at_work: list[str], begun: asyncio.Event) -> AsyncGenerator[None, None]:
+async def taking(url: str, name: str, holders: list[str], begun: asyncio.Event) -> AsyncGenerator[None, None]:
     """A process that takes its turns."""
     database = await open_database(url)
 
     async def work() -> None:
-        at_work.append(name)
+        holders.append(name)
         begun.set()
         try:
             await asyncio.Event().wait()
         finally:
-            at_work.remove(name)
+            holders.remove(name)
 
     task = asyncio.create_task(LeaderLock(database).take("webhooks", work))
     try:
@@ -39,19 +39,19 @@ def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch:
     monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.02)
 
     async def story() -> None:
-        at_work, begun = list[str](), asyncio.Event()
+        holders, begun = list[str](), asyncio.Event()
         async with asyncio.timeout(HANG_SECONDS), AsyncExitStack() as opened:
-            async with taking(url, "first", at_work, begun):
+            async with taking(url, "first", holders, begun):
                 await begun.wait()
-                await opened.enter_async_context(taking(url, "second", at_work, begun))
+                await opened.enter_async_context(taking(url, "second", holders, begun))
                 await asyncio.sleep(0.1)
-                assert at_work == ["first"]
+                assert holders == ["first"]
                 begun.clear()
             await begun.wait()
-            assert at_work == ["second"]
+            assert holders == ["second"]
             begun.clear()
             await tell(url, CUT + "locktype = 'advisory'")
             await begun.wait()
-            assert at_work == ["second"], "it has stopped, and begun anew with another connection"
+            assert holders == ["second"], "it has stopped, and begun anew with another connection"
 
     asyncio.run(story())

@@ -139,7 +139,7 @@ def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
             between.cut()
             with monkeypatch.context() as impatient:  # only while it is away: a busy machine needs more time
                 for module in (database, writer):
-                    impatient.setattr(module, "PATIENCE_SECONDS", 0.3)
+                    impatient.setattr(module, "MAX_WAIT_SECONDS", 0.3)
                 for method, path, body in (
                     ("GET", "/readyz", None),
                     ("GET", "/v1/runs", None),

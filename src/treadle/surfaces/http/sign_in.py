@@ -77,7 +77,7 @@ async def sign_in(request: ApiRequest, data: Annotated[BrowserSignIn, Body()]) -
             if data.code is not None
             else "The token is not valid: it is unknown, expired or revoked. Use another, or run: treadle open",
         )
-    identity: Identity = identity_of(services.called_by(made.principal, None))
+    identity: Identity = identity_of(services.for_caller(made.principal, None))
     cookie = make_cookie(request.scope, made.cookie, _is_https(request))
     return Response(msgspec.json.encode(identity), media_type="application/json", headers={"Set-Cookie": cookie})
 

@@ -32,7 +32,7 @@ from treadle.surfaces.cli.mcp_entries import (
 from treadle.surfaces.cli.output import Column, alert, count_of, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import revealed_line, size_of
+from treadle.surfaces.cli.terminal import reveal_line, size_of
 
 SECTION = "mcp_servers"
 group = Group("mcp")
@@ -130,7 +130,7 @@ async def list_servers(json: Json = False) -> int:
     )
     rows = [
         (
-            revealed_line(entry.name),
+            reveal_line(entry.name),
             entry.agent or NONE,
             describe_state(entry),
             str(len(entry.tools)),
@@ -244,7 +244,7 @@ async def import_servers(
             target = server.values.get("url") or " ".join(
                 [server.values["command"], *server.values.get("args", [])]
             )
-            note(f"{server.name}: {revealed_line(target)}")
+            note(f"{server.name}: {reveal_line(target)}")
     if new and not yes:
         if not Prompt.is_possible():
             raise UsageError("There is no terminal to ask at. Read the file, then import it with --yes.")

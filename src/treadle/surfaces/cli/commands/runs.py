@@ -1,7 +1,7 @@
 """`treadle runs`: list, inspect, resume, fork and cancel runs."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 from treadle.bootstrap.callers import open_readonly_caller
@@ -9,22 +9,17 @@ from treadle.domain.errors import UsageError
 from treadle.domain.runs import OutcomeKind, Status
 from treadle.operations import runs
 from treadle.operations.operation import list_items
-from treadle.operations.runs import RunView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home
 from treadle.surfaces.cli.output import (
-    Column,
     note,
     parse_since,
     print_json,
     print_list,
-    print_table,
-    short_ids,
-    when,
 )
 from treadle.surfaces.cli.references import find_question, find_run, find_session
-from treadle.surfaces.cli.run_view import read_messages, state_of
+from treadle.surfaces.cli.run_view import print_runs, read_messages
 from treadle.surfaces.cli.shared_options import (
     BaseUrl,
     Decisions,
@@ -45,7 +40,6 @@ MAX_CANCEL_POLLS = 200
 """How often a command polls whether a run has ended that nothing in its session holds up."""
 SAME, DIFFERENT, UNDECIDED = 0, 1, 3
 """Exit codes of `treadle runs replay`."""
-MESSAGE = Column("MESSAGE", shrinks_to=20)
 group = Group("runs")
 
 
@@ -102,18 +96,8 @@ async def list_runs(
         empty = "No runs match." if is_filtered else 'No runs yet. Start one: treadle run "Hello."'
         print_list(views, (), lambda _: (), json=json, empty=empty)
         return 0
-    _print_runs(views, messages)
+    print_runs(views, messages)
     return 0
-
-
-def _print_runs(views: Sequence[RunView], messages: Sequence[str]) -> None:
-    """Print a table of runs with the first line of their messages."""
-    names = short_ids([view.run_id for view in views])
-    rows = [
-        (name, when(view.created_at), state_of(view), view.agent, message)
-        for name, view, message in zip(names, views, messages, strict=True)
-    ]
-    print_table(("RUN", "CREATED", "STATE", Column("AGENT", shrinks_to=8), MESSAGE), rows)
 
 
 @group.command("show")

@@ -16,7 +16,7 @@ from treadle.operations.tokens import NewTokenView, TokenView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_token
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result, short_id, when
 from treadle.surfaces.cli.shared_options import Json
 
@@ -92,7 +92,7 @@ async def create_token(
         user,
         visibility,
     )
-    async with administering(home) as caller:
+    async with open_admin_caller(home) as caller:
         record = await caller.call(tokens.CREATE, new)
     if json:
         print_json(record)
@@ -119,7 +119,7 @@ async def revoke_token(
             "That is the token itself, which does not belong on a command line. Revoke it by its id or its name: "
             "`treadle tokens list` shows them."
         )
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         record = await find_token(caller, token)
         await caller.call(tokens.REVOKE, tokens.RevokeToken(record.token_id))
     value = {"token_id": record.token_id, "revoked": True}
