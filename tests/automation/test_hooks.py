@@ -38,7 +38,7 @@ async def new_hook(web: Served, **more: Any) -> Any:
 # ── Signatures ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_signed_message_starts_a_run_that_says_so_first(tmp_path: Path) -> None:
+def test_a_signed_message_starts_a_run_with_its_event_first(tmp_path: Path) -> None:
     async def story() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:

@@ -29,7 +29,7 @@ def every_ten_minutes(**more: Any) -> NewSchedule:
     return NewSchedule("hero", "look around", EVERY, **more)
 
 
-def test_a_tick_starts_one_run_and_says_so_first() -> None:
+def test_a_tick_starts_one_run_with_its_event_first() -> None:
     async def story() -> None:
         works = Clockwork()
         began = works.clock.now()

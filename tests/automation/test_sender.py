@@ -272,7 +272,7 @@ def test_killed_between_sending_and_keeping_it_is_sent_again_under_the_same_id(t
     perform(tmp_path, story)
 
 
-def test_a_restart_goes_on_where_it_was_and_waits_as_long(tmp_path: Path) -> None:
+def test_a_restarted_sender_resumes_and_waits_as_long(tmp_path: Path) -> None:
     async def story(works: Sending) -> None:
         async with receiver(first_fails(1)) as other:
             await works.add(other.url, "run_end")

@@ -58,7 +58,7 @@ def test_an_hour_that_comes_twice_in_autumn_brings_one_tick() -> None:
     assert [datetime.fromtimestamp(tick, BERLIN).day for tick in found] == [25, 26]
 
 
-def test_every_hour_goes_on_through_the_change_of_clocks() -> None:
+def test_an_hourly_schedule_continues_when_the_clocks_change() -> None:
     for change in ("2026-03-29T00:00:00", "2026-10-25T00:00:00"):
         found = ticks(Timing("0 * * * *", "Europe/Berlin"), at(change), 8)
         assert {later - earlier for earlier, later in pairwise(found)} == {3600.0}

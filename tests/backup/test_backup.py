@@ -68,7 +68,7 @@ def files_in(path: Path) -> dict[str, bytes]:
     return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file()}
 
 
-def test_a_home_comes_back_as_it_was(tmp_path: Path) -> None:
+def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
     home, file = filled(tmp_path / "home"), tmp_path / "home.tar"
     made = back_up(home, file, replace=False)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -100,7 +100,7 @@ def test_a_home_comes_back_as_it_was(tmp_path: Path) -> None:
         assert store.read().values == {"TOKEN": SECRET}
 
 
-def test_a_database_elsewhere_is_saved_and_comes_back_there(tmp_path: Path) -> None:
+def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     database = tmp_path / "far" / "t.db"
     home = filled(tmp_path / "home", f"sqlite:///{database}")
@@ -379,7 +379,7 @@ def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) 
         "agents/\x1b[31m",
     ],
 )
-def test_paths_that_lead_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
+def test_paths_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
     refused(tmp_path, also(name), UsageError, "is not a Treadle backup")
 
 
@@ -503,9 +503,7 @@ def test_moves_are_taken_back_when_one_fails(tmp_path: Path) -> None:
     }
 
 
-def test_a_restore_that_fails_at_its_end_leaves_all_as_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restore_that_fails_at_its_end_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = filled(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     before = files_in(home.path)

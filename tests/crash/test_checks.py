@@ -96,7 +96,7 @@ def test_each_fault_is_found(fault: str, change: Change) -> None:
     assert any(said.startswith(f"{fault}: ") for said in verdict.faults), verdict.faults
 
 
-def test_a_reader_that_is_shown_an_event_twice_or_none_says_so() -> None:
+def test_a_reader_reports_duplicate_and_missing_events() -> None:
     seen = ReceivedEvents()
     for sequence in (1, 2, 2, 4):
         seen.show({"run_id": RUN, "sequence": sequence, "type": "token"})

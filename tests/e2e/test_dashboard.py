@@ -236,7 +236,7 @@ def test_an_approval_is_edited_and_the_run_continues(browser: Browser, board: Bo
     visitor.context.close()
 
 
-def test_a_chat_streams_asks_and_goes_on_in_two_tabs(browser: Browser, board: Board) -> None:
+def test_a_chat_streams_asks_and_continues_in_two_tabs(browser: Browser, board: Board) -> None:
     visitor = visit(browser, board)
     visitor.sign_in()
     page = visitor.see("/chat")

@@ -105,7 +105,7 @@ def test_a_message_to_a_session_whose_run_waits_goes_to_that_run(tmp_path: Path)
     asyncio.run(story())
 
 
-def test_an_interrupt_during_a_tool_stops_it_and_says_so(tmp_path: Path) -> None:
+def test_an_interrupt_during_a_tool_stops_it_and_reports_it(tmp_path: Path) -> None:
     async def story() -> None:
         gate = Gate()
 

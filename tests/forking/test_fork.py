@@ -107,7 +107,7 @@ def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -
     asyncio.run(story())
 
 
-def test_the_last_step_is_forked_unless_it_is_said_which(tmp_path: Path) -> None:
+def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
@@ -258,7 +258,7 @@ def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_run_that_went_in_circles_goes_on_being_watched(tmp_path: Path) -> None:
+def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
     """Also through a fork of a fork."""
     desk = Desk()
     same = ask(call("look", at="it"))
@@ -294,7 +294,7 @@ def test_an_answer_that_was_cut_is_continued(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_conversation_that_was_summed_up_is_forked_as_it_was_seen() -> None:
+def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
     def answer(request: ModelRequest) -> ScriptStep:
         if is_summary(request):
             return say("They talked at length.", usage=UNCOUNTED)

@@ -106,7 +106,7 @@ def test_many_texts_go_in_batches() -> None:
         (Answer([b'{"data": ['], 200, JSON, ending="cut"), "could not be reached"),
     ],
 )
-def test_failures_are_reported_in_words(fault: Behaviour, words: str) -> None:
+def test_failures_are_described(fault: Behaviour, words: str) -> None:
     with pytest.raises(EmbeddingFailed, match=words) as told:
         asyncio.run(ask(fault))
     assert KEY not in str(told.value)
@@ -151,7 +151,7 @@ def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> N
         EmbedderEndpoint("http://127.0.0.1:9/v1", f"{KEY}\n"),
     ],
 )
-def test_a_request_that_the_client_refuses_to_send_is_reported_in_words(where: EmbedderEndpoint) -> None:
+def test_a_request_that_the_client_refuses_to_send_is_described(where: EmbedderEndpoint) -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", where)
         try:
@@ -165,7 +165,7 @@ def test_a_request_that_the_client_refuses_to_send_is_reported_in_words(where: E
     assert "passw0rd" not in str(told.value)
 
 
-def test_nobody_is_there() -> None:
+def test_no_server_is_running() -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint("http://127.0.0.1:9/v1"))
         try:

@@ -190,7 +190,7 @@ def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogC
     run(work, One(Odd()))
 
 
-def test_a_setting_that_breaks_whoever_looks_for_it() -> None:
+def test_a_setting_that_breaks_its_reader() -> None:
     def broken() -> bool:
         raise RuntimeError("numpy was built for another machine")
 

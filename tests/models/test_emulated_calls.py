@@ -102,7 +102,7 @@ def plan(
     "Plan."
 
 
-def test_every_kind_of_parameter_in_words() -> None:
+def test_every_kind_of_parameter_is_described() -> None:
     [_, line, *_] = sent(asked(tools=(plan.spec,)))["messages"][0]["content"].split("\n\n")[1].split("\n")
     assert line == (
         '- plan(place: "here" | "there", spot: {x: integer, near: any[] = []}, days: integer = 3, '

@@ -159,7 +159,7 @@ def test_server_does_not_hand_its_home_over_to_another_server(tmp_path: Path) ->
     in_time(perform())
 
 
-def test_a_command_whose_owner_dies_says_so_and_how_to_go_on(tmp_path: Path) -> None:
+def test_a_command_whose_owner_dies_reports_it_and_how_to_continue(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(slow("half", " never"), says("Whole.")) as endpoint:
             shell = made(tmp_path, endpoint)

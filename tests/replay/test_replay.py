@@ -486,7 +486,7 @@ def test_what_was_taken_out_may_be_anything(recorded: str, today: str, same: boo
 # ── What cannot be told ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_journal_of_a_later_version_says_so() -> None:
+def test_a_journal_of_a_later_version_is_reported() -> None:
     record, tools = circling()
     later = msgspec.structs.replace(
         record.events[-1], data=e.UnknownEvent(), type="from_the_future", version=VERSION + 1

@@ -179,7 +179,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_without_bubblewrap_it_is_said_once(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_bubblewrap_is_reported_once(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         commands = ShellCommands(bubblewrap="/nowhere/bwrap")
         found = await commands.confinement()

@@ -128,7 +128,7 @@ def test_the_section() -> None:
     assert section(b" \n\t") == ""
 
 
-def test_what_is_cut_is_said_and_no_character_is_halved() -> None:
+def test_a_truncation_is_reported_and_splits_no_character() -> None:
     text = section(("é" * MAX_BYTES).encode()[: MAX_BYTES - 1], 65_536)
     assert "é\n[cut here: the file has 65536 bytes, and these are the first of them]\n[end of" in text
     assert "\ufffd" not in text

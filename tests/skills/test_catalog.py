@@ -36,7 +36,7 @@ def test_nothing_in_a_description_is_there_unseen() -> None:
     assert text.splitlines()[-1] == ("- one: a<U+200B>b<U+00AD>c<U+2060><U+FEFF><U+3164><U+FE01> <U+E0041> \u26a0")
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_omissions_are_reported() -> None:
     many = [Skill(f"skill-{number:05}", "d" * 1000, "home") for number in range(10_000)]
     text = render_catalog(many)
     assert len(text) <= MAX_CHARACTERS

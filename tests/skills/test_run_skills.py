@@ -134,7 +134,7 @@ def test_what_is_loaded(home: Path, workspace: Path) -> None:
             skills.load("rich", ("*",), workspace, outside)
 
 
-def test_the_file_of_approvals_is_private_says_what_it_is_and_may_be_damaged(home: Path, workspace: Path) -> None:
+def test_the_approvals_file_is_private_and_documented_and_may_be_damaged(home: Path, workspace: Path) -> None:
     skill(of_home(home), "one")
     approve(home, "one")
     path = of_home(home) / "approved.yaml"
@@ -206,7 +206,7 @@ def test_approvals_that_are_given_at_once_are_all_kept(home: Path, workspace: Pa
     assert names(FolderSkills(home), workspace) == sorted(wanted)
 
 
-def test_what_is_approved_and_gone_is_said(home: Path, workspace: Path) -> None:
+def test_an_approved_skill_that_is_gone_is_reported(home: Path, workspace: Path) -> None:
     folder = skill(of_home(home), "one")
     approve(home, "one")
     folder.rename(home / "elsewhere")

@@ -128,7 +128,7 @@ def test_a_run_without_ceilings_never_touches_an_account() -> None:
     asyncio.run(story())
 
 
-def test_what_a_long_run_has_used_is_seen_while_it_goes_on() -> None:
+def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
     async def story() -> None:
         async with desk() as process:
             claim = await process.begun()

@@ -83,7 +83,7 @@ async def resume_all(path: str) -> list[ModelRequest]:
     return asked
 
 
-def test_an_older_journal_goes_on(path: str) -> None:
+def test_an_older_journal_continues(path: str) -> None:
     async def run() -> None:
         async with asyncio.timeout(HANG_SECONDS):
             asked = await resume_all(path)

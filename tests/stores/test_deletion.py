@@ -239,7 +239,7 @@ async def with_a_writer(folder: Path, work: Callable[[SqliteDeletions], Coroutin
         await writer.close()
 
 
-def test_the_log_is_emptied_while_the_owner_goes_on(tmp_path: Path) -> None:
+def test_the_log_is_emptied_while_the_owner_works(tmp_path: Path) -> None:
     async def story() -> None:
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))
 
@@ -326,7 +326,7 @@ def test_a_session_that_was_used_again_meanwhile_is_let_be(tmp_path: Path) -> No
     asyncio.run(story())
 
 
-def test_an_open_engine_deletes_while_other_runs_go_on(tmp_path: Path) -> None:
+def test_an_open_engine_deletes_while_other_runs_continue(tmp_path: Path) -> None:
     async def story() -> None:
         model = ScriptedModel(say(f"The {CANARY} is blue."), Silence("so far"), say("Go on."))
         async with opened(tmp_path, model) as engine:

@@ -154,7 +154,7 @@ def test_a_backup_is_found_next_to_a_database_with_brackets_in_its_name(tmp_path
         open_database(str(path))
 
 
-def test_a_damaged_database_is_left_as_it_was(tmp_path: Path) -> None:
+def test_a_damaged_database_is_not_changed(tmp_path: Path) -> None:
     """Also what a process that died has left in the write-ahead log: whoever saves what can be saved needs it."""
     path = str(tmp_path / "treadle.db")
     asyncio.run(fill(path))

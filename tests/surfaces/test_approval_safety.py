@@ -92,7 +92,7 @@ def test_only_a_plain_yes_is_one(shell: Shell, folder: Path) -> None:
         assert files(folder) == {}
 
 
-def test_what_is_remembered_is_said(shell: Shell, folder: Path) -> None:
+def test_remembered_decisions_are_printed(shell: Shell, folder: Path) -> None:
     @against(shell, wants("bash", command="touch a"), wants("bash", "c2", command="touch b"), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Do it.", folder=folder) as terminal:

@@ -38,7 +38,7 @@ def test_no_line_passes_for_one_of_treadle_s_own() -> None:
     assert all(len(line) < 40 for line in told[1:-1])
 
 
-def test_the_last_of_two_equal_names_counts_and_that_is_said() -> None:
+def test_the_last_of_two_equal_names_counts_with_a_warning() -> None:
     told = show_call('{"command": "ls", "command": "rm x"}', WIDE).lines
     assert told == ["  │ command: rm x", "  ! the arguments name `command` twice; the last one counts"]
 

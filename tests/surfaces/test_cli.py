@@ -97,7 +97,7 @@ def test_json_prints_every_event(shell: Shell) -> None:
         assert {"event_id", "timestamp", "agent_id", "run_id", "session_id", "data"} < done.json[0].keys()
 
 
-def test_a_session_goes_on(shell: Shell) -> None:
+def test_a_session_continues(shell: Shell) -> None:
     @against(shell, says("I see."), says("Anna."))
     async def _(server: FakeEndpoint) -> None:
         first = await shell("run", "--json", "My name is Anna.")
@@ -181,7 +181,7 @@ def test_a_reader_that_closes_the_output_is_not_an_error(shell: Shell) -> None:
         assert "Error" not in done.err
 
 
-def test_a_killed_run_is_taken_up_by_the_next_command(shell: Shell) -> None:
+def test_a_killed_run_is_resumed_by_the_next_command(shell: Shell) -> None:
     @against(shell, HANGS, says(ANSWER), says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
         process = shell.start("run", "--json", "What is 2+3?")

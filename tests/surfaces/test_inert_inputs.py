@@ -51,7 +51,7 @@ def test_a_hard_link_to_a_file_of_the_home_is_the_homes(tmp_path: Path) -> None:
             os.close(place.open())
 
 
-def test_only_the_first_megabyte_of_a_page_is_parsed_and_that_is_said() -> None:
+def test_only_the_first_megabyte_of_a_page_is_parsed_and_a_note_says_so() -> None:
     body = b"<html><p>first</p>" + b"<!-- " + b"x" * MAX_HTML_BYTES + b" --><p>last</p>"
     page = FetchedPage(url="https://x.example/", content_type="text/html", charset="utf-8", body=body, cut=False)
     text = _read_text(page)

@@ -254,7 +254,7 @@ def test_an_unknown_memory_and_nothing_is_forgotten(shell: Shell) -> None:
     assert listed(shell) == [item]
 
 
-def test_what_forgetting_leaves_behind_is_said(shell: Shell) -> None:
+def test_what_remains_after_forgetting_is_reported(shell: Shell) -> None:
     lines = [{"text": f"fact {name}", "agent": "default", "memory_id": f"mem_{name}"} for name in "abc"]
     lines[0]["run_id"] = lines[1]["run_id"] = "run_1"
     do(shell, "import", "-", stdin="\n".join(map(json.dumps, lines)))

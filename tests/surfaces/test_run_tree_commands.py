@@ -51,7 +51,7 @@ def test_a_child_is_denied_when_no_reviewer_can_be_asked(shell: Shell, folder: P
         assert files(folder) == {}
 
 
-def test_a_question_from_below_is_answered_later_and_the_root_goes_on(shell: Shell, folder: Path) -> None:
+def test_a_question_of_a_child_run_is_answered_later_and_the_root_continues(shell: Shell, folder: Path) -> None:
     @against(shell, *STORY)
     async def _(server: FakeEndpoint) -> None:
         configured(shell, folder, ", via: api")

@@ -98,7 +98,7 @@ def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], std
     assert words in done.complaint
 
 
-def test_an_empty_vault_says_so(shell: Shell) -> None:
+def test_an_empty_vault_is_reported(shell: Shell) -> None:
     done = do(shell, "list")
     assert (done.code, done.out) == (0, "")
     assert "No secrets yet" in done.err

@@ -52,7 +52,7 @@ def test_a_run_of_an_endpoint_without_a_name_is_answered_with_its_address(shell:
         assert (done.code, done.out) == (0, "Fine.\n")
 
 
-def test_a_decision_is_recorded_also_when_the_run_cannot_go_on(shell: Shell, folder: Path) -> None:
+def test_a_decision_is_recorded_even_if_the_run_cannot_continue(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
         run = await waiting(shell, folder, "--base-url", server.url)
@@ -166,7 +166,7 @@ def test_a_message_with_a_secret_is_listed_without_it(shell: Shell) -> None:
         assert "message      It is [redacted:TOKEN]." in (await shell("runs", "show", run_id)).out
 
 
-def test_a_session_that_is_new_is_said_to_be(shell: Shell) -> None:
+def test_a_new_session_is_reported(shell: Shell) -> None:
     @against(shell, says("I see."), says("Anna."))
     async def _(server: FakeEndpoint) -> None:
         assert await shell("run", "--session", "anna", "Hi.") == (0, "I see.\n", "Starting the new session anna.\n")

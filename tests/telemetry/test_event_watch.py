@@ -85,7 +85,7 @@ def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> N
     asyncio.run(story())
 
 
-def test_a_run_that_is_taken_up_here_is_not_read_again() -> None:
+def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
     async def story() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1))
         watch = Watch([notebook], kept.read)
@@ -124,7 +124,7 @@ def test_a_run_that_begins_here_is_never_read() -> None:
     asyncio.run(story())
 
 
-def test_a_run_that_another_process_goes_on_with_is_forgotten_and_remembered_when_it_comes_back() -> None:
+def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
     async def story() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
         kept.open.set()
@@ -150,7 +150,7 @@ def test_one_that_fails_does_not_keep_the_others_from_seeing(caplog: pytest.LogC
     assert "Broken failed on events of run_1" in caplog.text
 
 
-def test_a_journal_that_cannot_be_read_is_said_and_what_comes_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pytest.LogCaptureFixture) -> None:
     async def unreadable(run_id: RunId, after: int) -> Sequence[Event]:
         raise OSError("the disk is gone")
 

@@ -192,7 +192,7 @@ def test_standard_error_is_json_where_it_is_asked_for(
     assert not (tmp_path / "home" / "logs").exists()
 
 
-def test_a_log_that_cannot_be_written_is_said_before_anything_begins(tmp_path: Path, untouched: None) -> None:
+def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path, untouched: None) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "logs").write_text("in the way")
 

@@ -317,7 +317,7 @@ def test_traces_are_on_where_the_usual_variables_name_a_collector() -> None:
         wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
 
 
-def test_without_the_sdk_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_sdk_is_reported_with_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "treadle.telemetry.traces")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
 

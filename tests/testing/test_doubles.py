@@ -224,7 +224,7 @@ def test_waiting_callers_end_with_the_process() -> None:
     simulated(run())
 
 
-def test_a_stalled_process_stands_still() -> None:
+def test_a_stalled_process_does_nothing() -> None:
     async def run() -> float:
         async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()

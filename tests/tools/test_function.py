@@ -196,7 +196,7 @@ def test_arguments_that_are_nested_too_deeply() -> None:
     )
 
 
-def test_a_tool_without_parameters_says_so() -> None:
+def test_a_tool_without_parameters_is_described() -> None:
     @tool
     def now() -> str:
         return "now"

@@ -151,7 +151,7 @@ def test_what_a_library_encodes_is_found(value: str, encoding: str, before: str,
 
 @settings(max_examples=100, deadline=None)
 @given(values, st.binary(max_size=5), st.binary(max_size=5), st.sampled_from([None, 20, 76]))
-def test_what_stands_around_it_does_not_matter(value: str, before: bytes, after: bytes, wrap: int | None) -> None:
+def test_the_surrounding_text_does_not_matter(value: str, before: bytes, after: bytes, wrap: int | None) -> None:
     encoded = embedded(value.strip() if len(value.strip()) >= 14 else value * 2, before, after)
     if wrap:
         encoded = "\n".join(textwrap.wrap(encoded, wrap))
@@ -211,7 +211,7 @@ def test_what_is_torn_too_far_apart_is_not_a_form(size: int) -> None:
     assert "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.flush() == text
 
 
-def test_a_secret_that_repeats_for_ever_takes_no_room() -> None:
+def test_a_secret_that_repeats_endlessly_takes_no_memory() -> None:
     redactor = SecretRedactor({"T": "aaaaaaaa"}.items())
     stream = redactor.stream()
     assert "".join(stream.feed("aaa") for _ in range(20_000)) == ""

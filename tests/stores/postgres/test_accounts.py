@@ -55,7 +55,7 @@ def test_usage_is_by_agent_token_model_and_day(url: str) -> None:
     asyncio.run(story())
 
 
-def test_what_a_long_run_has_used_is_seen_while_it_goes_on(url: str) -> None:
+def test_usage_of_a_long_run_is_visible_while_it_is_in_progress(url: str) -> None:
     async def story() -> None:
         async with desk(url) as process:
             claim = await process.begun()

@@ -391,7 +391,7 @@ def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
     asyncio.run(story())
 
 
-def test_what_is_said_too_late_is_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_live_events_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token may be overtaken by the reply that it is part of: the reply has it."""
 
     async def story() -> None:

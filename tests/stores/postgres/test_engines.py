@@ -70,7 +70,7 @@ def test_a_run_that_is_asked_for_here_is_worked_on_there_and_seen_here(url: str,
     asyncio.run(story())
 
 
-def test_what_is_said_to_a_run_here_reaches_its_worker_there(url: str, tmp_path: Path) -> None:
+def test_a_message_reaches_a_worker_in_another_process(url: str, tmp_path: Path) -> None:
     async def story() -> None:
         begun = asyncio.Event()
 
@@ -191,7 +191,7 @@ def test_a_backup_is_left_to_the_tools_of_the_server(tmp_path: Path) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_many_readers_of_a_run_that_is_worked_on_elsewhere(url: str, tmp_path: Path) -> None:
+def test_many_readers_follow_a_run_of_another_process(url: str, tmp_path: Path) -> None:
     async def story() -> None:
         model = FunctionModel(lambda request: say("a b c d e f", seconds=0.01))
         async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:

@@ -303,7 +303,7 @@ def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, 
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-def test_a_server_that_is_started_again_goes_on_with_all_of_it(how: str, folder: Path) -> None:
+def test_a_restarted_server_resumes_everything(how: str, folder: Path) -> None:
     """A real one: what was acknowledged is there, what was on its way gets there, once."""
     server = start(folder / "data")
 

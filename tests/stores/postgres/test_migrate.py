@@ -190,7 +190,7 @@ def test_a_home_moves_with_its_whole_history(home: str, bare: str) -> None:
     run(all_is_there(bare, KeptOnFile(Path(home).parent)))
 
 
-def test_a_move_that_is_broken_off_anywhere_goes_on_where_it_was(
+def test_an_interrupted_migration_resumes_where_it_stopped(
     home: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Into a database that somebody has opened once, and put nothing in."""
@@ -236,7 +236,7 @@ asyncio.run(moving.migrate_database(sys.argv[1], sys.argv[2], die))
 """
 
 
-def test_a_move_that_is_killed_goes_on_where_it_was(home: str, bare: str) -> None:
+def test_a_killed_migration_resumes_where_it_stopped(home: str, bare: str) -> None:
     killed = subprocess.run([sys.executable, "-c", KILLED, home, bare], timeout=HANG_SECONDS, check=False)
     assert killed.returncode == -signal.SIGKILL
     told: dict[str, int] = {}
@@ -287,7 +287,7 @@ def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: st
     run(migrate_database(home, bare))
 
 
-def test_what_has_not_arrived_as_it_was_is_not_shown(home: str, bare: str) -> None:
+def test_a_copy_that_differs_is_not_shown(home: str, bare: str) -> None:
     def stop(table: str, _: int, __: int) -> None:
         if table == "hooks":
             raise Stopped

@@ -121,7 +121,7 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
 # ── With the events of a run ───────────────────────────────────────────────────────────────────────
 
 
-def test_a_memory_that_cannot_be_kept_is_left_out_and_the_run_goes_on(url: str) -> None:
+def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(url: str) -> None:
     async def story() -> None:
         await tell(url, "ALTER TABLE treadle.memories ADD CHECK (text <> 'odd')")
         async with open_full_store(KeptOnServer(url)) as desk:

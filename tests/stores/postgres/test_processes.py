@@ -126,7 +126,7 @@ def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str,
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
-def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
+def test_the_server_reports_an_unavailable_database_and_then_continues(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (database, writer, notifications):

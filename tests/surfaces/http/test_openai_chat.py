@@ -274,7 +274,7 @@ def test_a_disconnecting_client_cancels_its_run_unless_it_asks_to_keep_it(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_run_that_waits_for_a_reviewer_says_so_and_stays(tmp_path: Path, stream: bool) -> None:
+def test_a_run_that_waits_for_a_reviewer_is_reported_and_stays(tmp_path: Path, stream: bool) -> None:
     async def perform() -> None:
         async with talking(tmp_path, wants_a_file(), says("Written.")) as talk:
             if stream:

@@ -223,7 +223,7 @@ def test_only_a_response_in_the_background_outlives_its_client(tmp_path: Path, b
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("background", [False, True])
-def test_a_run_that_waits_for_a_reviewer_says_so(tmp_path: Path, stream: bool, background: bool) -> None:
+def test_a_run_that_waits_for_a_reviewer_is_reported(tmp_path: Path, stream: bool, background: bool) -> None:
     async def perform() -> None:
         async with talking(tmp_path, wants_a_file(), says("Written.")) as talk:
             create, asked = talk.client.responses.create, {"model": "asking", "input": "Go."}

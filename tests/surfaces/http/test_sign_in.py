@@ -38,7 +38,7 @@ async def identity(server: Offered, cookie: str) -> Any:
     return json.loads(reply.body)["identity"]
 
 
-def test_a_cookie_stands_for_its_token_until_it_is_revoked(tmp_path: Path) -> None:
+def test_a_cookie_has_the_rights_of_its_token_until_it_is_revoked(tmp_path: Path) -> None:
     async def perform() -> None:
         clock = FakeClock(1_700_000_000.0)
         async with offered(tmp_path, clock=clock) as server:
