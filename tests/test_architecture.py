@@ -143,7 +143,7 @@ def test_only_the_composition_root_names_several_adapters() -> None:
     assert faulty([path for path in FILES if room(path) not in WIRES], several) == {}
 
 
-def test_nothing_that_ships_leans_on_the_doubles() -> None:
+def test_shipped_code_does_not_import_the_test_doubles() -> None:
     ships = [path for path in FILES if room(path) != "testing" and path != DEMO]
     assert faulty(ships, lambda path: "testing" in rooms_of(path)) == {}
 

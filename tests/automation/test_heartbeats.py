@@ -82,7 +82,7 @@ def perform(story: Any) -> None:
     asyncio.run(story())
 
 
-def test_it_beats_in_one_session_and_what_said_nothing_is_left_out(tmp_path: Path) -> None:
+def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Path) -> None:
     model = ScriptedModel(say("The door is open."), say("NO_REPLY"), say("[SILENT]"), say("It is shut again."))
 
     async def story() -> None:
@@ -100,7 +100,7 @@ def test_it_beats_in_one_session_and_what_said_nothing_is_left_out(tmp_path: Pat
     perform(story)
 
 
-def test_what_is_left_out_is_so_after_a_restart_too(tmp_path: Path) -> None:
+def test_an_omission_survives_a_restart(tmp_path: Path) -> None:
     model = ScriptedModel(say("NO_REPLY"), say("hello"))
 
     async def story() -> None:
@@ -116,7 +116,7 @@ def test_what_is_left_out_is_so_after_a_restart_too(tmp_path: Path) -> None:
     perform(story)
 
 
-def test_a_person_who_spoke_to_it_is_not_left_out(tmp_path: Path) -> None:
+def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
     gate, reached = asyncio.Event(), asyncio.Event()
 
     @treadle.tool(effect="read")

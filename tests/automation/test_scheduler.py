@@ -159,7 +159,7 @@ def test_a_clock_that_jumps_ahead_fires_once() -> None:
 @pytest.mark.parametrize("death", DEATHS)
 @pytest.mark.parametrize("down", [0.0, EVERY * 2.5])
 @pytest.mark.parametrize("busy", [False, True])
-def test_whenever_it_dies_the_tick_is_seen_to_once(death: str, down: float, busy: bool) -> None:
+def test_a_tick_is_handled_once_wherever_the_process_dies(death: str, down: float, busy: bool) -> None:
     async def story() -> None:
         works = Clockwork()
         began = works.clock.now()

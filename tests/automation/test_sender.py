@@ -154,7 +154,7 @@ def test_an_answer_without_end_is_not_read(tmp_path: Path) -> None:
     perform(tmp_path, story)
 
 
-def test_one_that_hangs_holds_up_neither_another_nor_the_engine(tmp_path: Path) -> None:
+def test_a_hanging_receiver_delays_neither_others_nor_the_engine(tmp_path: Path) -> None:
     async def story(works: Sending) -> None:
         async with receiver(lambda _: "hang") as slow, receiver() as quick:
             await works.add(slow.url, "run_end")

@@ -94,7 +94,7 @@ def test_the_latest_tick_is_one_and_none_lies_between_it_and_now(
         ("0 9 * * *", "../../etc/passwd", "not a time zone"),
     ],
 )
-def test_what_names_no_moment_is_refused(every: float | str, zone: str, told: str) -> None:
+def test_an_invalid_timing_is_refused(every: float | str, zone: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Timing(every, zone)
 

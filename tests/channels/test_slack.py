@@ -61,7 +61,7 @@ def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> N
     asyncio.run(story())
 
 
-def test_what_arrives_is_read() -> None:
+def test_incoming_events_are_parsed() -> None:
     channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN})
     channel._bot_user = BOT_USER  # pyright: ignore[reportPrivateUsage]
 

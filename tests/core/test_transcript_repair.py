@@ -171,5 +171,5 @@ def test_calls_that_share_an_id_across_turns_are_distinguished() -> None:
     assert [use.call_id for message in repaired for use in message.calls] == ["a", "a_2"]
 
 
-def test_an_assistant_that_speaks_first_is_given_an_opening() -> None:
+def test_a_conversation_that_starts_with_the_assistant_gets_a_user_message() -> None:
     assert [message.role for message in repair((Message("assistant", (Text("hi"),)),))] == ["user", "assistant"]

@@ -81,7 +81,7 @@ FAULTS: list[tuple[str, Change]] = [
 ]
 
 
-def test_nothing_is_wrong_where_nothing_is() -> None:
+def test_a_sound_journal_has_no_faults() -> None:
     verdict = judge(good())
     assert verdict.met
     assert verdict.faults == []

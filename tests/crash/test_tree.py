@@ -120,7 +120,7 @@ def check(shell: Shell, lines: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_every_child_is_heard_of_once_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
+def test_the_end_of_every_child_is_delivered_once_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
     shell = prepared(tmp_path)
 
     async def story() -> None:

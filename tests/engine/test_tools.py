@@ -291,7 +291,7 @@ def test_calls_with_the_same_or_no_id_are_distinguished() -> None:
     assert all(answer.call_id for answer in answers)
 
 
-def test_a_guard_that_speaks_goes_with_the_request_and_is_counted(tmp_path: Path) -> None:
+def test_a_warning_of_a_guard_is_sent_with_the_request_and_counted(tmp_path: Path) -> None:
     async def story() -> None:
         again = ask(call("add", a=1, b=2))
         model = ScriptedModel(again, again, say(""), say("done"))

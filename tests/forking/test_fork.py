@@ -214,7 +214,7 @@ def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) 
     asyncio.run(story())
 
 
-def test_it_is_there_again_after_a_crash_though_the_old_run_is_gone(tmp_path: Path) -> None:
+def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) -> None:
     desk = Desk()
 
     async def story() -> None:
@@ -373,7 +373,7 @@ def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Pat
     asyncio.run(story())
 
 
-def test_secrets_that_came_to_be_since_are_taken_out(tmp_path: Path) -> None:
+def test_secrets_that_were_added_later_are_redacted(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("send_mail", to="hunter2-hunter2")), say("done"), say("again"))
 
@@ -424,7 +424,7 @@ def test_a_run_under_way_can_be_forked(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_cannot_be_forked_says_why(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_forked_is_refused_with_the_reason(tmp_path: Path) -> None:
     model = FunctionModel(lambda _: say("so"))
 
     async def story() -> None:

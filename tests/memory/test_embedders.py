@@ -115,7 +115,7 @@ def test_failures_are_described(fault: Behaviour, words: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [Silence(), Answer([b'{"data": ['], 200, JSON, ending="hang")])
-def test_one_that_hangs_is_left(fault: Behaviour) -> None:
+def test_a_hanging_embedder_times_out(fault: Behaviour) -> None:
     with pytest.raises(EmbeddingFailed, match=r"did not answer within 0\.05 s"):
         asyncio.run(ask(fault, seconds=0.05))
 
@@ -125,7 +125,7 @@ def test_dimensions_may_not_change() -> None:
         asyncio.run(ask(answer([1, 0], [1, 0, 0]), texts=["a", "b"]))
 
 
-def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> None:
+def test_secrets_are_redacted_before_the_text_is_truncated() -> None:
     secret = "s3cr3t" * 4
 
     async def run() -> Request:

@@ -171,7 +171,7 @@ ODD: dict[str, Callable[[Sequence[str]], Any]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_word_search_works_whatever_an_embedder_does(odd: str, caplog: pytest.LogCaptureFixture) -> None:
     class Odd(Topics):
         async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
             self.asked.append(list(texts))
@@ -190,7 +190,7 @@ def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogC
     run(work, One(Odd()))
 
 
-def test_a_setting_that_breaks_its_reader() -> None:
+def test_an_embedder_that_cannot_be_loaded_degrades_the_recall() -> None:
     def broken() -> bool:
         raise RuntimeError("numpy was built for another machine")
 

@@ -54,7 +54,7 @@ def test_nothing_is_recalled_where_nothing_fits() -> None:
     )
 
 
-def test_what_is_far_behind_the_best_is_left_out() -> None:
+def test_memories_far_below_the_best_score_are_left_out() -> None:
     near = [near_to(memory("a", "x"), 0.9), near_to(memory("b", "y"), 0.8), near_to(memory("c", "z"), 0.25)]
     assert [item.memory.memory_id for item in rank(parse_query("question here"), near, [], NOW, 5)] == ["a", "b"]
 

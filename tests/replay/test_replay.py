@@ -207,7 +207,7 @@ def test_a_worker_that_dies_and_people_who_meddle(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_fallbacks_and_a_model_that_is_left_alone() -> None:
+def test_fallbacks_and_a_model_with_an_open_breaker() -> None:
     records: list[Recorded] = []
 
     async def gathered() -> None:
@@ -477,7 +477,7 @@ def test_a_call_that_has_more_time_today_is_found(monkeypatch: pytest.MonkeyPatc
         ("[redacted:A]" * 60 + "x", "y" * 20_000, False),
     ],
 )
-def test_what_was_taken_out_may_be_anything(recorded: str, today: str, same: bool) -> None:
+def test_a_redacted_part_matches_any_text(recorded: str, today: str, same: bool) -> None:
     kept = make_draft("evt_1", 1.0, e.MemorySaved("mem_1", recorded, "tool"))
     event = Event(kept.event_id, 1.0, ORIGIN, 1, kept.type, kept.data, kept.raw)
     assert (compare(event, 1.0, e.MemorySaved("mem_1", today, "tool")).facts == ()) is same
@@ -564,7 +564,7 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
     assert parted == CHANGED_SINCE.get(dump.stem, set())
 
 
-def test_agents_that_were_never_heard_of(tmp_path: Path) -> None:
+def test_a_replay_needs_only_the_journal(tmp_path: Path) -> None:
     """Nothing but the journal is needed: neither the agent, nor its model, nor its tools."""
 
     async def story() -> Recorded:
@@ -646,7 +646,7 @@ def test_runs_that_begin_runs_and_runs_that_are_judged_are_written_again() -> No
     virtually(story())
 
 
-def test_who_was_not_there_then_is_not_on_record() -> None:
+def test_a_replay_stops_where_it_needs_agents_that_were_not_recorded() -> None:
     async def story() -> None:
         script = [ask(call("invoke_agent", agent="nobody", message="x")), say("done")]
         async with in_virtual_time(ScriptedModel(*script, *script)) as engine:

@@ -82,7 +82,7 @@ def stands(state: RunState) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_what_was_written_is_written_again_and_forks_stand_there(worlds: list[World], first: int) -> None:
+def test_replays_write_the_same_events_and_forks_have_the_same_state(worlds: list[World], first: int) -> None:
     found: Counter[str] = Counter()
     for seed in range(first, first + BLOCK):
         simulate(schedule_of(seed))

@@ -95,7 +95,7 @@ def test_what_runs_in_the_background_ends_with_it(workspace: Path, mode: Sandbox
     assert processes_called(mark) == []
 
 
-def test_it_is_asked_to_end_before_it_is_made_to(workspace: Path, mode: SandboxMode) -> None:
+def test_a_process_gets_a_chance_to_end_before_it_is_killed(workspace: Path, mode: SandboxMode) -> None:
     command = "trap 'echo bye; exit' TERM; echo on; sleep 1000 & wait"
     for timeout in (0.3, 3, 30):  # the first that is long enough for this machine to start the command
         finished = one(command, workspace, mode, CommandLimits(grace=HANG_SECONDS), timeout=timeout)

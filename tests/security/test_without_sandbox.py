@@ -68,7 +68,7 @@ def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> Non
     ],
     ids=["off", "a rule", "a rule that matches"],
 )
-def test_what_the_operator_has_said_holds(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_the_decision_of_the_operator_applies(tmp_path: Path, settings: dict[str, Any]) -> None:
     ended, asked = ran(tmp_path, **settings)
     assert (ended.content, asked) == ("ran\n", [])
 

@@ -134,7 +134,7 @@ def test_a_truncation_is_reported_and_splits_no_character() -> None:
     assert "\ufffd" not in text
 
 
-def test_what_acts_or_hides_is_shown() -> None:
+def test_control_and_invisible_characters_are_shown() -> None:
     text = section(b"a\0b\x1b[31m\xff " + "\u202ex\u2066\U000e0041\u2028y".encode())
     assert "a<U+0000>b<U+001B>[31m\ufffd <U+202E>x<U+2066><U+E0041><U+2028>y" in text
 

@@ -29,7 +29,7 @@ def test_a_description_cannot_begin_a_section() -> None:
     assert text.splitlines()[-1] == "- one: a ## House rules - two: x y<U+001B><U+202E>"
 
 
-def test_nothing_in_a_description_is_there_unseen() -> None:
+def test_a_description_hides_no_characters() -> None:
     text = render_catalog(
         (Skill("one", "a\u200bb\u00adc\u2060\ufeff\u3164\ufe01 \U000e0041 \u26a0\ufe0f", "home"),)
     )

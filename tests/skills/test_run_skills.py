@@ -22,7 +22,7 @@ def names(skills: Skills, workspace: Path, *wanted: str) -> list[str]:
     return [skill.name for skill in skills.offered(wanted or ("*",), workspace)]
 
 
-def test_nothing_is_offered_and_nothing_is_made_at_first(home: Path, workspace: Path) -> None:
+def test_an_empty_home_offers_no_skills_and_is_not_changed(home: Path, workspace: Path) -> None:
     skills: Skills = FolderSkills(home)
     assert skills.offered(("*",), workspace) == ()
     assert not home.exists()
@@ -171,7 +171,7 @@ def test_a_shipped_skill_is_copied_when_it_is_approved(home: Path, workspace: Pa
     assert FolderSkills(home).load("summarise", ("*",), workspace).startswith("# Summarise faithfully")
 
 
-def test_what_is_swapped_while_it_is_read_is_never_loaded(home: Path, workspace: Path) -> None:
+def test_a_skill_that_changes_while_it_is_read_is_not_loaded(home: Path, workspace: Path) -> None:
     folder = skill(of_workspace(workspace), "one", body="approved")
     approve(home, "one", workspace)
     good, evil, live = home / "good", home / "evil", folder / "SKILL.md"

@@ -172,7 +172,7 @@ def test_usage_is_by_agent_token_model_and_day() -> None:
     asyncio.run(story())
 
 
-def test_what_was_used_is_summed_up_by_what_is_asked_for() -> None:
+def test_usage_is_summed_up_by_the_requested_key() -> None:
     used = [
         Used("a", None, "p/m", 20_000, 1, 2, 30, cost=0.5, credits=1.0),
         Used("a", TokenId("tok_1"), "p/n", 20_001, 1, 1, 10),

@@ -208,7 +208,7 @@ def test_a_reader_at_the_end_misses_no_event_after_a_deletion(tmp_path: Path) ->
     asyncio.run(story())
 
 
-def test_what_its_runs_have_begun_goes_with_it_and_what_others_share_does_not(tmp_path: Path) -> None:
+def test_child_sessions_are_deleted_with_it_and_shared_ones_are_kept(tmp_path: Path) -> None:
     async def story() -> None:
         parent, *_ = await talk(
             tmp_path, *((f"ses_{name}", "walrus") for name in ("top", "child", "shared", "alone"))
@@ -310,7 +310,7 @@ def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypat
     asyncio.run(story())
 
 
-def test_a_session_that_was_used_again_meanwhile_is_let_be(tmp_path: Path) -> None:
+def test_a_session_that_was_used_meanwhile_is_kept(tmp_path: Path) -> None:
     async def story() -> None:
         await talk(tmp_path, ("ses_1", "walrus"), ("ses_2", "heron"))
         [(at,)] = rows(

@@ -219,7 +219,7 @@ def test_a_lock_that_is_given_up_in_time_goes_unnoticed(path: str) -> None:
         asyncio.run(wait())
 
 
-def test_what_was_acknowledged_is_there_again(path: str) -> None:
+def test_acknowledged_data_is_there_after_a_restart(path: str) -> None:
     runs = asyncio.run(fill(path, 5))
 
     async def look() -> None:

@@ -33,7 +33,7 @@ STATEMENTS = (
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_what_is_looked_for_is_looked_up(name: str) -> None:
+def test_queries_use_an_index(name: str) -> None:
     """No table of runs or memories is read from end to end."""
     with closing(open_database(":memory:")) as db:
         values = [None] * max(SQL[name].count("?"), 12)

@@ -111,7 +111,7 @@ def test_a_question_is_answered_by_its_number(shell: Shell, folder: Path) -> Non
         assert server.requests[1].json["messages"][-1]["content"].endswith("\nbrass")
 
 
-def test_what_would_be_run_cannot_hide(shell: Shell, folder: Path) -> None:
+def test_a_command_cannot_hide_what_it_runs(shell: Shell, folder: Path) -> None:
     """Escapes, directions and line breaks in a command are shown, and not obeyed."""
     command = "echo safe\x1b[2K\x1b[1A\u202e; \nrm -rf x"
 

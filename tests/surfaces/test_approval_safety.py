@@ -52,7 +52,7 @@ def test_a_long_call_is_viewed_before_it_is_approved(shell: Shell, folder: Path)
         assert files(folder) == {"note.txt": LONG}
 
 
-def test_it_is_shown_as_it_will_run_and_where(shell: Shell, folder: Path) -> None:
+def test_a_call_is_shown_as_it_will_run_and_in_its_folder(shell: Shell, folder: Path) -> None:
     arguments = r'{"command": "ls", "command": "touch\u00a0x\u200b   y", "timeout": 5}'
 
     @against(shell, wants_raw("bash", arguments), says("Fine."))

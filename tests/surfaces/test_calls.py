@@ -77,7 +77,7 @@ def test_what_is_not_seen_is_shown_by_its_number_and_warned_of(code: int) -> Non
     assert f"<U+{code:04X}>" in summarize_call(json.dumps({"command": f"ls{chr(code)}"}))
 
 
-def test_what_is_seen_is_left_alone() -> None:
+def test_visible_characters_are_not_changed() -> None:
     seen = "Grüße, 世界 👋 é\n\tend"
     assert reveal(seen) == seen
     assert count_invisible(seen) == 0

@@ -157,7 +157,7 @@ def test_ctrl_c_parks_the_run_and_it_can_be_resumed(shell: Shell) -> None:
         assert (resumed.code, resumed.out) == (0, f"{ANSWER}\n")
 
 
-def test_a_killed_command_can_be_followed_without_a_word_to_the_model(shell: Shell) -> None:
+def test_a_killed_command_can_be_followed_without_a_message_to_the_model(shell: Shell) -> None:
     @against(shell, HANGS, says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
         process = shell.start("run", "--json", "What is 2+3?")
@@ -219,7 +219,7 @@ def test_a_database_has_one_owner_which_parks_its_run_when_it_is_terminated(shel
 # ── Looking at runs and agents ─────────────────────────────────────────────────────────────────────
 
 
-def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
+def test_runs_are_listed_and_shown_with_their_events(shell: Shell) -> None:
     @against(shell, says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
         assert await shell("runs", "list") == (0, "", 'No runs yet. Start one: treadle run "Hello."\n')

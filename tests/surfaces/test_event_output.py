@@ -79,7 +79,7 @@ def test_a_failed_attempt_stays_on_a_terminal_s_line_of_its_own(capsys: pytest.C
     assert capsys.readouterr().err == "fake broke off. Retrying in 25 min, at 2027-01-15 08:25:00 UTC.\n"
 
 
-def test_a_pipe_gets_no_word_of_a_failed_attempt() -> None:
+def test_a_pipe_gets_no_text_of_a_failed_attempt() -> None:
     failed = e.LlmError(1, 1, "server", "fake broke off.", True)
     assert shown(io.StringIO(), token(0, "Void words, many of them."), failed, reply(LONG), END) == f"{LONG}\n"
 

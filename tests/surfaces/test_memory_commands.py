@@ -201,7 +201,7 @@ def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
         (json.dumps({"text": "x" * 8001, "agent": "default"}), "line 2: the text has 8001 characters"),
     ],
 )
-def test_one_wrong_line_and_nothing_is_imported(shell: Shell, line: str, words: str) -> None:
+def test_an_invalid_line_imports_nothing(shell: Shell, line: str, words: str) -> None:
     done = do(shell, "import", "-", stdin=f'{{"text": "fine", "agent": "default"}}\n{line}\n')
     assert done.code == 2
     assert words in done.complaint
@@ -210,7 +210,7 @@ def test_one_wrong_line_and_nothing_is_imported(shell: Shell, line: str, words: 
         assert db.execute("SELECT count(*) FROM memories").fetchone() == (0,)
 
 
-def test_one_wrong_line_and_no_agent_is_made(shell: Shell) -> None:
+def test_a_failed_import_creates_no_agent(shell: Shell) -> None:
     with_agents(shell, "bob")
     assert do(shell, "import", "-", stdin='{"text": "x", "agent": "bob"}\n{"text": "x", "uses": -1}').code == 2
     (shell.home / "agents/bob/config.yaml").unlink()

@@ -72,7 +72,7 @@ def test_a_value_on_the_command_line_is_refused_with_the_reason(shell: Shell) ->
         ("a key in\nseveral lines\n", "a key in\nseveral lines\n"),
     ],
 )
-def test_what_is_piped_in_loses_the_line_end_that_was_not_meant(shell: Shell, stdin: str, kept: str) -> None:
+def test_a_piped_value_loses_its_final_line_break(shell: Shell, stdin: str, kept: str) -> None:
     assert do(shell, "set", "KEY", stdin=stdin).code == 0
     assert values(shell) == {"KEY": kept}
 

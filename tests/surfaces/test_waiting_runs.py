@@ -89,7 +89,7 @@ def test_what_a_run_waits_for_is_shown(shell: Shell, folder: Path) -> None:
         assert "touch a<U+200B>" in row
 
 
-def test_only_what_can_be_remembered_is(shell: Shell, folder: Path) -> None:
+def test_only_calls_that_a_rule_can_match_are_remembered(shell: Shell, folder: Path) -> None:
     script = (
         wants("bash", command="touch a; touch b"),
         wants("bash", "c2", command="touch c"),
@@ -112,7 +112,9 @@ def test_only_what_can_be_remembered_is(shell: Shell, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("option", "made"), [("--yes", {"a", "b"}), ("--no", {"a"})])
-def test_what_comes_after_is_answered_beforehand(shell: Shell, folder: Path, option: str, made: set[str]) -> None:
+def test_a_decision_can_cover_the_approvals_that_follow(
+    shell: Shell, folder: Path, option: str, made: set[str]
+) -> None:
     @against(shell, wants("bash", command="touch a"), wants("bash", "c2", command="touch b"), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
         approval = approval_in((await waiting(shell, folder))["said"])

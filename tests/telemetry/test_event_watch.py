@@ -99,7 +99,7 @@ def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
     asyncio.run(story())
 
 
-def test_a_run_that_is_being_read_is_not_told_of_twice() -> None:
+def test_a_run_that_is_being_read_is_reported_once() -> None:
     async def story() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested())
         watch = Watch([notebook], kept.read)

@@ -175,7 +175,7 @@ def test_contents_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None
     )
 
 
-def test_what_was_told_before_is_not_sent_again_and_what_was_open_is_whole(tmp_path: Path) -> None:
+def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path: Path) -> None:
     events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
     whole = Seen().tell(events).spans
     for cut in range(len(events)):

@@ -54,7 +54,7 @@ def shown(secret: str, text: str, cuts: list[int]) -> str:
 
 @pytest.mark.parametrize("escape", ESCAPES)
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_one_disguise(escape: str, size: int) -> None:
+def test_a_single_encoding(escape: str, size: int) -> None:
     secret = "sk-live_9fK2mQ7xWz81Lp+Qa/0="
     text = f"<{''.join(map(ESCAPES[escape], secret))}>"
     cuts = list(range(0, len(text), size))

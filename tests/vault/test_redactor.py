@@ -50,7 +50,7 @@ def test_other_text_stays_as_it_is() -> None:
     assert (redaction.text, redaction.names) == (text, ())
 
 
-def test_nothing_to_look_for_is_idle() -> None:
+def test_a_redactor_without_secrets_is_idle() -> None:
     redactor = SecretRedactor(())
     assert redactor.is_idle
     assert redactor.redact("text").text == "text"
@@ -201,7 +201,7 @@ def test_the_beginning_of_a_secret_is_held_and_released_if_it_is_not_one() -> No
 
 
 @each("size", [1, 7, 1000])
-def test_what_is_torn_too_far_apart_is_not_a_form(size: int) -> None:
+def test_pieces_that_are_too_far_apart_are_not_a_match(size: int) -> None:
     """Else a stream would have to hold white space for ever."""
     encoded = ENCODINGS["base64"]("a value that is long")
     text = encoded[:9] + " " * len(encoded) * 17 + encoded[9:]

@@ -162,7 +162,7 @@ def test_many_readers_and_both_sides_at_once(url: str) -> None:
     asyncio.run(story())
 
 
-def test_who_waits_for_an_end_hears_of_it(url: str) -> None:
+def test_a_caller_that_waits_for_an_end_is_notified(url: str) -> None:
     async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
@@ -174,7 +174,7 @@ def test_who_waits_for_an_end_hears_of_it(url: str) -> None:
     asyncio.run(story())
 
 
-def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
+def test_the_owner_is_notified_of_a_delivery_and_everyone_of_commits(url: str) -> None:
     async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
@@ -191,8 +191,8 @@ def test_the_owner_hears_of_a_delivery_and_everybody_of_news(url: str) -> None:
     asyncio.run(story())
 
 
-def test_what_was_not_heard_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is told of anything; everybody looks by themselves."""
+def test_missed_notifications_are_caught_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No notification arrives: the processes poll."""
     monkeypatch.setattr(cluster_sync, "POLL_INTERVAL_SECONDS", 0.1)
     monkeypatch.setattr(ClusterSync, "on_changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
 
@@ -305,7 +305,7 @@ def test_a_notification_connection_is_restored_and_no_event_is_missing(
 # ── What is being said ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_tokens_come_from_there_and_a_late_reader_gets_what_was_said_before(url: str) -> None:
+def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_text(url: str) -> None:
     async def story() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
@@ -445,7 +445,7 @@ def test_no_live_events_are_sent_when_no_other_process_listens(url: str, monkeyp
 
 
 @pytest.mark.parametrize(("is_owned", "known", "expected"), [(True, 0, 0), (False, 6, 0), (False, 5, 1)])
-def test_who_catches_up_is_offered_nothing_out_of_its_place(is_owned: bool, known: int, expected: int) -> None:
+def test_a_reader_that_catches_up_gets_events_in_order(is_owned: bool, known: int, expected: int) -> None:
     """What was committed before something was said, and comes after it, would make a reader forget that."""
 
     async def story() -> None:

@@ -166,7 +166,7 @@ def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
     run(story())
 
 
-def test_a_batch_that_comes_late_is_not_done_again(url: str) -> None:
+def test_a_late_batch_is_not_applied_twice(url: str) -> None:
     """The copy that was on the wire when the connection broke gets there after the one that was sent for it."""
 
     async def story() -> None:
@@ -303,7 +303,7 @@ def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, 
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-def test_a_restarted_server_resumes_everything(how: str, folder: Path) -> None:
+def test_work_in_progress_survives_a_restart_of_the_database_server(how: str, folder: Path) -> None:
     """A real one: what was acknowledged is there, what was on its way gets there, once."""
     server = start(folder / "data")
 

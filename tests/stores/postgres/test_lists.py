@@ -151,7 +151,7 @@ def test_the_text_of_a_result_is_kept(url: str) -> None:
 # ── Runs among each other ──────────────────────────────────────────────────────────────────────────
 
 
-def test_runs_are_begun_and_told_with_the_intents(url: str) -> None:
+def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> None:
     async def story() -> None:
         async with desk(url) as process:
             parent, other = await process.claimed(), await process.claimed()

@@ -153,7 +153,7 @@ def test_a_fork_has_the_results_of_the_run_it_was_made_of(url: str) -> None:
 # ── Looks ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_all_of_a_look_is_of_one_moment(url: str) -> None:
+def test_a_read_sees_one_snapshot(url: str) -> None:
     async def story() -> None:
         async with open_full_store(KeptOnServer(url)) as desk:
             seen, goes_on = asyncio.Event(), threading.Event()
@@ -211,7 +211,7 @@ async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[tuple[FullStoreP
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this stands between the store and its server")
-def test_what_was_done_is_found_done_when_the_answer_is_lost(
+def test_a_batch_whose_answer_was_lost_is_recognised(
     url: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
