@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / ".demo" / "models"
 
 
 def weights(name: str = "smollm2") -> Path:
-    """Where they are. A test that needs them is skipped where they cannot be had."""
+    """Return the path of the weights. Skip the test if they cannot be downloaded."""
     pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / ".lock").open("w") as lock:  # tests run side by side

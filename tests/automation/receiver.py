@@ -67,7 +67,7 @@ class Receiver:
         return web.Response()
 
     async def until(self, count: int) -> list[Received]:
-        """What has come, as soon as it is so much."""
+        """Wait until this many deliveries were received, and return them."""
         async with asyncio.timeout(HANG_SECONDS), self._news:
             await self._news.wait_for(lambda: len(self.received) >= count)
         return self.received

@@ -128,7 +128,7 @@ class Sending:
         await until(lambda: self.webhooks.looks > before + 5)
 
     async def until(self, wanted: Callable[[Webhook], bool]) -> Webhook:
-        """The one webhook, as soon as it is so."""
+        """Wait until the condition holds for the only webhook, and return it."""
 
         async def look() -> Webhook | None:
             found = await self.webhook()
@@ -138,7 +138,7 @@ class Sending:
 
 
 async def eventually(look: Callable[[], Awaitable[Found | None]]) -> Found:
-    """What is found, as soon as there is something."""
+    """Poll until the function returns something, and return it."""
     async with asyncio.timeout(HANG_SECONDS):
         while (found := await look()) is None:  # noqa: ASYNC110 -- what is waited for is in the database
             await asyncio.sleep(0.01)

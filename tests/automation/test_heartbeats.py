@@ -48,7 +48,7 @@ class Beating:
         (folder / "config.yaml").write_text(HEARTBEAT + more)
 
     async def after(self, seconds: float) -> list[treadle.Result]:
-        """What came of the runs that were started when so much time had passed."""
+        """Move the clock, and return the results of the runs that started."""
         before = {record.origin.run_id for record in await self.engine.service.runs(ALL_RUNS, 1000)}
         self.clock.pass_time(seconds)
         await self._scheduler.look()
@@ -70,7 +70,7 @@ def said(model: ScriptedModel) -> list[list[str]]:
 
 
 async def first_end(engine: HostedEngine) -> RunId:
-    """The first run that comes to its end."""
+    """Return the first run that ends."""
     async with aclosing(engine.service.feed(0)) as feed:
         async for placed in feed:
             if isinstance(placed.event.data, RunEnd):

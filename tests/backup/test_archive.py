@@ -53,7 +53,7 @@ asyncio.run(main())
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
-    """A home with two sessions that have ended, of three runs."""
+    """Return a home with two ended sessions of three runs."""
     kept = f"sqlite:///{tmp_path}/t.db" if request.param == "sqlite" else request.getfixturevalue("url")
     made = Home(tmp_path / "home", kept)
     asyncio.run(_talk(made))
@@ -70,7 +70,7 @@ async def _talk(home: Home) -> None:
 
 
 async def journal(home: Home) -> list[bytes]:
-    """All events of all sessions, as they are shown."""
+    """Return all events of all sessions, as they are shown."""
     async with open_stores_readonly(home.database_url) as stores:
         found = await stores.sessions.newest(10, None)
         runs = [run for record in reversed(found) for run in await stores.sessions.runs(record.session_id)]

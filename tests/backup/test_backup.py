@@ -41,7 +41,7 @@ async def run_once(home: Home, count: int = 1) -> list[str]:
 
 
 def filled(path: Path, database: str | None = None) -> Home:
-    """A home with one of everything."""
+    """Return a home with one entity of each kind."""
     home = Home(path, database)
     asyncio.run(run_once(home))
     for name, text in (
@@ -267,7 +267,7 @@ Change = Callable[[Members], None]
 
 
 def changed(source: Path, target: Path, change: Change) -> None:
-    """The archive with its members changed."""
+    """Write a copy of the archive with changed members."""
     with tarfile.open(source) as archive:
         members = [(member, (archive.extractfile(member) or io.BytesIO()).read()) for member in archive]
     change(members)
@@ -335,7 +335,7 @@ def without_any(members: Members) -> None:
 
 
 def in_database(tmp_path: Path, sql: str, name: str = "treadle.db") -> Change:
-    """An archive that is sound in itself, of a database that somebody has changed."""
+    """Return a change that edits the database of an archive and keeps the archive valid."""
 
     def make(content: bytes) -> bytes:
         file = tmp_path / "changed.db"

@@ -43,7 +43,7 @@ class Chat:
         self.fake = fake
 
     async def admit(self, sender: int, *grants: str) -> None:
-        """Let a person write, as an operator does."""
+        """Grant a person access, as an operator does."""
         await self.fake.write(sender, "hello")
         said = await self.fake.wait_for(lambda: self.fake.texts(sender))
         code = said[-1].split("pairing code is ")[1][:8]

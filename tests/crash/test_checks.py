@@ -22,7 +22,7 @@ def row(outcome: str | None = "completed", parent: str | None = None) -> dict[st
 
 
 def journal() -> list[JournalEvent]:
-    """A run that lost its worker in the middle of a call, and then did another."""
+    """Return a run that lost its worker during a call and then made another call."""
     call = {"call_id": CALL, "name": "effect"}
     second = {"call_id": "call_2", "name": "effect"}
     events: tuple[tuple[float, str, dict[str, Any]], ...] = (

@@ -35,7 +35,7 @@ async def append_line(n: int, context: treadle.ToolContext) -> str:
 
 
 def install_plugin(shell: Shell, folder: Path) -> None:
-    """A tool of a plugin, found by its entry point like any installed one."""
+    """Install a plugin with a tool, found by its entry point."""
     metadata = folder / "lines-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lines\nVersion: 1.0\n")
@@ -58,7 +58,7 @@ def policy(request: Request) -> Answer:
 
 
 def assert_paired(messages: list[dict[str, Any]]) -> None:
-    """Every call is followed by its one result, in order."""
+    """Check that every call is followed by its one result, in order."""
     open_calls: list[str] = []
     for message in messages:
         if message["role"] == "tool":

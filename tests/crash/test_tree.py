@@ -85,7 +85,8 @@ def roots(shell: Shell) -> list[str]:
 
 
 def check(shell: Shell, lines: Path) -> None:
-    """One child for each call, one end and one result of each, no line twice, and nobody is under way."""
+    """Check that each call has one child, one end and one result, that no line occurs twice, and that no run is in
+    progress."""
     assert unfinished(shell) == []
     written = Counter(lines.read_text().splitlines())
     assert not [line for line, times in written.items() if times > 1], "a line was written twice"

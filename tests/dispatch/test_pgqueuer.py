@@ -265,7 +265,7 @@ def test_the_runs_of_a_dead_worker_are_taken_over(url: str) -> None:
 
 @pytest.fixture
 def folder() -> Generator[Path, None, None]:
-    """One whose name is short enough for a socket."""
+    """Yield a folder whose path is short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix="queue"))
     yield made
     shutil.rmtree(made)

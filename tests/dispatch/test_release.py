@@ -50,7 +50,7 @@ class SlowJournal:
 
 @asynccontextmanager
 async def owned(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]:
-    """A run that this process owns over a slow journal."""
+    """Yield a run that this process owns, on a slow journal."""
     clock, ids = FakeClock(), CountingIds()
     deps = EngineDeps(
         SlowJournal(process.store),

@@ -14,7 +14,7 @@ from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask,
 
 
 def said(model: ScriptedModel) -> list[tuple[str, str]]:
-    """What the model saw last."""
+    """Return the messages of the last request."""
     return [(message.role, message.text) for message in model.requests[-1].conversation.messages]
 
 

@@ -18,7 +18,7 @@ from treadle.testing.models import ScriptedModel, Silence, ask, call, say
 
 
 def results(model: ScriptedModel) -> list[ToolResult]:
-    """What the model was told last."""
+    """Return the last results that the model got."""
     return list(all_told(model.requests[-1].conversation.messages[-1].parts))
 
 

@@ -24,7 +24,7 @@ def sent(request: ModelRequest) -> Any:
 
 
 def words(*messages: Message, style: ToolStyle = "schema") -> list[tuple[str, str]]:
-    """The messages after the system message."""
+    """Return the messages after the system message."""
     found = sent(asked(*messages, style=style))["messages"]
     return [(message["role"], message["content"]) for message in found[1:]]
 

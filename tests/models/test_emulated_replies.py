@@ -51,7 +51,7 @@ def test_a_call_that_is_made_natively_is_unusable(style: ToolStyle) -> None:
 
 
 def converse(style: ToolStyle, *pieces: bytes) -> list[ModelEvent]:
-    """A reply over the network."""
+    """Return a reply over the network."""
 
     async def run() -> list[ModelEvent]:
         connections = Connections()

@@ -16,7 +16,7 @@ KEY = ProviderKey("sk-123456", "api_key")
 
 
 async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str = "") -> list[Request]:
-    """The requests that arrive, one after another over the same connections."""
+    """Return the requests that arrive over the same connections."""
     connections = Connections()
     try:
         async with FakeEndpoint(policy=lambda _: Answer([delta("a"), DONE])) as server:
@@ -38,7 +38,7 @@ async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str 
 
 @pytest.fixture
 def posted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The bodies that went out in one piece."""
+    """Return the bodies that were sent in one piece."""
     bodies: list[bytes] = []
     post = DirectSender.post
 

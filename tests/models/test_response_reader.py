@@ -116,7 +116,7 @@ def run(request: pytest.FixtureRequest) -> Run:
 
 @pytest.fixture
 def talk(run: Run) -> Ask:
-    """The whole conversation, a request for each line of the script."""
+    """Return a function that sends one request for each line of a script and returns all replies."""
 
     def talk(script: Script, body: bytes = b"{}", reads: int = -1) -> Talk:
         talked = Talk(script, reads)

@@ -38,7 +38,7 @@ def _below(pid: int) -> list[int]:
 
 
 async def endure(mode: SandboxMode, times: int, workspace: Path) -> tuple[Left, list[float]]:
-    """What is left after so many commands, and the seconds that each took."""
+    """Run this many commands. Return what they left behind and the seconds that each took."""
     before = _have()
     commands = ShellCommands()
     try:

@@ -63,7 +63,7 @@ class Desk(StoreProcess):
     statements: list[str]
 
     async def begun(self, agent: AgentSpec = FREE, token: str | None = None, rate: float = 1.0) -> Claim:
-        """A run that has its model."""
+        """Return a run whose model is resolved."""
         queued = RunQueued(agent, token=None if token is None else TokenId(token), credits_per_dollar=rate)
         opening = (self.draft(queued), self.draft(UserMessage(user("hello"))))
         claim = await self.claim(await self.store.submit(self.origin(), opening))
@@ -292,7 +292,7 @@ class Told:
 
 
 async def metrics_of(process: Desk, run: Told) -> Metrics:
-    """What the journal folds to, which is another's work."""
+    """Return the metrics that the journal folds to."""
     events = await process.store.read(run.claim.origin.run_id)
     return fold_all(new_state(run.claim.origin), events).metrics(0.0)
 

@@ -25,7 +25,7 @@ CORPUS = sorted(make.FOLDER.glob("v*.sql"), key=lambda dump: int(dump.stem[1:]))
 
 @pytest.fixture(params=CORPUS, ids=lambda dump: dump.stem)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of an earlier format."""
+    """Return a database of an earlier format."""
     path = str(tmp_path / "treadle.db")
     database = connect(path)
     database.execute(request.param.read_text())

@@ -35,7 +35,7 @@ def look(at: str) -> str:
 
 
 def a_run(about: str) -> list[ScriptStep]:
-    """A run that says, does and remembers something."""
+    """Return the script of a run that answers, calls a tool and saves a memory."""
     return [
         ask(call("look", at=about), text=f"I look for {about}."),
         ask(call("memory_save", text=f"The {about} is blue.")),
@@ -45,7 +45,7 @@ def a_run(about: str) -> list[ScriptStep]:
 
 
 async def talk(folder: Path, *told: tuple[str, str]) -> list[str]:
-    """Runs in sessions, each about something; their ids."""
+    """Run agents in these sessions, each about a word. Return the IDs of the runs."""
     hero = agent(
         tools=[look, "memory_save", "journal_write"],
         approvals={"rules": [{"tool": "look", "do": "ask"}]},
@@ -80,7 +80,7 @@ async def delete(folder: Path, session: str) -> retention.Deleted:
 
 
 def of_session(folder: Path, session: str) -> dict[str, int]:
-    """How many rows of which tables name a session or one of its runs in any column."""
+    """Return how many rows of each table name a session or one of its runs in any column."""
     found: dict[str, int] = {}
     with closing(open_reader(f"{folder}/t.db")) as db:
         runs = [row[0] for row in db.execute("SELECT run_id FROM runs WHERE session_id = ?", (session,))]

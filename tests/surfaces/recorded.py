@@ -59,7 +59,7 @@ def configure(shell: Shell) -> None:
 
 
 def asks(tool: str, **arguments: object) -> Behaviour:
-    """The model asks for a call, and says how many tokens that took."""
+    """Return a model reply with a tool call and token counts."""
     return calls(fragment(0, "c1", tool, json.dumps(arguments)))
 
 

@@ -20,7 +20,7 @@ from tests.surfaces.shell import Shell
 
 @asynccontextmanager
 async def serving(shell: Shell) -> AsyncGenerator[str, None]:
-    """The address of a `treadle serve` of its own."""
+    """Start `treadle serve`, and yield its address."""
     process = shell.start("serve", "--port", "0", "--json")
     assert process.stdout is not None
     try:

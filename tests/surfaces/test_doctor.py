@@ -166,7 +166,7 @@ LISTING = refuses(200, {"data": [{"id": "m"}]})
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A home on a machine without Ollama."""
+    """Return a home on a machine without Ollama."""
     made = Shell(tmp_path / "home")
     made.environment["OLLAMA_HOST"] = CLOSED
     return made

@@ -16,7 +16,8 @@ Samples = dict[tuple[str, Labels], float]
 
 
 def read(page: bytes) -> Samples:
-    """Every sample of a page. Families stand together, each with its help and type first; no sample comes twice."""
+    """Return every sample of a page. Check that families are contiguous, start with help and type, and have no
+    duplicates."""
     text = page.decode()
     assert text.endswith("\n"), "the last line ends like the others"
     found: Samples = {}

@@ -142,7 +142,7 @@ def test_a_full_disk_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def untouched() -> Generator[None, None, None]:
-    """What a test does to the loggers of this process is seen."""
+    """Restore the loggers of this process after a test."""
     root, ours = logging.getLogger(), logging.getLogger("treadle")
     before = (root.handlers.copy(), ours.level)
     yield

@@ -55,7 +55,7 @@ def simulated(work: Coroutine[Any, Any, Result], seed: int = 0) -> Result:
 
 @asynccontextmanager
 async def opened(path: str, publisher: Publisher, clock: Clock) -> AsyncGenerator[SqliteJournal, None]:
-    """A journal on a file, with its threads."""
+    """Yield a journal on a file, with its threads."""
     writer = ThreadWriter(open_database(path), open_reader(path), path, publisher.lost)
     journal = SqliteJournal(writer, publisher, clock)
     try:

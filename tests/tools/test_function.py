@@ -211,7 +211,7 @@ def unreadable(a: threading.Thread) -> None: ...
 
 
 def written(source: str) -> Callable[..., Any]:
-    """A function `odd` that a type checker would not let through."""
+    """Return a function `odd` that a type checker would reject."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     return namespace["odd"]

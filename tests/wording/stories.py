@@ -310,7 +310,7 @@ def compact_badly(folder: Path) -> list[Recorded]:
 
 
 def interrupt_a_summary(folder: Path) -> list[Recorded]:
-    """A summary that a message interrupts."""
+    """Record a summary that a message interrupts."""
 
     def answer(request: ModelRequest) -> ScriptStep:
         if is_summary(request):
@@ -350,7 +350,7 @@ def remember(folder: Path) -> list[Recorded]:
 
 
 def recover(folder: Path) -> list[Recorded]:
-    """A worker that dies in a model call, and an engine that fails."""
+    """Record a worker that dies in a model call, and an engine that fails."""
 
     async def story() -> list[Recorded]:
         async with opened(folder, ScriptedModel(ask(call("look", at="it")), Silence("half"))) as engine:

@@ -77,7 +77,7 @@ async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
 
 
 def dump(path: str) -> Iterator[str]:
-    """The database as statements, with the names of this machine left out."""
+    """Yield the database as statements, without names of this machine."""
     database: Any = apsw.Connection(path)
     database.set_busy_timeout(5000)
     database.execute("BEGIN IMMEDIATE")

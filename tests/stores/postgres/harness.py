@@ -22,7 +22,7 @@ from treadle.testing.conformance.store_harness import FullStore
 async def opened(
     url: str, publisher: Publisher, clock: Clock
 ) -> AsyncGenerator[tuple[PostgresJournal, PostgresDatabase, PostgresWriter], None]:
-    """The journal as one process has it, by this clock."""
+    """Yield the journal of one process, with this clock."""
     database = await open_database(url)
     writer = PostgresWriter(database, publisher.lost, clock.now)
     journal = PostgresJournal(database, writer, publisher, clock)

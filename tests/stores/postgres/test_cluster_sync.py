@@ -83,7 +83,7 @@ class Speaking:
 
 
 async def asked(there: Side, claim: Claim) -> int:
-    """A request, in a run that is owned there; its sequence."""
+    """Append a request to a run that the other process owns, and return its sequence."""
     request = LlmRequest(1, 1, "scripted", "x", 1, True)
     return (await there.process.advance(claim, 2, intents=[request])).sequence
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(NAMED in os.environ, reason="these tests stand b
 
 @pytest.fixture
 def folder() -> Generator[Path, None, None]:
-    """One whose name is short enough for a socket."""
+    """Yield a folder whose path is short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix="wire"))
     yield made
     shutil.rmtree(made)
@@ -48,7 +48,7 @@ def impatient() -> Generator[None, None, None]:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again after a moment."""
+    """Shorten the waits between attempts."""
     monkeypatch.setattr(batching, "TIMEOUT_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(batching, "MAX_BACKOFF_SECONDS", 0.1)
     monkeypatch.setattr(database, "MAX_BACKOFF_SECONDS", 0.1)

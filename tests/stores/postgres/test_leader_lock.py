@@ -15,7 +15,7 @@ from treadle.stores.postgres.leader_lock import LeaderLock
 
 @asynccontextmanager
 async def taking(url: str, name: str, holders: list[str], begun: asyncio.Event) -> AsyncGenerator[None, None]:
-    """A process that takes its turns."""
+    """Run a process that competes for the leader lock."""
     database = await open_database(url)
 
     async def work() -> None:

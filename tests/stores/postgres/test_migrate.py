@@ -61,7 +61,7 @@ class Stopped(Exception):
 
 
 async def live(desk: FullStoreProcess) -> None:
-    """Something in every table."""
+    """Write something to every table."""
     kept = desk.kept
     await desk.store.agent("ada", AGENT)
     await desk.end(await desk.claimed("ses_gone"), 2)
@@ -132,7 +132,7 @@ async def schemas(url: str) -> set[str]:
 
 
 async def all_is_there(url: str, old: KeptOnFile) -> None:
-    """What is read there is what was read here, and it goes on."""
+    """Check that the target has the data of the source, and that runs continue."""
     async with open_full_store(old) as here, open_full_store(KeptOnServer(url)) as there:
         runs = await here.store.find()
         assert await there.store.find() == runs

@@ -41,7 +41,7 @@ from treadle.testing.time import FakeClock
 
 @pytest.fixture
 def folder() -> Generator[Path, None, None]:
-    """One whose name is short enough for a socket."""
+    """Yield a folder whose path is short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix="wire"))
     yield made
     shutil.rmtree(made)

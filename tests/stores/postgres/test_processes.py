@@ -50,7 +50,7 @@ async def text_of(http: aiohttp.ClientSession, path: str, token: str) -> str:
 
 
 async def tells_how_it_is(worker: str, token: str) -> None:
-    """A worker with a port: to anybody that it is there, to who has a token what it does, and nothing else."""
+    """Check the health routes of a worker with a port: public health, metrics for tokens, and nothing else."""
     async with aiohttp.ClientSession(worker) as http:
         for path, said, status in (
             ("/healthz", "", 200),

@@ -33,7 +33,7 @@ async def asked(url: str, question: str) -> list[Any]:
 
 
 async def jobs(url: str) -> dict[str, float]:
-    """The runs that somebody is asked to look at, and in how many seconds."""
+    """Return the runs with a job, and the seconds until each is due."""
     found = await asked(
         url,
         "SELECT convert_from(payload, 'UTF8'), greatest(extract(epoch FROM execute_after - now()), 0)::FLOAT8 "

@@ -74,7 +74,7 @@ class Wire:
 
 @asynccontextmanager
 async def wire(url: str, folder: Path) -> AsyncGenerator[tuple[str, Wire], None]:
-    """A URL that leads to the same database over a wire, and the wire."""
+    """Yield a URL that leads to the same database through a proxy, and the proxy."""
     parts = urlsplit(url)
     [host] = parse_qs(parts.query)["host"]
     between = Wire(f"{host}/{SOCKET}")

@@ -42,7 +42,7 @@ class Talking(NamedTuple):
 
 @asynccontextmanager
 async def talking(tmp_path: Path, *script: Behaviour, more: str = "") -> AsyncGenerator[Talking, None]:
-    """The agent `one` has a persona, and more settings where they are given."""
+    """Serve the agent `one` with a persona and these settings, and yield the clients."""
     async with offered(tmp_path, *script) as server:
         file = server.home.agent_file("one")
         file.write_text(f"{file.read_text()}persona: You are one.\n{more}")

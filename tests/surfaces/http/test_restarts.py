@@ -112,7 +112,7 @@ def follow(serving: Serving, accepted: dict[str, str], followed: dict[str, "asyn
 
 
 def ends(count: int) -> Done:
-    """Whether so many runs have ended among what was sent."""
+    """Return whether this many runs have ended in the stream."""
 
     def done(sent: list[Sent]) -> bool:
         return sum(each.type == "run_end" for each in sent) >= count

@@ -20,7 +20,7 @@ PATH = "/v1/dashboard/sign-in"
 
 
 def own(server: Offered) -> dict[str, str]:
-    """The headers that the dashboard sends."""
+    """Return the headers that the dashboard sends."""
     return {"Origin": server.url, "X-Treadle": "dashboard"}
 
 

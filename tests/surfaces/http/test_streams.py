@@ -34,14 +34,14 @@ def steps_and_words(request: Request) -> Answer:
 
 
 async def working(server: Offered) -> str:
-    """A run with many events; its id."""
+    """Start a run with many events, and return its ID."""
     agent = {"name": "busy", "model": "fake/m", "tools": ["glob"], "memory": {"remember": False, "recall": 0}}
     assert (await server.ask("POST", "/v1/agents", agent)).status == 201
     return await server.begin("busy")
 
 
 def assert_whole(sent: list[Sent]) -> None:
-    """All durable events once, in order, up to the end."""
+    """Check that all durable events are there once, in order, up to the end."""
     durable = [int(each.id) for each in sent if each.id is not None]
     assert durable == list(range(1, len(durable) + 1))
     assert [each.data["sequence"] for each in sent if each.id is not None] == durable
