@@ -86,13 +86,13 @@ class AssignMemories(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Pinned(Struct, frozen=True):
     pinned: bool = True
-    """False: the memory can fade again."""
+    """False: the memory is no longer pinned."""
 
 
 class PinMemory(Struct, frozen=True, forbid_unknown_fields=True):
     memory_id: MemoryId
     pinned: bool = True
-    """False: let it fade again."""
+    """False: unpin it."""
 
 
 class OneMemory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -257,9 +257,9 @@ async def assign_memories(context: Context, request: AssignMemories) -> Assigned
 
 @PIN.handler
 async def pin_memory(context: Context, request: PinMemory) -> Pinned:
-    """Pin a memory, so that it does not fade.
+    """Pin a memory, so that age does not lower its rank.
 
-    With `pinned` false, it can fade again."""
+    With `pinned` false, it is unpinned."""
     await context.memory.pin(request.memory_id, request.pinned)
     return Pinned(request.pinned)
 

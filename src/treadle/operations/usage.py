@@ -50,9 +50,9 @@ class UsageQuery(Struct, frozen=True):
     since: str | None = None
     """The first day, as 2026-03-01, in UTC."""
     until: str | None = None
-    """The last one."""
+    """The last day."""
     token: TokenId | None = None
-    """Only what was used for this access token; None: whatever was."""
+    """Only usage of this access token; None: all usage."""
 
 
 ALL_BY_AGENT = UsageQuery()

@@ -1,4 +1,4 @@
-"""Opening an engine for a server or a worker. A database that is unavailable is waited for, as it is later."""
+"""Opens the engine of a server or a worker. An unavailable database is retried, at the start and later."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress

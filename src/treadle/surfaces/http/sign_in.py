@@ -16,7 +16,7 @@ from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_
 
 MAX_FAILURES = 10
 FAILURE_SECONDS = 60.0
-"""At most so many failed attempts of one client within this time."""
+"""Period for which failed attempts of one client are counted."""
 MAX_PROXY_FAILURES = 100
 """The same for all clients of a proxy on this machine. It names them in X-Forwarded-For."""
 MAX_PEERS = 10_000
