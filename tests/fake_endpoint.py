@@ -63,7 +63,7 @@ class FakeEndpoint:
         self.asked = asyncio.Event()
         """A request has come in."""
         self.left = asyncio.Event()
-        """The client has let go of a connection."""
+        """The client has closed a connection."""
         self.go_on = asyncio.Event()
         self._script = list(script)
         self._policy = policy
@@ -135,7 +135,7 @@ class FakeEndpoint:
             else:
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if answer.framing == "chunked" else piece)
                 await writer.drain()
-                await asyncio.sleep(0)  # let the client, in the same loop, see this piece by itself
+                await asyncio.sleep(0)  # the client, in the same loop, must receive this piece separately
         if answer.framing == "chunked" and answer.ending == "clean":
             writer.write(b"0\r\n\r\n")
         await writer.drain()

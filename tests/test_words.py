@@ -53,6 +53,27 @@ def test_source_does_not_use_avoided_words() -> None:
     assert grown == {}
 
 
+def comments_of(path: Path) -> Iterator[str]:
+    """Yield the docstrings and the comments of a module."""
+    source = path.read_text()
+    for node in ast.walk(ast.parse(source)):
+        if (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
+            yield node.value.value
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+
+
+def test_docstrings_and_comments_of_tests_do_not_use_avoided_words() -> None:
+    files = sorted((ROOT / "tests").rglob("*.py"))
+    found = {str(path.relative_to(ROOT)): avoided_in(comments_of(path)) for path in files}
+    assert {name: hits for name, hits in found.items() if hits} == {}
+
+
 def test_documents_do_not_use_avoided_words() -> None:
     pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
     found = {str(page.relative_to(ROOT)): avoided_in(iter([page.read_text()])) for page in pages}

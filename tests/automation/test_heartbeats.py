@@ -33,7 +33,7 @@ async def post() -> str:
 
 
 class Beating:
-    """An engine, with a scheduler beside it that looks when it is told to."""
+    """An engine with a scheduler that polls when a test says so."""
 
     def __init__(self, engine: HostedEngine, schedules: SqliteSchedules, home: Home, clock: FakeClock) -> None:
         self.engine = engine

@@ -73,7 +73,7 @@ async def kill(process: Process) -> None:
 
 
 async def go_on(shell: Shell) -> None:
-    """Take up whatever has not ended; a root's answer says that all parts are done."""
+    """Resume every run that has not ended. The answer of a root says that all parts are done."""
     for root in roots(shell):
         if root in unfinished(shell):
             code, out, err = await shell("runs", "resume", root)

@@ -52,7 +52,7 @@ from treadle.testing.models import (
 from treadle.testing.simulation.world import SimulatedProcess, World
 
 PRICED = "models: {scripted/x: {prices: {input: 1, output: 10}, max_output: 1000}}\n"
-"""A call costs at most 0.01 dollars, beside what is sent."""
+"""A call costs at most 0.01 dollars, in addition to its input."""
 SHORT = {"max_tokens": 1000}
 A_CENT = Usage(0, 1000)
 

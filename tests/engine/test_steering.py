@@ -252,7 +252,7 @@ def test_resuming_after_the_answer_adds_nothing_to_the_conversation(tmp_path: Pa
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
-            await engine.resume(run_id)  # somebody pressed it once too often
+            await engine.resume(run_id)  # a user pressed it once too often
             first = await engine.wait(run_id)
             await engine.run(agent(), "and now?", session=first.session_id)
         last = model.requests[-1].conversation.messages

@@ -58,7 +58,7 @@ def test_reads_overlap() -> None:
 
         @treadle.tool(effect="read")
         async def meet(name: str) -> str:
-            await meeting.wait()  # nobody passes unless both are here
+            await meeting.wait()  # neither passes until both are here
             return name
 
         model = ScriptedModel(ask(call("meet", "a", name="x"), call("meet", "b", name="y")), say("done"))
@@ -245,7 +245,7 @@ def test_invalid_unicode_is_replaced_and_not_lost(place: str) -> None:
 
     async def story() -> treadle.Result:
         async with in_virtual_time(model) as engine:
-            callbacks = treadle.Callbacks(on_tool_progress=lambda event: None)  # somebody listens
+            callbacks = treadle.Callbacks(on_tool_progress=lambda event: None)  # a server listens
             return await engine.run(agent(tools=[list_files]), "go", callbacks)
 
     with ScriptedModel(ask(call("list_files")), say("done")) as model:

@@ -302,7 +302,7 @@ def test_usage_is_estimated_where_it_is_missing() -> None:
     assert completed(said, *text(0, words), ends(tokens=None), STOP).usage == Usage(9, 50, estimated=True)
 
 
-# ── What nobody knows yet ──────────────────────────────────────────────────────────────────────────
+# ── Unknown data ──────────────────────────────────────────────────────────────────────────────────
 
 
 def test_events_blocks_and_deltas_of_a_later_version() -> None:

@@ -54,7 +54,7 @@ class Talk:
                     await asyncio.sleep(0.001)
                 self._answered.set()
                 if self._reads >= 0:
-                    await asyncio.Event().wait()  # it reads no more, and hangs up on nobody
+                    await asyncio.Event().wait()  # it stops reading and closes no connection
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:

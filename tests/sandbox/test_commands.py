@@ -164,7 +164,7 @@ def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path
 
 
 def homes() -> set[Path]:
-    """The private homes of commands that nobody looks after any more."""
+    """The private homes of commands whose supervisor is gone."""
     found = Path(tempfile.gettempdir()).glob("treadle-*-*")
     return {path for path in found if not Path("/proc", path.name.split("-")[1]).exists()}
 

@@ -50,7 +50,7 @@ def processes_of(pid: int) -> Iterator[tuple[str, bytes]]:
                     try:
                         yield f"/proc/{child}/{name}", Path(f"/proc/{child}/{name}").read_bytes()
                     except OSError:
-                        continue  # it has ended, or nobody may look at it
+                        continue  # it has ended, or access to it is denied
                 yield from processes_of(int(child))
 
 

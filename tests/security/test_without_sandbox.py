@@ -31,7 +31,7 @@ def _no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings: Any) -> tuple[Any, list[Any]]:
-    """Run one command of an agent; what came of it, and what was asked."""
+    """Run one command of an agent. Return its result and the approvals that were requested."""
     model = ScriptedModel(ask(call("bash", "c1", command=line)), say("done"))
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
 

@@ -244,7 +244,7 @@ stories = st.lists(st.tuples(st.sampled_from((FREE, BOUND)), st.lists(turns, max
 
 
 class Told:
-    """One run on its way: what its worker does next, whoever that is by then."""
+    """A run in progress: what its present worker does next."""
 
     def __init__(self, process: Desk, claim: Claim) -> None:
         self.process = process

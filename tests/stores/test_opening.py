@@ -155,7 +155,7 @@ def test_a_backup_is_found_next_to_a_database_with_brackets_in_its_name(tmp_path
 
 
 def test_a_damaged_database_is_not_changed(tmp_path: Path) -> None:
-    """Also what a process that died has left in the write-ahead log: whoever saves what can be saved needs it."""
+    """This includes the write-ahead log of a process that died: recovering the data needs it."""
     path = str(tmp_path / "treadle.db")
     asyncio.run(fill(path))
     crashed = str(tmp_path / "crashed.db")

@@ -70,7 +70,7 @@ def engine_on(folder: Path) -> HostedEngine:
 
 
 def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
-    """For that user sessions of others do not exist; without one, the run is for whoever owns the session."""
+    """Sessions of others do not exist for that user. Without a user, the owner of the session owns the run."""
 
     async def story() -> None:
         agent = Agent(name="ada", model="fake/m", memory={"embedder": "none"})

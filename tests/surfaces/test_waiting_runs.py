@@ -22,7 +22,7 @@ retry: {attempts: 0}
 
 
 async def waiting(shell: Shell, folder: Path, *options: str) -> Any:
-    """Start a run of an agent that somebody answers over the API, up to its question; the run as it is listed."""
+    """Start a run that waits for an approval over the API. Return the run as it is listed."""
     shell.cwd = folder
     shell.write("agents/remote/config.yaml", REMOTE)
     done = await shell("run", "-a", "remote", *options, "Do it.")

@@ -352,7 +352,7 @@ def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
 
 
 def test_a_call_that_is_left_to_another_run_lasts_as_long_as_that(tmp_path: Path) -> None:
-    """And whoever judges the run is no call of it."""
+    """The evaluation of the run is not one of its calls."""
     events = performed(
         tmp_path,
         ScriptedModel(

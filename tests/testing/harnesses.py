@@ -88,7 +88,7 @@ class InMemory:
 
 
 class KeptOnFile:
-    """SQLite on a file, with all that is kept beside runs. Implements `KeptHarness`."""
+    """SQLite on a file, with the other stores. Implements `KeptHarness`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / "conformance.db")

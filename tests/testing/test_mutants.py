@@ -109,7 +109,7 @@ def intents_are_always_accepted(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
-    """Whoever appends is taken for the owner of today."""
+    """Accept every append as one of the present owner."""
     advance = SqliteJournal.advance
 
     async def unfenced(self: SqliteJournal, wanted: Advance) -> Advanced:
@@ -202,7 +202,7 @@ def readers_miss_events(patch: pytest.MonkeyPatch) -> None:
 
 
 def wakes_are_lost(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is woken, and no sweep finds what is runnable."""
+    """Wake no run, and let no sweep find a runnable one."""
 
     async def blind(self: FaultyJournal, limit: int = 100) -> Sequence[RunId]:
         return []
@@ -263,7 +263,7 @@ def replies_are_not_settled(patch: pytest.MonkeyPatch) -> None:
 
 
 def runs_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    """Whoever takes a run over counts it anew."""
+    """Count a run again when another worker takes it over."""
 
     def anew(events: Sequence[Any], written: int) -> Payer:
         payer = rebuild_payer(events, written)
@@ -314,7 +314,7 @@ def children_have_every_tool(patch: pytest.MonkeyPatch) -> None:
 
 
 def children_are_begun_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    """First the intent, then the child: whoever dies in between has one without the other."""
+    """Commit the intent and the child separately: a crash in between leaves one without the other."""
     advance = FaultyJournal.advance
 
     async def in_two(self: FaultyJournal, wanted: Advance) -> Advanced:
@@ -344,7 +344,7 @@ def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
-    """Calls that are open when a run ends have no result, if somebody is to look at the end."""
+    """Leave calls without a result when the end of a run is evaluated."""
     judges = decide.evaluate_end
 
     def forgetful(*args: Any) -> Any:
@@ -441,7 +441,7 @@ def nothing_left_over() -> Iterator[None]:
 
 
 def test_the_engine_as_it_is_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wrapping that mutants are made of breaks nothing by itself."""
+    """The wrapper that makes mutants breaks nothing without a mutation."""
     claim = FaultyJournal.claim
 
     async def wrapped(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:

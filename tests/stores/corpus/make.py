@@ -1,8 +1,8 @@
 """Write the dump of this version's format: `python -m tests.stores.corpus.make`. Run it once for each format, when
 its migration is new, and commit what it writes.
 
-The database is that of an engine that was killed in the middle: a run that ended, one with a call under way, one
-behind it in the same session, one that was interrupted and waits, and an event that nobody knows yet."""
+The database is that of an engine that was killed in the middle: a run that ended, one with a call in progress, one
+after it in the same session, one that was interrupted and waits, and an event of an unknown type."""
 
 import asyncio
 import tempfile

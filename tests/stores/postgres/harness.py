@@ -45,7 +45,7 @@ class OnServer:
 
 
 class KeptOnServer:
-    """The same, with all that is kept beside runs. Implements `FullStoreHarness`."""
+    """The same, with the other stores. Implements `FullStoreHarness`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -74,7 +74,7 @@ def test_usage_of_a_long_run_is_visible_while_it_is_in_progress(url: str) -> Non
 
 
 def test_what_was_refused_is_not_counted(url: str) -> None:
-    """Intents that wait for a delivery, and an append that cannot be stored beside one that can."""
+    """Intents that wait for a delivery, and an append that cannot be stored, together with one that can."""
 
     async def story() -> None:
         async with desk(url) as process:

@@ -87,7 +87,7 @@ def test_a_database_is_restored_and_its_runs_continue(url: str, bare: str, tmp_p
 
 
 def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_path: Path) -> None:
-    """Else one that began later would find the number of its lease given to somebody else."""
+    """Otherwise a later process could get the number of a lease that another process has."""
 
     async def story() -> None:
         save, put_back = told(url, tmp_path)

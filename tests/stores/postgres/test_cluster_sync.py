@@ -93,7 +93,7 @@ def reply(text: str) -> LlmResponse:
 
 
 async def heard_that_somebody_listens(there: Side, run_id: RunId) -> None:
-    while not there.hub.has_readers(run_id):  # noqa: ASYNC110 -- nobody is told when that is heard
+    while not there.hub.has_readers(run_id):  # noqa: ASYNC110 -- no event reports that it was received
         await asyncio.sleep(0.005)
 
 
@@ -136,7 +136,7 @@ def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
 
 
 def test_many_readers_and_both_sides_at_once(url: str) -> None:
-    """The run is worked on here, and messages for it come from there: nobody misses any or sees one twice."""
+    """The run executes here, and its messages come from the other process: with no gaps or duplicates."""
 
     async def story() -> None:
         async with two(url) as (here, there):
@@ -355,7 +355,7 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
                 with monkeypatch.context() as deaf:
                     deaf.setattr(here.others, "on_message", lost.append)
                     there.hub.show_live(origin, request, Token(request, 1, 0, "one "))
-                    while not lost:  # noqa: ASYNC110 -- nobody is told when it is
+                    while not lost:  # noqa: ASYNC110 -- no event reports it
                         await asyncio.sleep(0.005)
                 speech.said = Token(request, 1, 0, "one two ")
                 with monkeypatch.context() as watched:

@@ -170,7 +170,7 @@ def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> 
             await here.wait(run_id)
             wanted = {"treadle_runs_queued_total": 1}, {"treadle_runs_total": 1}
             async with asyncio.timeout(HANG_SECONDS):
-                while (_runs(here), _runs(there)) != wanted:  # noqa: ASYNC110 -- who counts tells nobody
+                while (_runs(here), _runs(there)) != wanted:  # noqa: ASYNC110 -- no event reports a count
                     await asyncio.sleep(0.01)
 
     asyncio.run(story())
@@ -223,7 +223,7 @@ def test_the_doctor_looks_at_the_server_and_changes_nothing(url: str, bare: str,
 def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for a sweep: there is none."""
+    """No run waits for a sweep: there is none."""
     monkeypatch.setattr(local, "SWEEP_SECONDS", 10 * HANG_SECONDS)
 
     async def story() -> None:

@@ -39,7 +39,7 @@ def folder() -> Generator[Path, None, None]:
 
 @contextmanager
 def impatient() -> Generator[None, None, None]:
-    """Somebody who asks is told after a moment. Only while no answer can come: a busy machine needs more time."""
+    """Shorten the wait of callers. Only while no answer can arrive: a busy machine needs more time."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (batching, database):
             patch.setattr(module, "MAX_WAIT_SECONDS", 0.05)

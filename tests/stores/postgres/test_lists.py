@@ -271,7 +271,7 @@ def test_a_reader_of_the_feed_waits_for_open_transactions_before_its_position(ur
             await gate.execute("SELECT pg_advisory_lock(4242)")
             slow = asyncio.ensure_future(one.submit("slow"))
             waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            while not await gate.fetchval(waiting):  # noqa: ASYNC110 -- the server tells nobody
+            while not await gate.fetchval(waiting):  # noqa: ASYNC110 -- the server sends no event
                 await asyncio.sleep(0.01)
             fast = Origin(RunId("run_fast"), SessionId("fast"), AgentId("a"))
             await two.store.submit(fast, two.opening())
@@ -310,7 +310,7 @@ def test_a_reader_that_starts_slowly_also_keeps_the_order(url: str) -> None:
             await gate.execute("SELECT pg_advisory_lock(4242), pg_advisory_lock(4243)")
             waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             reading = asyncio.ensure_future(reader.store.after(seen.position))
-            while await gate.fetchval(waiting) < 1:  # noqa: ASYNC110 -- the server tells nobody
+            while await gate.fetchval(waiting) < 1:  # noqa: ASYNC110 -- the server sends no event
                 await asyncio.sleep(0.01)
             slow = asyncio.ensure_future(one.submit("slow"))
             while await gate.fetchval(waiting) < 2:  # noqa: ASYNC110 -- likewise

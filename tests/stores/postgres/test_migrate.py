@@ -193,7 +193,7 @@ def test_a_home_moves_with_its_whole_history(home: str, bare: str) -> None:
 def test_an_interrupted_migration_resumes_where_it_stopped(
     home: str, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Into a database that somebody has opened once, and put nothing in."""
+    """The target was opened once and is empty."""
     monkeypatch.setattr(moving, "MAX_BATCH_ROWS", 3)
     parts: list[tuple[str, int]] = []
 

@@ -270,7 +270,7 @@ def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> N
             await holding.execute("SELECT pg_advisory_lock(hashtextextended('ses_top', 0))")
             deleting = asyncio.ensure_future(other.kept.deletions.delete(SessionId("ses_top"), "ada"))
             waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            while not await holding.fetchval(waiting):  # noqa: ASYNC110 -- the server tells nobody
+            while not await holding.fetchval(waiting):  # noqa: ASYNC110 -- the server sends no event
                 await asyncio.sleep(0.01)
             child = desk.child(claim, "ses_child")
             await desk.advance(claim, 2, [], [], begin=(child,))

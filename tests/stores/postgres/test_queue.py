@@ -182,7 +182,7 @@ def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
 
 
 def test_no_place_stays_empty_when_all_come_and_go_at_once(url: str) -> None:
-    """Two processes let go of runs and submit others at the same moment: whoever has a place then has a job."""
+    """Two processes release and submit runs at the same time: every run with a slot then has a job."""
 
     async def story() -> None:
         async with open_in_two_processes(OnServer(url)) as (one, two):

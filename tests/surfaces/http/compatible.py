@@ -36,7 +36,7 @@ class Talking(NamedTuple):
         )
 
     def another(self, token: str) -> Any:
-        """Whoever has this token."""
+        """The client with this token."""
         return self.client.with_options(api_key=token)
 
 

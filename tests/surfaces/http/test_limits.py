@@ -308,7 +308,7 @@ def test_a_cancellation_inside_a_request_is_not_reported_as_shutdown() -> None:
 
 
 def test_a_disconnected_client_is_not_waited_for(tmp_path: Path) -> None:
-    """Whoever asks with `wait` and goes leaves nothing behind, and the run goes on."""
+    """A client that disconnects during `wait` leaves nothing behind, and the run continues."""
 
     async def perform() -> None:
         slow = Answer([delta(content="D"), PAUSE, delta(content="one."), delta(finish="stop"), DONE])

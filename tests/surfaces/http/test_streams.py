@@ -1,4 +1,4 @@
-"""Streams: no gaps or duplicates, whoever disconnects, and only for callers that may see them."""
+"""Streams: no gaps or duplicates after disconnects, and only for callers that may see them."""
 
 import asyncio
 import random
@@ -136,7 +136,7 @@ def test_a_slow_reader_is_disconnected_and_resumes(tmp_path: Path, monkeypatch: 
             run_id = await server.begin()
             path = f"/v1/runs/{run_id}/events"
             slow = await Wire.open(server.port, path, server.token, limit=1024)
-            await server.until(run_id, "completed")  # though nobody reads
+            await server.until(run_id, "completed")  # although no client reads
             sent = [each async for each in slow.events()]
             assert sent[-1].type == "stream_reset"
             assert sent[-1].id is None
