@@ -146,7 +146,7 @@ async def report_storage(url: str, copies: int) -> None:
 @asynccontextmanager
 async def _delete_runs(home: Home) -> AsyncGenerator[RetentionService, None]:
     async with open_owning_caller(home, "Nothing was deleted.") as caller:
-        yield caller.context.house
+        yield caller.context.retention
 
 
 async def _copy_runs(url: str, copies: int, name: str) -> float:

@@ -20,7 +20,7 @@ from treadle.ports.model import Completed, Failed, ModelRequest
 
 
 def event(kind: str, **fields: Any) -> bytes:
-    """One event, under its name and with it inside."""
+    """Return one server-sent event with its type in the data."""
     data = json.dumps({"type": kind, **fields}, ensure_ascii=False, separators=(",", ":"))
     return f"event: {kind}\ndata: {data}\n\n".encode()
 
@@ -30,14 +30,14 @@ STOP = event("message_stop")
 
 
 def begins(tokens: int | None = 10, **counts: Any) -> bytes:
-    """The first event. Without tokens it counts nothing."""
+    """Return the first event of a reply. Without tokens it has no counts."""
     usage = {} if tokens is None else {"usage": {"input_tokens": tokens, "output_tokens": 1, **counts}}
     message: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m-1", "content": []}
     return event("message_start", message=message | {"stop_reason": None, "stop_sequence": None, **usage})
 
 
 def ends(stop: str | None = "end_turn", tokens: int | None = 5, details: Any = None, **counts: Any) -> bytes:
-    """The event that says why it stopped, and how much was said."""
+    """Return the event with the stop reason and the token count."""
     delta = {"stop_reason": stop, "stop_sequence": None, "stop_details": details}
     usage = {} if tokens is None else {"usage": {"output_tokens": tokens, **counts}}
     return event("message_delta", delta=delta, **usage)
@@ -74,23 +74,23 @@ def redacted(index: int, data: str) -> list[bytes]:
 
 
 def asks(index: int, id: str, name: str, *pieces: str) -> list[bytes]:
-    """A call, its arguments in pieces."""
+    """Return the events of a tool call with its arguments in pieces."""
     written = [more(index, "input_json_delta", partial_json=piece) for piece in pieces]
     return [opens(index, "tool_use", id=id, name=name, input={}), *written, closes(index)]
 
 
 def stream(*blocks: Iterable[bytes], stop: str | None = "end_turn", details: Any = None) -> list[bytes]:
-    """A whole and proper reply."""
+    """Return the events of a complete reply."""
     return [begins(), *chain.from_iterable(blocks), ends(stop, details=details), STOP]
 
 
 def says(words: str) -> Answer:
-    """A plain and proper answer."""
+    """Return a complete text answer."""
     return Answer(stream(text(0, words)))
 
 
 def error(kind: str, message: str, **more_of_it: Any) -> Any:
-    """The body of an error."""
+    """Return the body of an error."""
     return {"type": "error", "error": {"type": kind, "message": message, **more_of_it}, "request_id": "req_1"}
 
 

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and hooks that all tests share."""
 
 import gc
 import os
@@ -32,6 +32,6 @@ def _one_encoder() -> Iterator[None]:
 
 
 def pytest_collection_finish() -> None:
-    """What is there by now stays to the end: the collector of garbage need not look through it again and again."""
+    """Exclude the objects that exist now from garbage collection: they live until the end."""
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""The weights of a small real model, for tests that ask it: those of the demo, fetched once."""
+"""The weights of the small model of the demo, downloaded once for tests that call a real model."""
 
 import asyncio
 import fcntl
@@ -13,7 +13,7 @@ FOLDER = Path(__file__).parents[1] / ".demo" / "models"
 
 
 def weights(name: str = "smollm2") -> Path:
-    """Where they are. A test that needs them is skipped where they cannot be had."""
+    """Return the path of the weights. Skip the test if they cannot be downloaded."""
     pytest.importorskip("xllamacpp", reason="the extra `local` is not installed")
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / ".lock").open("w") as lock:  # tests run side by side

@@ -63,7 +63,7 @@ class FakeEndpoint:
         self.asked = asyncio.Event()
         """A request has come in."""
         self.left = asyncio.Event()
-        """The client has let go of a connection."""
+        """The client has closed a connection."""
         self.go_on = asyncio.Event()
         self._script = list(script)
         self._policy = policy
@@ -112,7 +112,7 @@ class FakeEndpoint:
     async def _perform(
         self, behaviour: Behaviour, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Whether the connection can serve another request."""
+        """Send one answer. Return whether the connection can serve another request."""
         match behaviour:
             case Raw(data):
                 writer.write(data)
@@ -135,7 +135,7 @@ class FakeEndpoint:
             else:
                 writer.write(b"%x\r\n%b\r\n" % (len(piece), piece) if answer.framing == "chunked" else piece)
                 await writer.drain()
-                await asyncio.sleep(0)  # let the client, in the same loop, see this piece by itself
+                await asyncio.sleep(0)  # the client, in the same loop, must receive this piece separately
         if answer.framing == "chunked" and answer.ending == "clean":
             writer.write(b"0\r\n\r\n")
         await writer.drain()
@@ -173,17 +173,17 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(payload: Any) -> bytes:
-    """One server-sent event."""
+    """Return one server-sent event."""
     return b"data: " + (payload if isinstance(payload, bytes) else json.dumps(payload).encode()) + b"\n\n"
 
 
 def delta(finish: str | None = None, **fields: Any) -> bytes:
-    """A chunk with this delta."""
+    """Return a chunk with this delta."""
     return event({"id": "c", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]})
 
 
 def fragment(index: int | None = None, id: str | None = None, name: str | None = None, arguments: str = "") -> Any:
-    """A fragment of a call; what is None is left out."""
+    """Return a fragment of a tool call, without the fields that are None."""
     function = {"name": name, "arguments": arguments}
     fields = {"index": index, "id": id, "function": {k: v for k, v in function.items() if v is not None}}
     return {key: value for key, value in fields.items() if value is not None}
@@ -195,17 +195,17 @@ def usage(prompt: int = 10, completion: int = 5, cached: int = 0) -> bytes:
 
 
 def says(text: str) -> Answer:
-    """A plain and proper answer."""
+    """Return a complete text answer."""
     return Answer([delta(role="assistant", content=""), delta(content=text), delta(finish="stop"), usage(), DONE])
 
 
 def calls(*fragments: Any) -> Answer:
-    """An answer that asks for these calls."""
+    """Return an answer with these tool calls."""
     return Answer([delta(role="assistant", tool_calls=list(fragments)), delta(finish="tool_calls"), usage(), DONE])
 
 
 def refuses(status: int, body: Any, **headers: str) -> Answer:
-    """An error answer; header names are written with underscores."""
+    """Return an error answer. Names of headers are written with underscores."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer([data], status, {"Content-Type": "application/json"} | named, framing="length")

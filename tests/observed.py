@@ -1,4 +1,4 @@
-"""Results as tools gave them: without the line that says how the call ended."""
+"""Results of tools without the line that states how the call ended."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""How long tests wait before they call something stuck, and how they wait for what announces itself to nobody."""
+"""Time limits after which tests report a hang, and helpers that wait for a condition."""
 
 import asyncio
 import gc
@@ -11,7 +11,7 @@ HANG_SECONDS = 120.0
 
 
 async def until(seen: Callable[[], bool]) -> None:
-    """Return as soon as it is so. Raise TimeoutError after HANG_SECONDS."""
+    """Return as soon as the condition holds. Raise TimeoutError after HANG_SECONDS."""
     async with asyncio.timeout(HANG_SECONDS):
         while not seen():  # noqa: ASYNC110 -- nothing announces it
             await asyncio.sleep(0.01)
@@ -19,7 +19,7 @@ async def until(seen: Callable[[], bool]) -> None:
 
 @contextmanager
 def without_garbage_collection() -> Generator[None]:
-    """A collection visits the objects of all tests that ran before in this process: it would count as work."""
+    """Disable garbage collection: it would visit the objects of earlier tests and count as work."""
     gc.collect()
     gc.disable()
     try:

@@ -78,7 +78,7 @@ def usage(input: int = 10, output: int = 5, cached: int = 0, written: int = 0) -
 
 
 def response(status: str, output: Sequence[Item] = (), usage: Any = None, **more: Any) -> dict[str, Any]:
-    """A response object with all that the format promises."""
+    """Return a response object with all fields of the format."""
     return {
         "id": "resp_1",
         "object": "response",
@@ -103,7 +103,7 @@ IN_PROGRESS: Event = {"type": "response.in_progress", "response": response("in_p
 
 
 def added(index: int | None, item: Item) -> Event:
-    """The event that an item begins: with its name, and still empty."""
+    """Return the event that starts an item: with its name, and empty."""
     empty: dict[str, Item] = {
         "message": {"content": []},
         "function_call": {"arguments": ""},
@@ -132,7 +132,7 @@ def _at(index: int | None, event: Event) -> Event:
 
 
 def told(index: int, item: Item, cuts: Iterable[int] = (3,)) -> list[Event]:
-    """All events of one item, its text cut at these places."""
+    """Return all events of one item, with its text cut at these places."""
     about = {"item_id": item["id"], "output_index": index}
     match item["type"]:
         case "function_call":
@@ -172,7 +172,7 @@ def _summary(number: int, part: Item, about: Event, cuts: Iterable[int]) -> list
 
 
 def _pieces(kind: Event, text: str, field: str, cuts: Iterable[int]) -> list[Event]:
-    """The text in pieces, and then once more as a whole."""
+    """Return the text in pieces, and then as a whole."""
     deltas = [kind | {"type": f"{kind['type']}.delta", "delta": piece} for piece in cut(text, cuts)]
     return [*deltas, kind | {"type": f"{kind['type']}.done", field: text}]
 
@@ -198,13 +198,13 @@ def failed_event(message: str, code: str | None, usage: Any = None) -> Event:
 
 
 def replied(*items: Item, usage: Any = USAGE, cuts: Iterable[int] = (3,)) -> list[Event]:
-    """A plain and proper reply of these items."""
+    """Return a complete reply with these items."""
     between = [event for index, item in enumerate(items) for event in told(index, item, cuts)]
     return [CREATED, IN_PROGRESS, *between, completed_event(*items, usage=usage)]
 
 
 def wire(*events: Event | bytes) -> list[bytes]:
-    """The bytes of each event, numbered; bytes are sent as they are."""
+    """Return the bytes of each event, numbered. Bytes are sent unchanged."""
     return [
         one if isinstance(one, bytes) else _encoded({"sequence_number": number} | one)
         for number, one in enumerate(events)

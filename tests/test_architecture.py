@@ -1,6 +1,6 @@
 """The direction of the arrows: domain <- ports <- core <- engine <- operations <- surfaces; `bootstrap` wires.
 
-Imports are read from the source, also those inside functions; what is imported for type checkers alone counts."""
+Imports are read from the source, including those inside functions and those for type checkers only."""
 
 import ast
 from collections.abc import Callable, Iterable
@@ -42,10 +42,10 @@ MAY_IMPORT: dict[str, set[str]] = {
 
 A surface opens an engine (`api`, `bootstrap`), or only reads and edits the files of a home, its vault included. Of
 the ports it knows the values that operations return."""
-WIRES = {"api", "backup", "bootstrap", "doctor", "testing"}
-"""The composition root, what programs open with it, what looks at a whole home, and the test doubles."""
+UNRESTRICTED = {"api", "backup", "bootstrap", "doctor", "testing"}
+"""The composition root, the public API, programs for a whole home, and the test doubles."""
 DEMO = Path("surfaces/demo.py")
-"""Shows a run on the scripted model, and says so."""
+"""The demo runs the scripted model, which is a test double."""
 ADAPTERS = {
     "models", "tools", "mcp", "stores", "sandbox", "vault", "memory", "skills", "dispatch", "backup", "telemetry",
 }  # fmt: skip
@@ -54,15 +54,16 @@ IMPURE = {
     "sqlite3", "subprocess", "threading", "pathlib", "secrets", "datetime", "tempfile", "shutil", "signal", "sys",
     "urllib", "http",
 }  # fmt: skip
-KNOW_THE_CALENDAR = {
+MAY_FORMAT_TIMES = {
     Path("domain/envelope.py"), Path("domain/events/version_1.py"), Path("domain/schedules.py"),
     Path("domain/time_format.py"),
 }  # fmt: skip
-"""They put a moment that they are given into words; none of them asks what time it is."""
+"""They format times that they are given. None of them reads the clock."""
+MAX_FUNCTION_LINES = 50
 NEEDS_A_NETWORK = {"aiohttp", "apsw", "asyncpg", "yaml"}
 
 
-def room(path: Path) -> str:
+def package_of(path: Path) -> str:
     return path.parts[0] if len(path.parts) > 1 else path.stem.removeprefix("__init__")
 
 
@@ -78,7 +79,7 @@ def parsed(path: Path) -> ast.Module:
 
 @cache
 def imported(path: Path) -> set[str]:
-    """The full names of all modules that a file imports, and of what it imports from them."""
+    """Return the full names of all modules and names that a file imports."""
     found: set[str] = set()
     for node in ast.walk(parsed(path)):
         match node:
@@ -92,10 +93,10 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def rooms_of(path: Path) -> set[str]:
-    """The rooms of ours that a file imports from."""
+def imported_packages(path: Path) -> set[str]:
+    """Return the packages of Treadle that a file imports from."""
     ours = [name.split(".") for name in imported(path) if name.split(".")[0] == "treadle"]
-    known = set(MAY_IMPORT) | WIRES
+    known = set(MAY_IMPORT) | UNRESTRICTED
     return {names[1] if len(names) > 1 and names[1] in known else "" for names in ours}
 
 
@@ -103,62 +104,77 @@ def third_party(path: Path) -> set[str]:
     return {name.split(".")[0] for name in imported(path)}
 
 
-def of(*rooms: str) -> list[Path]:
-    return [path for path in FILES if room(path) in rooms]
+def files_of(*packages: str) -> list[Path]:
+    return [path for path in FILES if package_of(path) in packages]
 
 
-def faulty(paths: Iterable[Path], fault: Callable[[Path], object]) -> dict[str, object]:
-    """Return what is wrong, by file. One test for all files costs less than one for each."""
+def find_faults(paths: Iterable[Path], fault: Callable[[Path], object]) -> dict[str, object]:
+    """Return the faults by file. One test for all files costs less than one for each."""
     return {str(path): found for path in paths if (found := fault(path))}
 
 
-def test_a_file_looks_only_where_its_room_may_look() -> None:
-    def looks_elsewhere(path: Path) -> set[str]:
-        allowed = MAY_IMPORT[room(path)] | {room(path)} | ({"testing"} if path == DEMO else set[str]())
-        return rooms_of(path) - allowed
+def test_a_file_imports_only_what_its_package_may_import() -> None:
+    def find_forbidden(path: Path) -> set[str]:
+        allowed = MAY_IMPORT[package_of(path)] | {package_of(path)} | ({"testing"} if path == DEMO else set[str]())
+        return imported_packages(path) - allowed
 
-    assert faulty([path for path in FILES if room(path) not in WIRES], looks_elsewhere) == {}
+    assert find_faults([path for path in FILES if package_of(path) not in UNRESTRICTED], find_forbidden) == {}
 
 
-def test_the_pure_parts_touch_nothing_outside() -> None:
+def test_domain_and_core_import_no_impure_library() -> None:
     def touches(path: Path) -> set[str]:
-        allowed = {"datetime"} if path in KNOW_THE_CALENDAR else set[str]()  # the envelope's way to write a time
+        allowed = {"datetime"} if path in MAY_FORMAT_TIMES else set[str]()  # the envelope's way to write a time
         if path == Path("domain/providers.py"):
             allowed = {"urllib"}  # to take a URL apart
         return (third_party(path) & IMPURE) - allowed
 
-    assert faulty(of("domain", "core"), touches) == {}
+    assert find_faults(files_of("domain", "core"), touches) == {}
 
 
 def test_the_engine_names_no_network_database_or_terminal_library() -> None:
-    paths = of("engine", "operations", "ports", "dispatch")
-    assert faulty(paths, lambda path: third_party(path) & NEEDS_A_NETWORK) == {}
+    paths = files_of("engine", "operations", "ports", "dispatch")
+    assert find_faults(paths, lambda path: third_party(path) & NEEDS_A_NETWORK) == {}
 
 
 def test_only_the_composition_root_names_several_adapters() -> None:
     def several(path: Path) -> set[str]:
-        found = (rooms_of(path) | {room(path)}) & ADAPTERS
+        found = (imported_packages(path) | {package_of(path)}) & ADAPTERS
         return found if len(found) > 1 else set()
 
-    assert faulty([path for path in FILES if room(path) not in WIRES], several) == {}
+    assert find_faults([path for path in FILES if package_of(path) not in UNRESTRICTED], several) == {}
 
 
-def test_nothing_that_ships_leans_on_the_doubles() -> None:
-    ships = [path for path in FILES if room(path) != "testing" and path != DEMO]
-    assert faulty(ships, lambda path: "testing" in rooms_of(path)) == {}
+def test_shipped_code_does_not_import_the_test_doubles() -> None:
+    ships = [path for path in FILES if package_of(path) != "testing" and path != DEMO]
+    assert find_faults(ships, lambda path: "testing" in imported_packages(path)) == {}
 
 
-def test_a_file_can_be_read_in_one_sitting() -> None:
+def test_files_are_short() -> None:
     def too_long(path: Path) -> int:
         lines = len(text_of(path).splitlines())
         return lines if lines > (300 if path == Path("engine/loop.py") else 400) else 0
 
-    assert faulty(FILES, too_long) == {}
+    assert find_faults(FILES, too_long) == {}
 
 
-def test_a_module_says_what_lives_in_it() -> None:
-    assert faulty(FILES, lambda path: not ast.get_docstring(parsed(path))) == {}
+def test_functions_are_short() -> None:
+    def find_long(path: Path) -> list[str]:
+        functions = [
+            node for node in ast.walk(parsed(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        ]
+        return [function.name for function in functions if count_body_lines(function) > MAX_FUNCTION_LINES]
+
+    assert find_faults(FILES, find_long) == {}
 
 
-def test_the_rooms_are_those_of_this_page() -> None:
-    assert {room(path) for path in FILES} == set(MAY_IMPORT) | WIRES
+def count_body_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """Return the lines of a function without its signature, which holds the options of a command."""
+    return (function.end_lineno or 0) - function.body[0].lineno + 1
+
+
+def test_every_module_has_a_docstring() -> None:
+    assert find_faults(FILES, lambda path: not ast.get_docstring(parsed(path))) == {}
+
+
+def test_every_package_has_its_imports_listed_here() -> None:
+    assert {package_of(path) for path in FILES} == set(MAY_IMPORT) | UNRESTRICTED

@@ -1,4 +1,4 @@
-"""The home and its files: what is made, what is read, and the one clear line for everything that is wrong."""
+"""The home and its files: what is created, what is read, and one-line errors for invalid files."""
 
 import stat
 from pathlib import Path
@@ -277,7 +277,7 @@ def test_the_default_agent_looks_as_it_likes_and_asks_before_it_acts(home: Home)
     assert set(agent.tools) == {*DEFAULT_PERMITTED_TOOLS, *DEFAULT_APPROVAL_TOOLS}
 
 
-def test_what_a_person_allows_for_good_counts_from_then_on(home: Home) -> None:
+def test_a_permanent_approval_applies_from_then_on(home: Home) -> None:
     write(home, "agents/a/config.yaml", "{name: a, model: x, approvals: {default: ask}}  # mine")
     path = home.allow("a", "bash", "git status *")
     home.allow("a", "bash", "git status *")
@@ -291,12 +291,12 @@ def test_what_a_person_allows_for_good_counts_from_then_on(home: Home) -> None:
 
 
 @pytest.mark.parametrize("word", ["off", "auto", "required"])
-def test_words_that_old_yaml_took_for_truth_are_words(home: Home, word: str) -> None:
+def test_yes_and_no_are_text_in_yaml(home: Home, word: str) -> None:
     write(home, "agents/a/config.yaml", f"{{name: a, model: x, sandbox: {word}}}")
     assert home.agent("a").confinement.mode == word
 
 
-def test_a_sandbox_may_be_told_more(home: Home) -> None:
+def test_an_agent_can_configure_its_sandbox(home: Home) -> None:
     write(home, "agents/a/config.yaml", "{name: a, model: x, sandbox: {mode: required, network: true}}")
     assert home.agent("a").confinement == SandboxPolicy("required", network=True)
 

@@ -16,7 +16,7 @@ class Bell:
         self.rung.append(asyncio.get_running_loop().time())
 
 
-def test_each_rings_once_in_its_time_and_those_called_off_do_not() -> None:
+def test_each_timer_fires_once_in_time_and_cancelled_ones_do_not() -> None:
     async def run() -> None:
         timers, began = Timers(), asyncio.get_running_loop().time()
         early, late, off, moved = Bell(), Bell(), Bell(), Bell()
@@ -36,7 +36,7 @@ def test_each_rings_once_in_its_time_and_those_called_off_do_not() -> None:
     virtually(run())
 
 
-def test_one_that_sets_itself_again_rings_again() -> None:
+def test_a_timer_that_sets_itself_again_fires_again() -> None:
     class Again(Bell):
         def fire(self) -> None:
             super().fire()

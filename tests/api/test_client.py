@@ -66,7 +66,7 @@ def test_a_stream_resumes_after_the_server_was_killed(tmp_path: Path) -> None:
             write_home(tmp_path / "home", endpoint.url)
             serving = Serving(Shell(tmp_path / "home"))
             await asyncio.to_thread(serving.start)
-            async with treadle.AsyncClient(serving.url, token=serving.token, patience=HANG_SECONDS) as client:
+            async with treadle.AsyncClient(serving.url, token=serving.token, retry_seconds=HANG_SECONDS) as client:
                 first = await client.submit("asking", "Wait for me.", session="ses_first")
                 seen = [event.sequence async for event in client.events(first) if event.durable]
                 serving.kill()

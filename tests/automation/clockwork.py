@@ -1,5 +1,4 @@
-"""A scheduler over a real store in memory, on a clock that is moved by hand. Runs do nothing until they are
-ended."""
+"""A scheduler with a real store in memory and a clock that tests set. Runs do nothing until a test ends them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -93,12 +92,12 @@ class Clockwork:
         return self.scheduler
 
     async def events(self, kind: type[Any]) -> list[Event]:
-        """All of a kind, in the order of commits."""
+        """Return all events of a type, in the order of commits."""
         found = await self.journal.after(0, None, 100_000)
         return [placed.event for placed in found if isinstance(placed.event.data, kind)]
 
     async def fired(self) -> list[Instant]:
-        """The ticks that have started a run."""
+        """Return the ticks that started a run."""
         data = [event.data for event in await self.events(HeartbeatFired)]
         return [each.due_at for each in data if isinstance(each, HeartbeatFired)]
 
@@ -107,7 +106,7 @@ class Clockwork:
         return [each.due_at for each in data if isinstance(each, ScheduleSkipped)]
 
     async def end(self, run_id: RunId) -> None:
-        """Let a run come to its end."""
+        """End a run."""
         claim = await self.journal.claim(run_id, "tester")
         ended = make_draft(self.ids("evt"), self.clock.now(), RunEnd("completed", "completed", Metrics()))
         seen = claim.events[-1].sequence

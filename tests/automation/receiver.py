@@ -1,4 +1,4 @@
-"""Somebody whom events are sent to, on loopback: takes them, fails, hangs, sends elsewhere, talks without end."""
+"""A webhook receiver on loopback that accepts events, fails, hangs, redirects or sends an endless answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -67,7 +67,7 @@ class Receiver:
         return web.Response()
 
     async def until(self, count: int) -> list[Received]:
-        """What has come, as soon as it is so much."""
+        """Wait until this many deliveries were received, and return them."""
         async with asyncio.timeout(HANG_SECONDS), self._news:
             await self._news.wait_for(lambda: len(self.received) >= count)
         return self.received

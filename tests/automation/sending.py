@@ -1,4 +1,4 @@
-"""A sender beside a real engine, on a clock of its own that is moved by hand. It can be killed and started anew."""
+"""A webhook sender with a real engine and a clock that tests set. Tests can kill and restart it."""
 
 import asyncio
 import time
@@ -62,7 +62,7 @@ class Sending:
         self.writer = writer
         self.webhooks = Mortal(writer)
         self.live: list[EventData] = []
-        self.patience = 10 * HANG_SECONDS
+        self.timeout_seconds = 10 * HANG_SECONDS
         self.allow_local = True
         self._secrets = VaultSecrets(home, vault.value)
         self._task: asyncio.Task[None] | None = None
@@ -94,7 +94,7 @@ class Sending:
             lambda: 0.5,
             self.clock.now,
             poll_interval=0.01,
-            patience=self.patience,
+            timeout_seconds=self.timeout_seconds,
             allow_local=self.allow_local,
         )
 
@@ -128,7 +128,7 @@ class Sending:
         await until(lambda: self.webhooks.looks > before + 5)
 
     async def until(self, wanted: Callable[[Webhook], bool]) -> Webhook:
-        """The one webhook, as soon as it is so."""
+        """Wait until the condition holds for the only webhook, and return it."""
 
         async def look() -> Webhook | None:
             found = await self.webhook()
@@ -138,7 +138,7 @@ class Sending:
 
 
 async def eventually(look: Callable[[], Awaitable[Found | None]]) -> Found:
-    """What is found, as soon as there is something."""
+    """Poll until the function returns something, and return it."""
     async with asyncio.timeout(HANG_SECONDS):
         while (found := await look()) is None:  # noqa: ASYNC110 -- what is waited for is in the database
             await asyncio.sleep(0.01)

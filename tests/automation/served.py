@@ -1,4 +1,4 @@
-"""A real engine behind a real server on loopback, and somebody who asks it."""
+"""A real engine with a real server on loopback, and a client."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
@@ -72,7 +72,7 @@ async def served(folder: Path, model: Model, clock: Clock | None = None) -> Asyn
 
 
 def signed(secret: str, message_id: str, body: bytes, at: float) -> dict[str, str]:
-    """The headers, as the library of Standard Webhooks makes them."""
+    """Return the headers that the library of Standard Webhooks makes."""
     moment = datetime.fromtimestamp(at, UTC)
     return {
         "webhook-id": message_id,

@@ -46,7 +46,7 @@ def test_other_names_are_looked_up(name: str) -> None:
     assert explain_local_host(name) is None
 
 
-def test_what_a_name_stands_for_is_what_counts() -> None:
+def test_the_address_of_a_name_decides() -> None:
     async def resolve() -> None:
         with pytest.raises(LocalDestination, match="allow_local"):
             await VettedResolver().resolve("localhost", 80)

@@ -1,4 +1,5 @@
-"""The heartbeat of an agent: found in its file, in a session of its own, and left out where it said nothing."""
+"""The heartbeat of an agent: read from its file, run in its own session, and left out of the conversation if the
+agent did not answer."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -32,7 +33,7 @@ async def post() -> str:
 
 
 class Beating:
-    """An engine, with a scheduler beside it that looks when it is told to."""
+    """An engine with a scheduler that polls when a test says so."""
 
     def __init__(self, engine: HostedEngine, schedules: SqliteSchedules, home: Home, clock: FakeClock) -> None:
         self.engine = engine
@@ -47,7 +48,7 @@ class Beating:
         (folder / "config.yaml").write_text(HEARTBEAT + more)
 
     async def after(self, seconds: float) -> list[treadle.Result]:
-        """What came of the runs that were started when so much time had passed."""
+        """Move the clock, and return the results of the runs that started."""
         before = {record.origin.run_id for record in await self.engine.service.runs(ALL_RUNS, 1000)}
         self.clock.pass_time(seconds)
         await self._scheduler.look()
@@ -69,7 +70,7 @@ def said(model: ScriptedModel) -> list[list[str]]:
 
 
 async def first_end(engine: HostedEngine) -> RunId:
-    """The first run that comes to its end."""
+    """Return the first run that ends."""
     async with aclosing(engine.service.feed(0)) as feed:
         async for placed in feed:
             if isinstance(placed.event.data, RunEnd):
@@ -81,7 +82,7 @@ def perform(story: Any) -> None:
     asyncio.run(story())
 
 
-def test_it_beats_in_one_session_and_what_said_nothing_is_left_out(tmp_path: Path) -> None:
+def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Path) -> None:
     model = ScriptedModel(say("The door is open."), say("NO_REPLY"), say("[SILENT]"), say("It is shut again."))
 
     async def story() -> None:
@@ -99,7 +100,7 @@ def test_it_beats_in_one_session_and_what_said_nothing_is_left_out(tmp_path: Pat
     perform(story)
 
 
-def test_what_is_left_out_is_so_after_a_restart_too(tmp_path: Path) -> None:
+def test_an_omission_survives_a_restart(tmp_path: Path) -> None:
     model = ScriptedModel(say("NO_REPLY"), say("hello"))
 
     async def story() -> None:
@@ -115,7 +116,7 @@ def test_what_is_left_out_is_so_after_a_restart_too(tmp_path: Path) -> None:
     perform(story)
 
 
-def test_a_person_who_spoke_to_it_is_not_left_out(tmp_path: Path) -> None:
+def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
     gate, reached = asyncio.Event(), asyncio.Event()
 
     @treadle.tool(effect="read")
@@ -176,7 +177,7 @@ def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> No
             beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
             await beats.after(0)
             [first] = await beats.after(60)
-            deleted = await beats.engine.context.house.delete_session(first.session_id, "me")
+            deleted = await beats.engine.context.retention.delete_session(first.session_id, "me")
             assert isinstance(deleted, Deleted)
             [second] = await beats.after(60)
             assert second.session_id != first.session_id
@@ -211,7 +212,7 @@ def test_the_agents_of_a_home_fire_while_the_engine_is_at_work(tmp_path: Path) -
             folder = tmp_path / "home" / "agents" / "hero"
             folder.mkdir(parents=True)
             (folder / "config.yaml").write_text(f"{HEARTBEAT}heartbeat: {{every: 1, message: 'Well?'}}\n")
-            async with engine.context.automation().at_work():
+            async with engine.context.automation().run_in_background():
                 run_id = await first_end(engine)
             events = await engine.service.page(run_id)
             assert isinstance(events[1].data, HeartbeatFired)

@@ -1,4 +1,4 @@
-"""What others send: taken once, if it is signed, and as nothing but a message."""
+"""Inbound webhooks: accepted once, only with a valid signature, and treated as a message."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ async def new_hook(web: Served, **more: Any) -> Any:
 # ── Signatures ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_signed_message_starts_a_run_that_says_so_first(tmp_path: Path) -> None:
+def test_a_signed_message_starts_a_run_with_its_event_first(tmp_path: Path) -> None:
     async def story() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
@@ -61,7 +61,7 @@ def test_a_signed_message_starts_a_run_that_says_so_first(tmp_path: Path) -> Non
     asyncio.run(story())
 
 
-def test_what_is_not_signed_is_refused_and_nothing_tells_why(tmp_path: Path) -> None:
+def test_an_unsigned_request_is_refused_without_a_reason(tmp_path: Path) -> None:
     async def story() -> None:
         clock = FakeClock()
         async with served(tmp_path, ScriptedModel(), clock) as web:
@@ -199,7 +199,7 @@ def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 # ── Templates ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_is_filled_in_is_text_and_nothing_more(tmp_path: Path) -> None:
+def test_values_of_a_payload_are_inserted_as_plain_text(tmp_path: Path) -> None:
     async def story() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
@@ -252,7 +252,7 @@ def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.dictionaries(st.text(), each)
     )
 )
-def test_whatever_comes_the_session_is_one_of_the_hook(payload: Any) -> None:
+def test_any_payload_stays_in_a_session_of_the_hook(payload: Any) -> None:
     hook = InboundWebhook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
     session = derive_session(hook, payload)
     if session is not None:

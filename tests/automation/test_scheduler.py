@@ -1,4 +1,5 @@
-"""Ticks: each starts one run, is skipped, or stands in for those that were missed; never twice, whatever dies."""
+"""Ticks of schedules: each starts one run, is skipped, or replaces missed ones. No crash makes a tick fire
+twice."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -28,7 +29,7 @@ def every_ten_minutes(**more: Any) -> NewSchedule:
     return NewSchedule("hero", "look around", EVERY, **more)
 
 
-def test_a_tick_starts_one_run_and_says_so_first() -> None:
+def test_a_tick_starts_one_run_with_its_event_first() -> None:
     async def story() -> None:
         works = Clockwork()
         began = works.clock.now()
@@ -158,7 +159,7 @@ def test_a_clock_that_jumps_ahead_fires_once() -> None:
 @pytest.mark.parametrize("death", DEATHS)
 @pytest.mark.parametrize("down", [0.0, EVERY * 2.5])
 @pytest.mark.parametrize("busy", [False, True])
-def test_whenever_it_dies_the_tick_is_seen_to_once(death: str, down: float, busy: bool) -> None:
+def test_a_tick_is_handled_once_wherever_the_process_dies(death: str, down: float, busy: bool) -> None:
     async def story() -> None:
         works = Clockwork()
         began = works.clock.now()

@@ -1,4 +1,4 @@
-"""What is sent to webhooks: signed, in order, at least once, and nobody waits for anybody else."""
+"""Webhook deliveries: signed, in order and at least once. A slow receiver does not delay others."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -120,7 +120,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
 def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Behaviour, told: str) -> None:
     async def story(works: Sending) -> None:
         await works.kill()
-        works.patience = 0.2
+        works.timeout_seconds = 0.2
         works.start()
         async with receiver(first_fails(1, how)) as other:
             await works.add(other.url, "run_end")
@@ -154,7 +154,7 @@ def test_an_answer_without_end_is_not_read(tmp_path: Path) -> None:
     perform(tmp_path, story)
 
 
-def test_one_that_hangs_holds_up_neither_another_nor_the_engine(tmp_path: Path) -> None:
+def test_a_hanging_receiver_delays_neither_others_nor_the_engine(tmp_path: Path) -> None:
     async def story(works: Sending) -> None:
         async with receiver(lambda _: "hang") as slow, receiver() as quick:
             await works.add(slow.url, "run_end")
@@ -229,7 +229,7 @@ def test_what_fails_again_stays_a_dead_letter(tmp_path: Path) -> None:
 
             letter = await eventually(settled)
             assert (letter.attempts, letter.reason) == (2, "The receiver answered 503.")
-            await works.engine.context.house.delete_session(result.session_id, "me")
+            await works.engine.context.retention.delete_session(result.session_id, "me")
             assert await works.book.dead(made.webhook_id) == [], "what is deleted is deleted here too"
 
     perform(tmp_path, story)
@@ -272,7 +272,7 @@ def test_killed_between_sending_and_keeping_it_is_sent_again_under_the_same_id(t
     perform(tmp_path, story)
 
 
-def test_a_restart_goes_on_where_it_was_and_waits_as_long(tmp_path: Path) -> None:
+def test_a_restarted_sender_resumes_and_waits_as_long(tmp_path: Path) -> None:
     async def story(works: Sending) -> None:
         async with receiver(first_fails(1)) as other:
             await works.add(other.url, "run_end")

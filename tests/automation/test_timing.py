@@ -1,4 +1,4 @@
-"""Which moments are ticks: intervals, cron in a time zone, and the nights on which clocks are changed."""
+"""When schedules fire: intervals, cron expressions in a time zone, and nights on which the clock changes."""
 
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -58,7 +58,7 @@ def test_an_hour_that_comes_twice_in_autumn_brings_one_tick() -> None:
     assert [datetime.fromtimestamp(tick, BERLIN).day for tick in found] == [25, 26]
 
 
-def test_every_hour_goes_on_through_the_change_of_clocks() -> None:
+def test_an_hourly_schedule_continues_when_the_clocks_change() -> None:
     for change in ("2026-03-29T00:00:00", "2026-10-25T00:00:00"):
         found = ticks(Timing("0 * * * *", "Europe/Berlin"), at(change), 8)
         assert {later - earlier for earlier, later in pairwise(found)} == {3600.0}
@@ -94,7 +94,7 @@ def test_the_latest_tick_is_one_and_none_lies_between_it_and_now(
         ("0 9 * * *", "../../etc/passwd", "not a time zone"),
     ],
 )
-def test_what_names_no_moment_is_refused(every: float | str, zone: str, told: str) -> None:
+def test_an_invalid_timing_is_refused(every: float | str, zone: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         Timing(every, zone)
 

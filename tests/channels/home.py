@@ -43,7 +43,7 @@ class Chat:
         self.fake = fake
 
     async def admit(self, sender: int, *grants: str) -> None:
-        """Let a person write, as an operator does."""
+        """Grant a person access, as an operator does."""
         await self.fake.write(sender, "hello")
         said = await self.fake.wait_for(lambda: self.fake.texts(sender))
         code = said[-1].split("pairing code is ")[1][:8]
@@ -72,7 +72,7 @@ async def chatting(
         write_home(folder, channels, {"TELEGRAM_TOKEN": TOKEN}, agent)
         async with opened(folder, model) as engine:
             prepare(engine)
-            async with engine.context.channels().at_work():
+            async with engine.context.channels().run_in_background():
                 yield Chat(engine, fake)
 
 

@@ -170,7 +170,7 @@ def test_a_download_stays_on_its_server_and_within_its_limit() -> None:
     "url",
     ["https://evil.example/x", "http://files.slack.com/x", "https://slack.com.evil.example/x", "file:///x", ""],
 )
-def test_the_token_of_slack_is_not_sent_elsewhere(url: str) -> None:
+def test_the_slack_token_is_not_sent_to_other_servers(url: str) -> None:
     async def story() -> None:
         slack = Slack("slack", {"token": "t", "app_token": "a"})
         with pytest.raises(ChannelRefused, match="outside of Slack"):

@@ -54,7 +54,7 @@ def test_rooms_groups_and_files(tmp_path: Path) -> None:
                 manager: Any = engine.context.channels()
                 person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
                 await manager.store.keep_person(person)
-                async with manager.at_work():
+                async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)
                     await converse(fake, manager.store)
@@ -101,7 +101,7 @@ def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Pa
                 manager: Any = engine.context.channels()
                 person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
                 await manager.store.keep_person(person)
-                async with manager.at_work():
+                async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)
                     for room in (GROUP, ROOM):
@@ -126,7 +126,7 @@ def test_a_busy_server_is_obeyed(tmp_path: Path) -> None:
             async with opened(tmp_path, FunctionModel(lambda _: say("patience"))) as engine:
                 manager: Any = engine.context.channels()
                 await manager.store.keep_person(Person("matrix", ANNA, "Anna", "anna", ("direct",), 0.0))
-                async with manager.at_work():
+                async with manager.run_in_background():
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)
                     await fake.write(ANNA, ROOM, "hi")

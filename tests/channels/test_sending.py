@@ -22,7 +22,7 @@ def test_a_schedule_delivers_its_answers(tmp_path: Path) -> None:
     async def story() -> None:
         async with chatting(tmp_path, FunctionModel(lambda _: say("the news")), recipients=RECIPIENTS) as chat:
             automation = chat.engine.context.automation()
-            async with automation.at_work():
+            async with automation.run_in_background():
                 new = NewSchedule("hero", "news", 1, deliver="telegram:anna")
                 schedule = await automation.schedules.add(new)
                 await chat.says(ANNA, "the news")

@@ -138,7 +138,7 @@ def test_slack_gets_files_after_the_answer(tmp_path: Path) -> None:
             async with opened(tmp_path, FunctionModel(lambda _: say("see ![chart](chart.png)"))) as engine:
                 manager: Any = engine.context.channels()
                 await manager.store.keep_person(SLACK_ANNA)
-                async with manager.at_work():
+                async with manager.run_in_background():
                     await fake.write("UANNA", "draw")
                     await fake.wait_for(lambda: len(fake.sent) == 2)
             assert [each["text"] for each in fake.sent] == ["see chart", "[file chart.png]"]

@@ -47,7 +47,7 @@ def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> N
             async with opened(tmp_path, echo()) as engine:
                 manager: Any = engine.context.channels()
                 await manager.store.keep_person(ANNA)
-                async with manager.at_work():
+                async with manager.run_in_background():
                     await fake.write("UANNA", "hello")
                     await fake.wait_for(lambda: fake.texts("DUANNA") == ["you said: hello"])
                     fake.errors["chat.postMessage"] = [
@@ -66,7 +66,7 @@ def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> N
     asyncio.run(story())
 
 
-def test_what_arrives_is_read() -> None:
+def test_incoming_events_are_parsed() -> None:
     channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN})
     channel._bot_user = BOT_USER  # pyright: ignore[reportPrivateUsage]
 

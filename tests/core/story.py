@@ -1,4 +1,4 @@
-"""A run told as events, without a journal or a loop: fold what happened, ask what is decided."""
+"""A run as a list of events, without a journal or a loop: tests fold events and read the next decision."""
 
 from collections.abc import Callable
 from typing import Any
@@ -77,7 +77,7 @@ class Story:
         return decide(self.state, Environment(self.now))
 
     def asks(self) -> CallModel:
-        """The model is asked, as was decided."""
+        """Apply the request that was decided."""
         step = self.decision()
         assert isinstance(step, CallModel), step
         self.asked.append(step)
@@ -91,7 +91,7 @@ class Story:
         return step
 
     def replies(self, *calls: ToolUse, text: str = "", stop: StopReason | None = None) -> None:
-        """The model answers what it was asked."""
+        """Apply a reply to the last request."""
         parts: list[Part] = [Text(text)] if text else []
         for call in calls:
             self._calls += 1
@@ -102,7 +102,7 @@ class Story:
         self._end_step()
 
     def works(self, answer: Answer = lambda call: f"result of {call.call_id}") -> Step:
-        """Every open call runs or is refused; what is decided then."""
+        """Run or refuse every open call, and return the next decision."""
         while isinstance(step := self.decision(), RunTools):
             self.happens(*step.refuse)
             self.batches.append(tuple(call.call_id for call in step.run))
@@ -116,7 +116,7 @@ class Story:
         return step
 
     def turn(self, *calls: ToolUse, text: str = "", answer: Answer | None = None) -> Step:
-        """One turn of the model and its calls; what is decided after it."""
+        """Apply one model turn with its calls, and return the next decision."""
         self.asks()
         self.replies(*calls, text=text)
         return self.works() if answer is None else self.works(answer)
@@ -148,13 +148,13 @@ def _ended(call: Call, answer: Answer) -> EventData:
 
 
 def outcome(step: Step) -> str:
-    """How the run ends, when that is what was decided."""
+    """Return the outcome, if the last decision ends the run."""
     assert isinstance(step, Finish), step
     return step.outcome.kind
 
 
 def noted(step: Step) -> list[EventData]:
-    """What the guards say with the next request."""
+    """Return the notes of the guards for the next request."""
     assert isinstance(step, CallModel), step
     return list(step.events)
 

@@ -1,4 +1,4 @@
-"""What becomes of a reply that asks for no calls, and of a run that comes to a limit."""
+"""What the core decides after a reply without calls, and when a run reaches a limit."""
 
 from pathlib import Path
 from typing import Any

@@ -77,7 +77,7 @@ def test_the_conversation_has_no_results_before_all_calls_have_theirs() -> None:
 
 
 def started(*calls: ToolUse) -> Story:
-    """A run whose worker died after these calls were begun."""
+    """Return a run whose worker died after these calls had started."""
     story = Story(READ, WRITE, AGAIN)
     story.asks()
     story.replies(*calls)

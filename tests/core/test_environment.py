@@ -14,7 +14,7 @@ def next_step(story: Story, missing: str | None = None, breaker: OpenBreaker | N
     return decide(story.state, Environment(story.now, missing=missing, breaker=breaker))
 
 
-def test_nothing_in_the_way_calls_the_model() -> None:
+def test_the_model_is_called_if_nothing_prevents_it() -> None:
     assert isinstance(next_step(Story()), CallModel)
 
 

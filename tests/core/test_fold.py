@@ -1,4 +1,5 @@
-"""Events into state: incremental, blind to what it does not know, and indifferent to when a delivery came."""
+"""Folding events into state is incremental, ignores unknown data, and does not depend on when a delivery
+arrived."""
 
 from dataclasses import asdict, fields
 from itertools import pairwise
@@ -65,7 +66,7 @@ def flatten(state: object) -> dict[str, Any]:
 
 
 def picture(state: RunState) -> dict[str, Any]:
-    """All of a state but the sequence, for comparing."""
+    """Return everything in a state except the sequence, for comparisons."""
     plain = flatten(state)
     plain["transcript"] = list(state.transcript.messages)
     plain["preamble"] = (state.prompt.preamble.system, state.prompt.preamble.tools)
@@ -76,7 +77,7 @@ def picture(state: RunState) -> dict[str, Any]:
 
 
 def in_the_middle() -> Story:
-    """A run with one call open and one ended."""
+    """Return a run with one open call and one that has ended."""
     story = Story(READ, WRITE)
     story.turn(use("read", path="x"), text="first")
     story.asks()
@@ -123,7 +124,7 @@ TURNS = st.lists(
 
 
 def tell(turns: list[Any], prefixes: list[list[Message]] | None = None) -> list[Event]:
-    """A run that goes as drawn until it ends; with what the model was sent each time."""
+    """Return a random run until it ends, with each request of the model."""
     story = Story()
     for calls, text, answer, delivery in turns:
         if not isinstance(story.decision(), CallModel):

@@ -1,4 +1,4 @@
-"""The same call again and again: warn, refuse, stop."""
+"""The loop guard warns about, refuses and stops repeated calls."""
 
 from collections.abc import Callable
 from itertools import count

@@ -1,5 +1,5 @@
-"""Claims without deeds. The answers were written by people who had not seen the guard; then it learned
-from them, so it does worse on others than the bars say. The third set is what a reviewer found."""
+"""The guard against claimed actions. People who had not seen the guard wrote the answers; the guard was then tuned
+on them, so it does worse on other answers than these bars say. A reviewer found the third set."""
 
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ MOST_MISSES = 3
 
 
 def judged(answer: str, done: list[str], **agent: Any) -> bool:
-    """Whether the guard takes the answer of a run that has done this for a phantom."""
+    """Return whether the guard reports the answer of a run with these calls."""
     story = Story(*TOOLS.values(), **agent)
     if done:
         story.turn(*(use(name, n=number) for number, name in enumerate(done)))
@@ -263,7 +263,7 @@ PIECES = [
 
 
 def takes_long(text: str) -> bool:
-    """Whether it takes more CPU time than ten times a fixed piece of work: 50 ms in 2020."""
+    """Return whether it takes more CPU time than ten times a fixed piece of work: 50 ms in 2020."""
 
     def is_over(times: int) -> bool:
         return cpu_seconds(lambda: find_answer_claims(text), times) > 10 * processor_seconds(times)

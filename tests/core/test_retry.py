@@ -17,7 +17,7 @@ def error(attempt: int, retryable: bool = True) -> LlmError:
 
 
 def delays(policy: Retry, chance: float = 1.0, asked: float | None = None) -> list[int]:
-    """The wait before each retry, until there is none."""
+    """Return the wait before each retry, until there are no more."""
     story, found = Story(retry=policy), list[int]()
     for attempt in range(1, 100):
         story.asks()

@@ -1,4 +1,4 @@
-"""Complexity routing: a score that anybody can check, and the tier that it picks."""
+"""Complexity routing: the score of a message and the tier that it selects."""
 
 import asyncio
 from pathlib import Path

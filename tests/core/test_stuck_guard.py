@@ -1,4 +1,4 @@
-"""No way forward: a tool that fails whatever it is given, steps that tell nothing new."""
+"""The stuck guard: a tool that always fails, and steps without new information."""
 
 from tests.core.story import OTHER_READ, READ, WRITE, Story, fails, noted, outcome, same, use
 from treadle.core.steps import CallModel, Finish, Step

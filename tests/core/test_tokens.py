@@ -1,4 +1,4 @@
-"""Guesses at tokens, and what the provider's own counts make of them."""
+"""Estimates of token counts, and how the counts of the provider correct them."""
 
 import pytest
 from hypothesis import given

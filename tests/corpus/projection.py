@@ -1,4 +1,4 @@
-"""What the journals of the corpus come to: the state of every run, and every request that was sent for it."""
+"""Projections of the corpus: the state of every run, and every request that was sent for it."""
 
 from collections.abc import AsyncIterator
 from typing import Any, get_args

@@ -42,7 +42,7 @@ PRESENT = {"context_compacted", "compaction_undone", "run_forked", "agent_spawn"
 def corpus(
     request: pytest.FixtureRequest, tmp_path: Path, testrun_uid: str
 ) -> Generator[tuple[str, str], None, None]:
-    """A store, and the URL of a database that holds the corpus in the format it was recorded in."""
+    """Yield a store, and the URL of a database with the corpus in its recorded format."""
     with ExitStack() as stack:
         if request.param == "sqlite":
             url = load_sqlite(tmp_path / "treadle.db")

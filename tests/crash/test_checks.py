@@ -1,4 +1,4 @@
-"""What `python -m bench.chaos` looks at in the end finds each of the faults that it is there for."""
+"""The checks at the end of `python -m bench.chaos` find the faults that they are for."""
 
 import logging
 from collections import Counter
@@ -22,7 +22,7 @@ def row(outcome: str | None = "completed", parent: str | None = None) -> dict[st
 
 
 def journal() -> list[JournalEvent]:
-    """A run that lost its worker in the middle of a call, and then did another."""
+    """Return a run that lost its worker during a call and then made another call."""
     call = {"call_id": CALL, "name": "effect"}
     second = {"call_id": "call_2", "name": "effect"}
     events: tuple[tuple[float, str, dict[str, Any]], ...] = (
@@ -81,7 +81,7 @@ FAULTS: list[tuple[str, Change]] = [
 ]
 
 
-def test_nothing_is_wrong_where_nothing_is() -> None:
+def test_a_sound_journal_has_no_faults() -> None:
     verdict = judge(good())
     assert verdict.met
     assert verdict.faults == []
@@ -96,7 +96,7 @@ def test_each_fault_is_found(fault: str, change: Change) -> None:
     assert any(said.startswith(f"{fault}: ") for said in verdict.faults), verdict.faults
 
 
-def test_a_reader_that_is_shown_an_event_twice_or_none_says_so() -> None:
+def test_a_reader_reports_duplicate_and_missing_events() -> None:
     seen = ReceivedEvents()
     for sequence in (1, 2, 2, 4):
         seen.show({"run_id": RUN, "sequence": sequence, "type": "token"})

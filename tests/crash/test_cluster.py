@@ -24,7 +24,7 @@ from treadle.surfaces.cli import main
 
 main()
 """
-"""The command, with which it takes seconds less until somebody takes over."""
+"""The command with shorter leases, so that another worker takes over sooner."""
 STARVED = ("taken over without a blow", "outcome unknown without a blow")
 """A machine that runs the whole suite at once may well keep a worker from renewing so short a lease."""
 

@@ -1,4 +1,4 @@
-"""`treadle run`, killed with -9 at random moments, over a run whose tool must not be repeated."""
+"""`treadle run`, killed with kill -9 at random moments, with a tool that must not be repeated."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def append_line(n: int, context: treadle.ToolContext) -> str:
 
 
 def install_plugin(shell: Shell, folder: Path) -> None:
-    """A tool of a plugin, found by its entry point like any installed one."""
+    """Install a plugin with a tool, found by its entry point."""
     metadata = folder / "lines-1.0.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: lines\nVersion: 1.0\n")
@@ -58,7 +58,7 @@ def policy(request: Request) -> Answer:
 
 
 def assert_paired(messages: list[dict[str, Any]]) -> None:
-    """Every call is followed by its one result, in order."""
+    """Check that every call is followed by its one result, in order."""
     open_calls: list[str] = []
     for message in messages:
         if message["role"] == "tool":
@@ -94,13 +94,13 @@ def test_no_effect_is_lost_or_repeated_however_often_it_is_killed(seed: int, tmp
 
 
 async def kill_at_random(shell: Shell, chance: random.Random) -> None:
-    """Start a run, kill it, take it up, kill it again; begin another when one gets to its end meanwhile."""
+    """Start a run, kill its process, resume it, and kill it again. Start another run when one ends meanwhile."""
     kills = 0
     while kills < KILLS:
         found, known = unfinished(shell), written(shell)
         process = shell.start("runs", "resume", found[0]) if found else shell.start("run", "append the lines")
         waiting = asyncio.create_task(asyncio.to_thread(process.wait))
-        await at_work(shell, known, waiting)
+        await wait_until_working(shell, known, waiting)
         done, _ = await asyncio.wait((waiting,), timeout=0.6 * chance.random())
         if not done:
             process.kill()
@@ -109,8 +109,8 @@ async def kill_at_random(shell: Shell, chance: random.Random) -> None:
         await finish(process)
 
 
-async def at_work(shell: Shell, known: int, waiting: "asyncio.Task[int]") -> None:
-    """Wait until the process is at work: one that is killed before it gets anywhere each time is quarantined."""
+async def wait_until_working(shell: Shell, known: int, waiting: "asyncio.Task[int]") -> None:
+    """Wait until the process has made progress. A run that is always killed before that is quarantined."""
     give_up = asyncio.get_running_loop().time() + HANG_SECONDS
     while (  # noqa: ASYNC110 -- another process writes
         written(shell) < known + OF_NOTE and not waiting.done() and asyncio.get_running_loop().time() < give_up

@@ -73,7 +73,7 @@ async def kill(process: Process) -> None:
 
 
 async def go_on(shell: Shell) -> None:
-    """Take up whatever has not ended; a root's answer says that all parts are done."""
+    """Resume every run that has not ended. The answer of a root says that all parts are done."""
     for root in roots(shell):
         if root in unfinished(shell):
             code, out, err = await shell("runs", "resume", root)
@@ -85,7 +85,8 @@ def roots(shell: Shell) -> list[str]:
 
 
 def check(shell: Shell, lines: Path) -> None:
-    """One child for each call, one end and one result of each, no line twice, and nobody is under way."""
+    """Check that each call has one child, one end and one result, that no line occurs twice, and that no run is in
+    progress."""
     assert unfinished(shell) == []
     written = Counter(lines.read_text().splitlines())
     assert not [line for line, times in written.items() if times > 1], "a line was written twice"
@@ -120,7 +121,7 @@ def check(shell: Shell, lines: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_every_child_is_heard_of_once_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
+def test_the_end_of_every_child_is_delivered_once_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
     shell = prepared(tmp_path)
 
     async def story() -> None:

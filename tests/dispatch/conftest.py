@@ -1,4 +1,4 @@
-"""Databases of a real server, as the tests of the store have them."""
+"""Fixtures with databases on a real PostgreSQL server."""
 
 from tests.stores.postgres.conftest import databases, url
 

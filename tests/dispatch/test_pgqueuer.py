@@ -1,4 +1,4 @@
-"""Many workers on PostgreSQL: each run that a commit makes runnable is looked at by one that has room."""
+"""Many workers on PostgreSQL: one worker with a free slot claims each runnable run."""
 
 import asyncio
 import os
@@ -139,7 +139,7 @@ async def asked(url: str, question: str) -> Any:
 
 
 def test_every_run_is_executed_once_by_a_worker_with_room(url: str) -> None:
-    """Nobody sweeps: it is the jobs that bring the work."""
+    """No process sweeps: the jobs start the work."""
 
     async def story() -> None:
         async with worker(url, "one", wakes=ListedWakes()) as one, worker(url, "two", wakes=ListedWakes()) as two:
@@ -243,7 +243,7 @@ def test_runs_released_by_a_stopping_worker_are_taken_at_once(url: str) -> None:
 
 
 def test_the_runs_of_a_dead_worker_are_taken_over(url: str) -> None:
-    """When its leases have run out, by the sweep: nobody has written a job for them."""
+    """The sweep finds them when the leases have expired: there are no jobs for them."""
 
     async def story() -> None:
         clock = FakeClock()
@@ -265,7 +265,7 @@ def test_the_runs_of_a_dead_worker_are_taken_over(url: str) -> None:
 
 @pytest.fixture
 def folder() -> Generator[Path, None, None]:
-    """One whose name is short enough for a socket."""
+    """Yield a folder whose path is short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix="queue"))
     yield made
     shutil.rmtree(made)

@@ -1,4 +1,4 @@
-"""An event over the wire and back: nothing that a later version wrote is lost."""
+"""Events survive encoding and decoding, including data that a later version wrote."""
 
 from typing import Any, cast
 
@@ -142,7 +142,7 @@ def event(data: EventData) -> Event:
 
 
 def with_unknown(value: Any) -> Any:
-    """The same JSON with a field in every object that no version of today knows."""
+    """Return the same JSON with an unknown field in every object."""
     if isinstance(value, dict):
         known = cast("dict[str, Any]", value)
         return {**{key: with_unknown(item) for key, item in known.items()}, "from_a_later_version": {"x": [1]}}

@@ -1,4 +1,4 @@
-"""A type that nothing emits is no part of the vocabulary: a handful of runs must bring forth every one of them."""
+"""Every event type is emitted: a small set of runs must produce all of them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -77,7 +77,7 @@ async def post() -> str:
 
 
 async def plain(emitted: Emitted) -> None:
-    """A failure and a retry, reasoning, calls that end, fail, loop and are refused, notes of every guard."""
+    """Produce a retry, reasoning, calls that end, fail, repeat and are refused, and the notes of every guard."""
     script: list[ScriptStep] = [
         ScriptedFailure(retry_after=1.0),
         *(ask(call("look", at="it"), thinking="hm") for _ in range(3)),
@@ -123,7 +123,7 @@ async def steered(emitted: Emitted) -> None:
 
 
 async def failing(emitted: Emitted) -> None:
-    """A model that is left alone after a while and comes back; a fallback."""
+    """Produce an open circuit breaker that closes again, and a fallback."""
     down = ScriptedFailure("server", "down", retryable=False, next_model=True)
     answers = iter([*[down] * MIN_CALLS, say("up again")])
     async with in_virtual_time(FunctionModel(lambda _: next(answers))) as engine:
@@ -134,7 +134,7 @@ async def failing(emitted: Emitted) -> None:
 
 
 async def slow(emitted: Emitted) -> None:
-    """A reader that falls behind."""
+    """Produce a stream reset with a slow reader."""
     async with in_virtual_time(ScriptedModel(say("one two three four", seconds=1.0))) as engine:
         run_id = await engine.submit(agent(), "go")
         async with aclosing(engine.service.events(run_id, backlog=1)) as events:
@@ -145,7 +145,7 @@ async def slow(emitted: Emitted) -> None:
 
 
 async def killed(emitted: Emitted) -> None:
-    """A run that kills its worker each time; a worker that stands still past its lease."""
+    """Produce a run that kills its worker each time, and a worker that stalls past its lease."""
     stalling: list[SimulatedProcess] = []
 
     def answer(request: ModelRequest, world: World) -> ScriptStep:
@@ -183,7 +183,8 @@ async def killed(emitted: Emitted) -> None:
 
 
 async def permitted(emitted: Emitted) -> None:
-    """A long result, a hook that blocks, a claim without a deed, a question, and approvals, decided and not."""
+    """Produce a long result, a blocking hook, a claimed action, a question, and approvals that are decided and
+    not."""
     calls = [
         ask(call("fetch_all", "c1")),
         ask(call("look", "c2", at="forbidden")),
@@ -215,7 +216,7 @@ async def permitted(emitted: Emitted) -> None:
 
 
 async def secretive(emitted: Emitted) -> None:
-    """A secret that is used, one that is not granted, and one that is taken out of what is said."""
+    """Produce a secret that is used, one that is denied, and one that is redacted."""
     calls = [
         ask(call("look", "c1", at="{{vault:TOKEN}}")),
         ask(call("look", "c2", at="{{vault:OTHER}}")),
@@ -231,7 +232,7 @@ async def secretive(emitted: Emitted) -> None:
 
 
 async def commanded(emitted: Emitted) -> None:
-    """A command that takes too long, and one that must be confined where that cannot be done."""
+    """Produce a command that takes too long, and one that must be confined where that is impossible."""
     calls = [ask(call("bash", "c1", command="sleep 60", timeout=0.3)), say("done")]
     for policy, commands in (("off", ShellCommands()), ("required", ShellCommands(bubblewrap="no-such-program"))):
         with TemporaryDirectory() as folder:
@@ -244,7 +245,7 @@ async def commanded(emitted: Emitted) -> None:
 
 
 async def long(emitted: Emitted) -> None:
-    """A conversation that outgrows its window, whose summary fails at first; and what a session can be asked."""
+    """Produce a conversation that exceeds its window, a failed summary, and the session commands."""
 
     def answer(request: ModelRequest) -> ScriptStep:
         if request.preamble.system.startswith(INSTRUCTIONS):
@@ -269,7 +270,7 @@ async def long(emitted: Emitted) -> None:
 
 
 async def remembering(emitted: Emitted) -> None:
-    """What is noted, and what one is reminded of in another session, while the embedder is out of reach."""
+    """Produce saved and recalled memories, with an embedder that cannot be reached."""
     script = (ask(call("journal_write", text="a quiet day"), text="so"), say("Ada likes tea"), say("tea"))
     with TemporaryDirectory() as folder:
         async with opened(Path(folder), ScriptedModel(*script)) as engine:
@@ -281,7 +282,7 @@ async def remembering(emitted: Emitted) -> None:
 
 
 async def bounded(emitted: Emitted) -> None:
-    """What is set aside, who is told that little is left, and where nothing is."""
+    """Produce reservations, a quota warning and a quota that is exceeded."""
     with TemporaryDirectory() as folder:
         (home := Path(folder) / "home").mkdir()
         (home / "config.yaml").write_text("models: {scripted/x: {prices: {input: 1, output: 10}}}\n")
@@ -294,7 +295,7 @@ async def bounded(emitted: Emitted) -> None:
 
 
 async def by_the_clock(emitted: Emitted) -> None:
-    """A schedule that fires, and that finds its run before not at its end."""
+    """Produce a schedule that fires, and one whose previous run has not ended."""
     works = Clockwork()
     await works.book.add(NewSchedule("hero", "go", 60))
     for _ in range(2):
@@ -304,12 +305,12 @@ async def by_the_clock(emitted: Emitted) -> None:
 
 
 async def from_outside(emitted: Emitted) -> None:
-    """What somebody sends to a hook, and what is sent to a webhook that takes it and to one that is not there."""
+    """Produce a message of an inbound webhook, and deliveries to webhooks that succeed and fail."""
     with TemporaryDirectory() as folder:
         async with (
             served(Path(folder), FunctionModel(lambda _: Silence("hm"))) as web,
             receiver() as other,
-            web.engine.context.automation().at_work(),
+            web.engine.context.automation().run_in_background(),
         ):
             for url in (other.url, "http://127.0.0.1:9/"):
                 await web.ask("POST", "/v1/webhooks", {"url": url})
@@ -324,7 +325,7 @@ async def from_outside(emitted: Emitted) -> None:
 
 
 async def on_a_channel(emitted: Emitted) -> None:
-    """A message of a channel whose answer is sent, after an attempt that fails."""
+    """Produce a message of a channel whose answer is sent after a failed attempt."""
     with TemporaryDirectory() as folder:
         async with chatting(Path(folder), FunctionModel(lambda _: say("hi")), streaming=False) as chat:
             await chat.admit(11)
@@ -348,7 +349,7 @@ async def read_channel_events(pages: Any, emitted: Emitted) -> None:
 
 
 async def family(emitted: Emitted) -> None:
-    """A child that asks a person, one that is stopped with its parent, an answer that is scored, a diagnosis."""
+    """Produce a child run that asks a person, one that is stopped with its parent, a score and a diagnosis."""
 
     def policy(request: ModelRequest) -> ScriptStep:
         said = request.conversation.messages[0].text
@@ -371,7 +372,7 @@ async def family(emitted: Emitted) -> None:
 
 
 async def connected(emitted: Emitted) -> None:
-    """An MCP server that is used, one that ends during a call, and one that cannot be started."""
+    """Produce an MCP server that is used, one that ends during a call, and one that cannot start."""
     with TemporaryDirectory() as folder:
         home = make_home(Path(folder) / "home", s=make_server(), gone=McpServer(command="no-such-program"))
         steps = (ask(call("s__echo", text="x")), ask(call("s__die")), ask(call("gone__pid")), say("done"))

@@ -1,4 +1,4 @@
-"""Ids: a prefix and a UUIDv7, in order."""
+"""IDs are a prefix and a UUIDv7, and sort by time."""
 
 import time
 import uuid

@@ -143,7 +143,7 @@ def test_the_name_is_the_specified_one(kind: EventType) -> None:
 
 
 @every_type
-def test_it_is_live_only_where_it_shows_what_is_under_way(kind: EventType) -> None:
+def test_live_types_are_those_that_show_work_in_progress(kind: EventType) -> None:
     assert kind.durable is (kind.name not in LIVE)
 
 

@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.e2e.conftest import received_folder
+from tests.e2e.operation_coverage import record_request
 from tests.fake_endpoint import (
     DONE,
     PAUSE,
@@ -239,16 +239,13 @@ class Visitor:
         page.on("console", self._hear)
         page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         page.on("request", lambda request: self.requests.append((request.method, request.url)))
-        page.on("requestfinished", lambda request: self._record(request.method, urlsplit(request.url).path))
+        page.on("response", lambda response: self._record(response.request.method, urlsplit(response.url).path))
         return page
 
     def _record(self, method: str, path: str) -> None:
-        """Record which operations the server received, for the summary of the test run."""
+        """Record which operations the server answered, for the check at the end of the test run."""
         if path.startswith("/v1/"):
-            folder = received_folder()
-            folder.mkdir(exist_ok=True)
-            with (folder / str(os.getpid())).open("a") as file:
-                file.write(f"{method} {path}\n")
+            record_request(method, path)
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

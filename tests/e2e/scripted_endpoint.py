@@ -69,13 +69,13 @@ def serve(*script: Behaviour, policy: Policy | None = None) -> Generator[Scripte
 
 
 def says(*pieces: str) -> Answer:
-    """An answer in these pieces; an empty one pauses until the test lets it go on."""
+    """Return an answer in these pieces. An empty piece pauses until the test continues it."""
     body = [PAUSE if not piece else delta(content=piece) for piece in pieces]
     return Answer([delta(role="assistant", content=""), *body, delta(finish="stop"), usage(1200, 40), DONE])
 
 
 def calls(tool: str, call_id: str = "c1", **arguments: object) -> Answer:
-    """An answer that asks for one call."""
+    """Return an answer with one tool call."""
     asked = fragment(0, call_id, tool, json.dumps(arguments))
     return Answer([delta(role="assistant", tool_calls=[asked]), delta(finish="tool_calls"), usage(1200, 40), DONE])
 

@@ -390,7 +390,7 @@ def test_a_question_is_answered_in_the_editor(stage: MakeStage, way: str) -> Non
 # ── Sessions ──
 
 
-def test_a_session_goes_on_after_kill_9_and_is_shown_again(stage: MakeStage) -> None:
+def test_a_session_continues_after_kill_9_and_is_shown_again(stage: MakeStage) -> None:
     made = stage(
         calls("write_file", "w1", path="a.txt", content="x"),
         says("First answer."),
@@ -423,7 +423,7 @@ def test_a_session_goes_on_after_kill_9_and_is_shown_again(stage: MakeStage) -> 
     perform(work())
 
 
-def test_a_run_that_is_killed_in_a_model_call_goes_on_when_the_session_is_loaded(stage: MakeStage) -> None:
+def test_a_run_killed_in_a_model_call_continues_when_the_session_is_loaded(stage: MakeStage) -> None:
     made = stage(says("Lost", "", " text."), says("Recovered."))
 
     async def work() -> None:
@@ -443,7 +443,7 @@ def test_a_run_that_is_killed_in_a_model_call_goes_on_when_the_session_is_loaded
 
 
 @pytest.mark.parametrize("way", ["end of input", "SIGTERM"])
-def test_a_run_goes_on_in_the_background_when_the_editor_is_gone(stage: MakeStage, way: str) -> None:
+def test_a_run_continues_in_the_background_when_the_editor_is_gone(stage: MakeStage, way: str) -> None:
     made = stage(calls("bash", command=f"touch begun; {WAITS}"), says("Finished alone."))
 
     async def work() -> None:
@@ -467,7 +467,7 @@ def test_a_run_goes_on_in_the_background_when_the_editor_is_gone(stage: MakeStag
     perform(work())
 
 
-def test_a_session_goes_on_in_the_terminal_and_its_news_appear_in_the_editor(stage: MakeStage) -> None:
+def test_a_session_continues_in_the_terminal_and_its_events_appear_in_the_editor(stage: MakeStage) -> None:
     made = stage(says("In the editor."), says("In the terminal."), says("Back again."))
 
     async def work() -> None:

@@ -206,7 +206,7 @@ def test_a_run_is_examined_forked_replayed_and_compared(
     page.get_by_role("button", name="Fork").click()
     page.get_by_role("dialog").get_by_label("From step").fill("2")
     page.get_by_role("dialog").get_by_role("button", name="Fork").click()
-    page.wait_for_url(re.compile(r"/runs/run_"))
+    page.wait_for_url(lambda url: "/runs/run_" in url and not url.endswith(pages["run"]))
     expect(page.locator(".facts")).to_contain_text("Completed")
     page = visitor.see(pages["comparison"])
     expect(page.get_by_text(re.compile("They part after"))).to_be_visible()
@@ -236,7 +236,7 @@ def test_an_approval_is_edited_and_the_run_continues(browser: Browser, board: Bo
     visitor.context.close()
 
 
-def test_a_chat_streams_asks_and_goes_on_in_two_tabs(browser: Browser, board: Board) -> None:
+def test_a_chat_streams_asks_and_continues_in_two_tabs(browser: Browser, board: Board) -> None:
     visitor = visit(browser, board)
     visitor.sign_in()
     page = visitor.see("/chat")

@@ -115,7 +115,7 @@ def test_approving_editing_and_denying_with_a_note(stage: MakeStage) -> None:
         assert any("1 word: never" in text for text in made.endpoint.last_texts())
 
 
-def test_an_approval_decided_elsewhere_closes(stage: MakeStage) -> None:
+def test_an_approval_decided_on_another_surface_closes(stage: MakeStage) -> None:
     made = stage(calls("bash", command="echo elsewhere"), says("Decided."), agent=ASK)
     with made.open(rows=40) as terminal:
         send(terminal, "begin")

@@ -60,7 +60,7 @@ def test_so_it_is_for_first_requests_of_which_nothing_was_counted(found: list[Me
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_so_it_is_for_every_kind_of_text(found: list[Measured], kind: str) -> None:
+def test_estimates_are_accurate_for_every_kind_of_text(found: list[Measured], kind: str) -> None:
     assert mean(request for request in found if request.session.kind == kind) < 0.05
 
 

@@ -29,7 +29,7 @@ Answer = TypeVar("Answer")
 async def opened(
     folder: Path, model: Model, *, clock: Clock | None = None, ids: Ids | None = None, home: Path | None = None
 ) -> AsyncGenerator[HostedEngine, None]:
-    """An engine over a database in this folder, with this model as the provider `scripted`."""
+    """Yield an engine with a database in this folder and this model as the provider `scripted`."""
     engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(home or folder / "home"), clock=clock, ids=ids)
     engine.add_model("scripted", model)
     async with asyncio.timeout(HANG_SECONDS), engine:
@@ -38,7 +38,7 @@ async def opened(
 
 @asynccontextmanager
 async def in_virtual_time(model: Model) -> AsyncGenerator[HostedEngine, None]:
-    """An engine over a database in memory, whose hours pass at once. For `virtually`."""
+    """Yield an engine with a database in memory, in virtual time. For `virtually`."""
     engine = create_engine("sqlite:///:memory:", home=Home(Path("/nowhere")), clock=LoopClock())
     engine.add_model("scripted", model)
     with pytest.MonkeyPatch.context() as patch:
@@ -52,7 +52,7 @@ def _without_embedder() -> Any:
 
 
 def virtually(work: Coroutine[Any, Any, Answer], seed: int = 1) -> Answer:
-    """Run to the end in virtual time."""
+    """Run a coroutine to its end in virtual time, and return its result."""
     loop = SimulatedLoop(Random(seed))
     try:
         return loop.run_until_complete(work)
@@ -62,7 +62,7 @@ def virtually(work: Coroutine[Any, Any, Answer], seed: int = 1) -> Answer:
 
 
 def in_a_world(work: Coroutine[Any, Any, None], seed: int = 1) -> None:
-    """Run to the end in virtual time, where processes come and go; whatever still lives then is ended."""
+    """Run a coroutine to its end in virtual time, with simulated processes. Cancel all tasks that are left."""
     loop = SimulatedLoop(Random(seed))
     loop.set_task_factory(adopting_factory)
     try:
@@ -83,7 +83,7 @@ def agent(**more: Any) -> treadle.Agent:
 
 
 async def until(engine: HostedEngine, run_id: str, *types: str, after: int = 0) -> Event:
-    """The first event of one of these types, as soon as it is seen."""
+    """Wait for the first event of one of these types, and return it."""
     async with aclosing(engine.events(run_id, after)) as events:
         async for event in events:
             if event.type in types:
@@ -92,7 +92,7 @@ async def until(engine: HostedEngine, run_id: str, *types: str, after: int = 0) 
 
 
 async def journal(engine: HostedEngine, run_id: str) -> list[Event]:
-    """All durable events of a run that has ended."""
+    """Return all durable events of a run that has ended."""
     async with aclosing(engine.events(run_id)) as events:
         return [event async for event in events if event.durable]
 

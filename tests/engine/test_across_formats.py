@@ -1,5 +1,5 @@
-"""A run that changes the wire format in the middle: whole, in the new one's own words, and without the reasoning of
-the old one."""
+"""A run that changes the wire format: the new format gets the whole conversation, without the reasoning of the old
+one."""
 
 import asyncio
 import json

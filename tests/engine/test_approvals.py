@@ -45,7 +45,7 @@ async def asked_for(engine: HostedEngine, run_id: str) -> ApprovalRequested:
 
 async def idle(engine: HostedEngine) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        while engine.busy:  # noqa: ASYNC110 -- nobody is told of a run that was let go
+        while engine.busy:  # noqa: ASYNC110 -- no event reports that a run was released
             await asyncio.sleep(0.01)
 
 

@@ -1,4 +1,4 @@
-"""Agents under agents: runs that begin runs, wait for them without being held, and hear of their end once."""
+"""Child runs: a parent starts them, waits without occupying a worker, and is told of each end once."""
 
 import asyncio
 from collections.abc import Callable
@@ -279,7 +279,7 @@ def test_a_message_that_interrupts_supersedes_the_children() -> None:
     virtually(work())
 
 
-def test_agents_that_talk_keep_a_session_and_never_wait_for_each_other() -> None:
+def test_agents_that_invoke_each_other_keep_a_session_and_never_deadlock() -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         said, count = first_said(request), results(request)
         if said == "go":

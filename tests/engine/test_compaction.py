@@ -1,4 +1,4 @@
-"""Long conversations: made to fit, summed up, brought back; and nothing that is lost on the way."""
+"""Long conversations are trimmed, summarized and restored, and nothing is lost."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What went wrong once with long conversations, commands of sessions and what is kept from run to run."""
+"""Regressions with long conversations, session commands and data that is kept from run to run."""
 
 import asyncio
 from collections.abc import Callable

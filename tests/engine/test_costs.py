@@ -1,4 +1,5 @@
-"""What a run costs: every call has a price and an estimate before it is sent, failed and cut ones included."""
+"""The cost of a run: every call has an estimate before it is sent and a price after it, also if it failed or was
+cut."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Another model takes over: when one fails for good, when it is left alone, and what is never shown twice."""
+"""A fallback model takes over when a model fails or its breaker is open. No text is shown twice."""
 
 import asyncio
 from pathlib import Path
@@ -329,7 +329,7 @@ def test_an_unusable_fallback_is_refused_before_anything_is_written(tmp_path: Pa
     asyncio.run(story())
 
 
-def test_other_keys_are_not_tried_for_ever() -> None:
+def test_other_keys_are_tried_a_limited_number_of_times() -> None:
     limited = ScriptedFailure("rate_limited", "slow down", True, retry_after=0.0, next_key=True, next_model=True)
 
     async def story() -> None:

@@ -28,7 +28,7 @@ class Echo:
 
 
 def run(folder: Path, *hooks: treadle.Hook, text: str = "hello") -> tuple[Echo, str, list[str], treadle.Result]:
-    """What was said, what the model was told of it, and the types of the events."""
+    """Run a script. Return the text, the results that the model got, and the types of the events."""
     echo, model = Echo(), ScriptedModel(ask(call("echo", "c1", text=text)), say("done"))
 
     async def story() -> tuple[list[str], treadle.Result]:

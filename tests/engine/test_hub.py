@@ -1,4 +1,4 @@
-"""What readers are given, and when: at once, unless the process has more to do than it can."""
+"""When the event hub delivers events to readers: at once, unless the process is overloaded."""
 
 import asyncio
 import time
@@ -46,7 +46,7 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None:
     async def work() -> None:
         of = hub()
-        with of.subscribe(ORIGIN.run_id, patience=10 * HANG_SECONDS) as reader:
+        with of.subscribe(ORIGIN.run_id, gather_seconds=10 * HANG_SECONDS) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0)
             reader.show(event(of, 1, Token(1, 1, 0, "a")))
@@ -57,21 +57,21 @@ def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None
     asyncio.run(work())
 
 
-@pytest.mark.parametrize("patience", [0.0, 0.02])
+@pytest.mark.parametrize("gather_seconds", [0.0, 0.02])
 def test_a_process_that_is_behind_wakes_patient_readers_less_often(
-    patience: float, monkeypatch: pytest.MonkeyPatch
+    gather_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     busy(monkeypatch)
 
     async def work() -> None:
         of = hub()
-        with of.subscribe(ORIGIN.run_id, patience=patience) as reader:
+        with of.subscribe(ORIGIN.run_id, gather_seconds=gather_seconds) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0.005)
             reader.offer([event(of, 1)])
             await asyncio.sleep(0.005)
             reader.offer([event(of, 2)])
-            assert await waiting == ([1, 2] if patience else [1])
+            assert await waiting == ([1, 2] if gather_seconds else [1])
 
     virtually(work())
 
@@ -81,7 +81,7 @@ def test_an_end_is_not_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def work() -> None:
         of = hub()
-        with of.subscribe(ORIGIN.run_id, patience=0.02) as reader:
+        with of.subscribe(ORIGIN.run_id, gather_seconds=0.02) as reader:
             waiting = asyncio.create_task(taken(reader))
             await asyncio.sleep(0.005)
             reader.offer([event(of, 1)])

@@ -1,5 +1,5 @@
-"""Code of others that breaks its promises, and callers that send nonsense: an error result or a refusal, never a
-run that can go neither on nor back."""
+"""Adapters that break their contract and callers that send invalid data cause an error result or a refusal. The run
+can always continue or end."""
 
 import asyncio
 from pathlib import Path

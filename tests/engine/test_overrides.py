@@ -1,4 +1,4 @@
-"""What one run may have otherwise than its agent says, and answers that must fit a type."""
+"""Settings that one run overrides, and answers that must match a type."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -28,7 +28,7 @@ async def wait_for_ever() -> None:
 
 
 async def a_process_and_a_run(seed: int) -> tuple[SimulatedProcess, RunId]:
-    """A process with random delays drawn from the seed, and an unclaimed run."""
+    """Return a process with random delays, and an unclaimed run."""
     world = World(Random(seed), lambda request, world: say("done"))
     process = world.start(lambda operation: None, sole=False)
     ticket = await process.service.submit(Submission(AgentSpec("hero", "simulated"), user("go")))

@@ -1,4 +1,4 @@
-"""What is sent begins with what was sent before, on every wire format, whatever happens to a run in between."""
+"""Each request begins with the bytes of the previous one, in every wire format, whatever happens to the run."""
 
 import asyncio
 import tracemalloc

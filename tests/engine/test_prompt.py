@@ -1,4 +1,5 @@
-"""What precedes and follows the conversation: in a fixed order, kept for the session, rebuilt exactly."""
+"""The system prompt and the notes after the conversation: in a fixed order, kept for the session, rebuilt
+exactly."""
 
 import asyncio
 from itertools import pairwise

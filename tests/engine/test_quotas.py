@@ -1,5 +1,5 @@
-"""Ceilings that hold: what may be used in an hour, in a minute and in all is reserved before it is used, settled
-after, and what does not fit waits or ends, with the reason and with what was done until then."""
+"""Quotas: usage is reserved before a call and settled after it. A call that does not fit waits, or ends the run
+with the reason and the work so far."""
 
 import asyncio
 from contextlib import aclosing
@@ -52,7 +52,7 @@ from treadle.testing.models import (
 from treadle.testing.simulation.world import SimulatedProcess, World
 
 PRICED = "models: {scripted/x: {prices: {input: 1, output: 10}, max_output: 1000}}\n"
-"""A call costs at most 0.01 dollars, beside what is sent."""
+"""A call costs at most 0.01 dollars, in addition to its input."""
 SHORT = {"max_tokens": 1000}
 A_CENT = Usage(0, 1000)
 

@@ -1,4 +1,4 @@
-"""What a run records of itself: every step with what it took, and sums that are those of the run."""
+"""The records of a run: every step with its usage, and totals that match those of the run."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""An engine that dies in the middle of a run, and one that resumes its runs."""
+"""An engine that dies during a run, and one that resumes its runs."""
 
 import asyncio
 import time

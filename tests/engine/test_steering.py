@@ -14,7 +14,7 @@ from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask,
 
 
 def said(model: ScriptedModel) -> list[tuple[str, str]]:
-    """What the model saw last."""
+    """Return the messages of the last request."""
     return [(message.role, message.text) for message in model.requests[-1].conversation.messages]
 
 
@@ -105,7 +105,7 @@ def test_a_message_to_a_session_whose_run_waits_goes_to_that_run(tmp_path: Path)
     asyncio.run(story())
 
 
-def test_an_interrupt_during_a_tool_stops_it_and_says_so(tmp_path: Path) -> None:
+def test_an_interrupt_during_a_tool_stops_it_and_reports_it(tmp_path: Path) -> None:
     async def story() -> None:
         gate = Gate()
 
@@ -252,7 +252,7 @@ def test_resuming_after_the_answer_adds_nothing_to_the_conversation(tmp_path: Pa
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
-            await engine.resume(run_id)  # somebody pressed it once too often
+            await engine.resume(run_id)  # a user pressed it once too often
             first = await engine.wait(run_id)
             await engine.run(agent(), "and now?", session=first.session_id)
         last = model.requests[-1].conversation.messages

@@ -1,4 +1,5 @@
-"""Readers: everything durable without a gap, live text once, a reset for the slow; callbacks; scripts."""
+"""Readers get every durable event with no gaps and live text once; a slow reader gets a reset. Callbacks and
+scripts."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -177,7 +178,7 @@ def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> 
                 async for event in events:
                     seen.append(event)
                     if event.type == "token":
-                        for number in range(1, 20):  # nobody reads meanwhile
+                        for number in range(1, 20):  # no reader reads meanwhile
                             await model.say(f" {number}")
                         await model.finish()
             last = [event.sequence for event in seen if event.durable][-1]

@@ -1,4 +1,4 @@
-"""Tool calls on the real engine: order, overlap, and every way in which a tool can go wrong."""
+"""Tool calls on the real engine: order, concurrency, and every kind of failure."""
 
 import asyncio
 import sys
@@ -18,7 +18,7 @@ from treadle.testing.models import ScriptedModel, Silence, ask, call, say
 
 
 def results(model: ScriptedModel) -> list[ToolResult]:
-    """What the model was told last."""
+    """Return the last results that the model got."""
     return list(all_told(model.requests[-1].conversation.messages[-1].parts))
 
 
@@ -58,7 +58,7 @@ def test_reads_overlap() -> None:
 
         @treadle.tool(effect="read")
         async def meet(name: str) -> str:
-            await meeting.wait()  # nobody passes unless both are here
+            await meeting.wait()  # neither passes until both are here
             return name
 
         model = ScriptedModel(ask(call("meet", "a", name="x"), call("meet", "b", name="y")), say("done"))
@@ -245,7 +245,7 @@ def test_invalid_unicode_is_replaced_and_not_lost(place: str) -> None:
 
     async def story() -> treadle.Result:
         async with in_virtual_time(model) as engine:
-            callbacks = treadle.Callbacks(on_tool_progress=lambda event: None)  # somebody listens
+            callbacks = treadle.Callbacks(on_tool_progress=lambda event: None)  # a server listens
             return await engine.run(agent(tools=[list_files]), "go", callbacks)
 
     with ScriptedModel(ask(call("list_files")), say("done")) as model:
@@ -291,7 +291,7 @@ def test_calls_with_the_same_or_no_id_are_distinguished() -> None:
     assert all(answer.call_id for answer in answers)
 
 
-def test_a_guard_that_speaks_goes_with_the_request_and_is_counted(tmp_path: Path) -> None:
+def test_a_warning_of_a_guard_is_sent_with_the_request_and_counted(tmp_path: Path) -> None:
     async def story() -> None:
         again = ask(call("add", a=1, b=2))
         model = ScriptedModel(again, again, say(""), say("done"))

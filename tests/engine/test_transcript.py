@@ -1,4 +1,4 @@
-"""A plain run, word for word: the events it leaves, and what the model was sent."""
+"""The exact events of a plain run and the exact request that the model gets."""
 
 import asyncio
 from collections.abc import Sequence

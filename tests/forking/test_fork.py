@@ -1,4 +1,4 @@
-"""A new run from a step of an old one: it stands exactly where that one stood, and nothing is done again."""
+"""A fork starts in exactly the state of its step, and repeats no effect."""
 
 import asyncio
 from collections.abc import Sequence
@@ -107,7 +107,7 @@ def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -
     asyncio.run(story())
 
 
-def test_the_last_step_is_forked_unless_it_is_said_which(tmp_path: Path) -> None:
+def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
@@ -214,7 +214,7 @@ def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) 
     asyncio.run(story())
 
 
-def test_it_is_there_again_after_a_crash_though_the_old_run_is_gone(tmp_path: Path) -> None:
+def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) -> None:
     desk = Desk()
 
     async def story() -> None:
@@ -224,7 +224,7 @@ def test_it_is_there_again_after_a_crash_though_the_old_run_is_gone(tmp_path: Pa
             fork = await engine.fork(first.run_id)
             await until(engine, fork, "token")
             sent = model.requests[-1]
-            await engine.context.house.delete_session(first.session_id, "a test")
+            await engine.context.retention.delete_session(first.session_id, "a test")
         again = ScriptedModel(say("I have sent the mail to Ada."))
         async with opened(tmp_path, again) as engine:
             engine.add_tools(*desk.tools)
@@ -258,7 +258,7 @@ def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_run_that_went_in_circles_goes_on_being_watched(tmp_path: Path) -> None:
+def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
     """Also through a fork of a fork."""
     desk = Desk()
     same = ask(call("look", at="it"))
@@ -294,7 +294,7 @@ def test_an_answer_that_was_cut_is_continued(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_a_conversation_that_was_summed_up_is_forked_as_it_was_seen() -> None:
+def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
     def answer(request: ModelRequest) -> ScriptStep:
         if is_summary(request):
             return say("They talked at length.", usage=UNCOUNTED)
@@ -336,7 +336,7 @@ def test_what_was_cut_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
             reader = agent(tools=[*desk.tools, "recall"], memory=QUIET)
             first = await engine.run(reader, "Fetch.")
             fork = await engine.fork(first.run_id)
-            await engine.context.house.delete_session(first.session_id, "a test")
+            await engine.context.retention.delete_session(first.session_id, "a test")
             assert (await engine.wait(fork)).text == "read"
         told = str(model.requests[-1].conversation.messages[-1].parts[0])
         assert "line\\nline" in told
@@ -373,7 +373,7 @@ def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Pat
     asyncio.run(story())
 
 
-def test_secrets_that_came_to_be_since_are_taken_out(tmp_path: Path) -> None:
+def test_secrets_that_were_added_later_are_redacted(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("send_mail", to="hunter2-hunter2")), say("done"), say("again"))
 
@@ -424,7 +424,7 @@ def test_a_run_under_way_can_be_forked(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_what_cannot_be_forked_says_why(tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_forked_is_refused_with_the_reason(tmp_path: Path) -> None:
     model = FunctionModel(lambda _: say("so"))
 
     async def story() -> None:

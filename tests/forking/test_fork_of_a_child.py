@@ -1,4 +1,4 @@
-"""A fork of a run that was under another: it is under nobody, and has no more than that one had."""
+"""A fork of a child run has no parent, and no more rights than the child run."""
 
 import asyncio
 from pathlib import Path

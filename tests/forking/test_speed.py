@@ -1,4 +1,4 @@
-"""A fork and a replay of a long run cost what its length does: `python -m bench.fork` says how long that is."""
+"""The cost of a fork and of a replay grows linearly with the run. `python -m bench.fork` measures the time."""
 
 import asyncio
 import time

@@ -103,7 +103,7 @@ def paused(text: str) -> Answer:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every call a task whose run has not ended at once."""
-    monkeypatch.setattr(mcp_server, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(mcp_server, "ANSWER_SECONDS", 0.0)
 
 
 @pytest.mark.usefixtures("impatient")

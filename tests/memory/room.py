@@ -1,4 +1,4 @@
-"""A memory of its own for a test: real SQLite, an embedder that does what it is told, a clock that stands still."""
+"""A memory store for a test: real SQLite, a scripted embedder, and a clock that stands still."""
 
 import asyncio
 import math
@@ -10,7 +10,7 @@ from treadle.domain.ids import AgentId, SessionId
 from treadle.domain.memories import Memory, MemoryScope
 from treadle.domain.users import LOCAL_USER
 from treadle.memory.embedders import Embedders
-from treadle.memory.search import PATIENCE_SECONDS, HybridMemories
+from treadle.memory.search import RECALL_SECONDS, HybridMemories
 from treadle.ports.memory import Embedder, EmbeddingFailed, Vector
 from treadle.ports.memory_index import MemoryOverview
 from treadle.stores.sqlite.connection import SqliteDatabase, open_database
@@ -80,7 +80,7 @@ class Room:
         self,
         embedders: Embedders | None = None,
         database: SqliteDatabase | None = None,
-        patience: float = PATIENCE_SECONDS,
+        timeout_seconds: float = RECALL_SECONDS,
     ) -> None:
         self.topics = Topics()
         self.clock = FakeClock()
@@ -89,7 +89,9 @@ class Room:
         self.pauses: list[float] = []
         self.weary = asyncio.Event()
         """There were nine pauses."""
-        self.memories = HybridMemories(self.store, embedders or One(self.topics), self.clock, self.pause, patience)
+        self.memories = HybridMemories(
+            self.store, embedders or One(self.topics), self.clock, self.pause, timeout_seconds
+        )
 
     async def pause(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -115,10 +117,10 @@ class Room:
 def run(
     work: Callable[[Room], Coroutine[Any, Any, None]],
     embedders: Embedders | None = None,
-    patience: float = PATIENCE_SECONDS,
+    timeout_seconds: float = RECALL_SECONDS,
 ) -> Room:
     async def whole() -> Room:
-        room = Room(embedders, patience=patience)
+        room = Room(embedders, timeout_seconds=timeout_seconds)
         await room.memories.start()
         async with asyncio.timeout(HANG_SECONDS):
             await work(room)

@@ -89,13 +89,13 @@ def test_many_texts_go_in_batches() -> None:
         (refuses(429, b""), "HTTP 429 .*an empty answer.*quota"),
         (refuses(400, b"x" * 5000), "HTTP 400 .*x…"),
         (refuses(302, b"", Location="http://127.0.0.1:9/"), "HTTP 302 .*not followed"),
-        (body(b"<html>Sign in</html>", kind="text/html"), "no list of embeddings .*Sign in.*OpenAI-compatible"),
-        (Answer((), 200, JSON), "no list of embeddings"),
-        (body(b'{"data": [{"index": 0, "embedding": [NaN, 1]}]}'), "no list of embeddings"),
-        (body(b'{"data": [{"index": 0, "embedding": [null, 1]}]}'), "no list of embeddings"),
-        (body(b'{"data": [{"index": 0, "embedding": "AAAA"}]}'), "no list of embeddings"),
+        (body(b"<html>Sign in</html>", kind="text/html"), "list of embeddings .*Sign in.*OpenAI-compatible"),
+        (Answer((), 200, JSON), "list of embeddings"),
+        (body(b'{"data": [{"index": 0, "embedding": [NaN, 1]}]}'), "list of embeddings"),
+        (body(b'{"data": [{"index": 0, "embedding": [null, 1]}]}'), "list of embeddings"),
+        (body(b'{"data": [{"index": 0, "embedding": "AAAA"}]}'), "list of embeddings"),
         (body(b'{"data": [{"index": 0, "embedding": [1.7e308, 1.7e308]}]}'), "not finite"),
-        (body(b'{"error": "busy"}'), "no list of embeddings"),
+        (body(b'{"error": "busy"}'), "list of embeddings"),
         (answer([]), "empty, all zeros or not finite"),
         (answer([0, 0]), "empty, all zeros or not finite"),
         (answer([1, 0], [0, 1]), "asked for 1 vectors and sent 2"),
@@ -106,7 +106,7 @@ def test_many_texts_go_in_batches() -> None:
         (Answer([b'{"data": ['], 200, JSON, ending="cut"), "could not be reached"),
     ],
 )
-def test_failures_are_reported_in_words(fault: Behaviour, words: str) -> None:
+def test_failures_are_described(fault: Behaviour, words: str) -> None:
     with pytest.raises(EmbeddingFailed, match=words) as told:
         asyncio.run(ask(fault))
     assert KEY not in str(told.value)
@@ -115,7 +115,7 @@ def test_failures_are_reported_in_words(fault: Behaviour, words: str) -> None:
 
 
 @pytest.mark.parametrize("fault", [Silence(), Answer([b'{"data": ['], 200, JSON, ending="hang")])
-def test_one_that_hangs_is_left(fault: Behaviour) -> None:
+def test_a_hanging_embedder_times_out(fault: Behaviour) -> None:
     with pytest.raises(EmbeddingFailed, match=r"did not answer within 0\.05 s"):
         asyncio.run(ask(fault, seconds=0.05))
 
@@ -125,7 +125,7 @@ def test_dimensions_may_not_change() -> None:
         asyncio.run(ask(answer([1, 0], [1, 0, 0]), texts=["a", "b"]))
 
 
-def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> None:
+def test_secrets_are_redacted_before_the_text_is_truncated() -> None:
     secret = "s3cr3t" * 4
 
     async def run() -> Request:
@@ -151,7 +151,7 @@ def test_what_must_not_leave_the_machine_is_hidden_before_the_text_is_cut() -> N
         EmbedderEndpoint("http://127.0.0.1:9/v1", f"{KEY}\n"),
     ],
 )
-def test_a_request_that_the_client_refuses_to_send_is_reported_in_words(where: EmbedderEndpoint) -> None:
+def test_a_request_that_the_client_refuses_to_send_is_described(where: EmbedderEndpoint) -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", where)
         try:
@@ -165,7 +165,7 @@ def test_a_request_that_the_client_refuses_to_send_is_reported_in_words(where: E
     assert "passw0rd" not in str(told.value)
 
 
-def test_nobody_is_there() -> None:
+def test_no_server_is_running() -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint("http://127.0.0.1:9/v1"))
         try:
@@ -205,8 +205,8 @@ def test_settings() -> None:
         ("local", r"not installed; install it with `pip install 'treadle\[local\]'`"),
         ("nobody/m", "nobody/m cannot be asked: no provider nobody"),
         ("broke/m", "broke/m cannot be asked: provider broke needs a key"),
-        ("fake/", "auto, none, local, or provider/model-id"),
-        ("", "auto, none, local, or provider/model-id"),
+        ("fake/", "auto, none, local or provider/model-id"),
+        ("", "auto, none, local or provider/model-id"),
     ],
 )
 def test_settings_that_name_none(setting: str, words: str) -> None:

@@ -1,4 +1,4 @@
-"""Embedders that fail, hang or change their mind: memories are found all the same, and it is told."""
+"""Embedders that fail, hang or change: memories are still found, and an event reports the failure."""
 
 import asyncio
 import math
@@ -79,7 +79,7 @@ def test_a_remote_one_that_fails(fault: Answer) -> None:
 def test_a_remote_one_that_hangs() -> None:
     async def whole() -> None:
         async with FakeEndpoint(policy=lambda _: Silence()) as server:
-            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), patience=0.05)
+            room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), timeout_seconds=0.05)
             await room.add("Likes green tea.")
             recall = await room.memories.recall(OWN, "green tea", 5, "fake/m")
             assert [hit.memory.text for hit in recall.found] == ["Likes green tea."]
@@ -171,7 +171,7 @@ ODD: dict[str, Callable[[Sequence[str]], Any]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_word_search_works_whatever_an_embedder_does(odd: str, caplog: pytest.LogCaptureFixture) -> None:
     class Odd(Topics):
         async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
             self.asked.append(list(texts))
@@ -190,7 +190,7 @@ def test_whatever_an_embedder_does_words_are_there(odd: str, caplog: pytest.LogC
     run(work, One(Odd()))
 
 
-def test_a_setting_that_breaks_whoever_looks_for_it() -> None:
+def test_an_embedder_that_cannot_be_loaded_degrades_the_recall() -> None:
     def broken() -> bool:
         raise RuntimeError("numpy was built for another machine")
 
@@ -294,7 +294,7 @@ def test_an_embedder_that_cannot_be_loaded_is_reported_and_tried_again() -> None
         topics = Loaded()
         topics.fault = RuntimeError("built for another machine")
         topics.go.set()
-        room = Room(One(topics), patience=60)
+        room = Room(One(topics), timeout_seconds=60)
         await room.add("Likes green tea.")
         recall = await room.memories.recall(OWN, "green tea", 5, "local")
         assert len(recall.found) == 1

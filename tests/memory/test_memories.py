@@ -1,4 +1,4 @@
-"""Recall as a whole, on real SQLite: what is found, what it costs, and what is known already."""
+"""Recall on real SQLite: which memories are found, and at what cost."""
 
 import asyncio
 import sys
@@ -231,4 +231,4 @@ def test_meanings_are_found_with_the_local_embedder() -> None:
         assert await room.texts("translate this sentence into Finnish", "auto") == []
         assert (await room.glance(NAME)).dimensions == 512
 
-    run(work, Embedders(), patience=60)
+    run(work, Embedders(), timeout_seconds=60)

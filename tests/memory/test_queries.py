@@ -1,4 +1,4 @@
-"""What a message asks of memory, and that no message is a syntax error."""
+"""Queries that are made of messages. No message is a syntax error."""
 
 import pytest
 from hypothesis import example, given
@@ -48,7 +48,7 @@ def test_any_message_gives_a_query_that_can_be_asked(message: str) -> None:
 
 
 @given(st.text(alphabet="abcdefgéöå ABC_-./0123456789", min_size=3, max_size=40))
-def test_what_is_looked_for_as_it_stands_is_found(text: str) -> None:
+def test_literal_text_is_found(text: str) -> None:
     question = parse_query(f'about "{text}"')
     fts.execute("BEGIN")
     fts.execute("INSERT INTO t VALUES (?)", (" ".join(fold_words(f"before {text} after")),))

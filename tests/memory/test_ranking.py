@@ -8,7 +8,7 @@ from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
 from treadle.domain.text import fold_words
 from treadle.memory.queries import parse_query
-from treadle.memory.ranking import HALF_LIFE_SECONDS, MIN_FADE, compute_fade, rank
+from treadle.memory.ranking import HALF_LIFE_SECONDS, MIN_AGE_FACTOR, compute_age_factor, rank
 from treadle.ports.memory_index import MemoryHit
 
 NOW = 2_000_000_000.0
@@ -54,7 +54,7 @@ def test_nothing_is_recalled_where_nothing_fits() -> None:
     )
 
 
-def test_what_is_far_behind_the_best_is_left_out() -> None:
+def test_memories_far_below_the_best_score_are_left_out() -> None:
     near = [near_to(memory("a", "x"), 0.9), near_to(memory("b", "y"), 0.8), near_to(memory("c", "z"), 0.25)]
     assert [item.memory.memory_id for item in rank(parse_query("question here"), near, [], NOW, 5)] == ["a", "b"]
 
@@ -84,12 +84,14 @@ def test_age_decides_between_equals_and_not_between_right_and_wrong() -> None:
 
 
 def test_fading() -> None:
-    assert compute_fade(memory("a", "x"), NOW) == 1.0
-    assert compute_fade(memory("a", "x", age=HALF_LIFE_SECONDS / DAY), NOW) == pytest.approx((1 + MIN_FADE) / 2)
-    assert compute_fade(memory("a", "x", age=10**6), NOW) == pytest.approx(MIN_FADE)
-    assert compute_fade(memory("a", "x", age=900, used=0), NOW) == 1.0, "of use a moment ago"
-    assert compute_fade(memory("a", "x", age=900, pinned=True), NOW) == 1.0
-    assert compute_fade(memory("a", "x", age=-5), NOW) == 1.0, "a clock that was wrong"
+    assert compute_age_factor(memory("a", "x"), NOW) == 1.0
+    assert compute_age_factor(memory("a", "x", age=HALF_LIFE_SECONDS / DAY), NOW) == pytest.approx(
+        (1 + MIN_AGE_FACTOR) / 2
+    )
+    assert compute_age_factor(memory("a", "x", age=10**6), NOW) == pytest.approx(MIN_AGE_FACTOR)
+    assert compute_age_factor(memory("a", "x", age=900, used=0), NOW) == 1.0, "of use a moment ago"
+    assert compute_age_factor(memory("a", "x", age=900, pinned=True), NOW) == 1.0
+    assert compute_age_factor(memory("a", "x", age=-5), NOW) == 1.0, "a clock that was wrong"
 
 
 @given(

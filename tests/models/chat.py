@@ -50,7 +50,7 @@ def endpoint(
 
 
 async def collect(model: ModelClient, request: ModelRequest = HELLO) -> list[ModelEvent]:
-    """All that was shown, and the end."""
+    """Return everything that was shown, and the end."""
     events: list[ModelEvent] = []
     events.append(await model.reply(request, events.append))
     return events

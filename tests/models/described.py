@@ -1,4 +1,4 @@
-"""Requests to models that cannot call tools natively, and replies of them."""
+"""Requests to models without native tool calls, and their replies."""
 
 import json
 from collections.abc import Iterable

@@ -212,7 +212,7 @@ def test_several_ends() -> None:
     assert (last.stop, last.usage) == ("max_tokens", Usage(10, 7))
 
 
-def test_nothing_counts_behind_the_last_event() -> None:
+def test_data_after_the_last_event_is_ignored() -> None:
     late = b"".join([STOP, *text(1, "late"), event("error", error={"type": "api_error"}), ends("refusal"), b"{\n"])
     last = completed(begins(), *text(0, "x"), ends(), late)
     assert (last.parts, last.stop) == ((Text("x"),), "end_turn")
@@ -302,7 +302,7 @@ def test_usage_is_estimated_where_it_is_missing() -> None:
     assert completed(said, *text(0, words), ends(tokens=None), STOP).usage == Usage(9, 50, estimated=True)
 
 
-# ── What nobody knows yet ──────────────────────────────────────────────────────────────────────────
+# ── Unknown data ──────────────────────────────────────────────────────────────────────────────────
 
 
 def test_events_blocks_and_deltas_of_a_later_version() -> None:

@@ -1,4 +1,4 @@
-"""What is known of models: short names, windows, prices; and what a home's config.yaml may say better."""
+"""The model catalog: aliases, context windows and prices, and how config.yaml changes them."""
 
 from pathlib import Path
 

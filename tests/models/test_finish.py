@@ -115,7 +115,7 @@ def test_a_reply_that_says_length_and_then_stop_was_cut() -> None:
     assert (last.parts, last.stop) == ((), "max_tokens")
 
 
-def test_the_word_of_the_provider_behind_a_gateway_counts_where_it_warns() -> None:
+def test_the_error_of_the_provider_behind_a_gateway_decides() -> None:
     call = {"tool_calls": [fragment(0, "c", "add", '{"a": 1}')]}
     for native, runs in (("STOP", True), ("completed", True), ("flux", True), ("MAX_TOKENS", False)):
         choice = {"delta": call, "finish_reason": "tool_calls", "native_finish_reason": native}

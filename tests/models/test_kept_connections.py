@@ -23,7 +23,7 @@ LARGE = ModelRequest("m", Preamble("", ()), Conversation([user("x" * 3_000_000)]
 
 
 def said(exchange: Exchange) -> list[str]:
-    """The text of each reply; nothing of one that failed."""
+    """Return the text of each reply; nothing for a failed one."""
     ends = [reply[-1] for reply in exchange.replies]
     first = [end.parts[0] if isinstance(end, Completed) else None for end in ends]
     return [part.text if isinstance(part, Text) else "" for part in first]

@@ -1,4 +1,4 @@
-"""A real model on this machine: its process, from the first question to the end of the engine."""
+"""A real model on this machine: its process, from the first request until the engine closes."""
 
 import asyncio
 import os
@@ -71,7 +71,7 @@ def test_it_is_started_once_answers_and_ends_with_the_engine(folder: Path) -> No
     asyncio.run(run())
 
 
-def test_one_that_died_is_started_again(folder: Path) -> None:
+def test_a_server_that_died_is_restarted(folder: Path) -> None:
     async def run() -> None:
         models = LocalModels(folder)
         await models.reply(hello(), lambda _: None)

@@ -24,7 +24,7 @@ ANNOUNCES = """echo '{"url": "http://127.0.0.1:9"}'; exec sleep 30"""
 
 
 class Children:
-    """The processes that are started. Whoever starts one hears of it when `go_on` is set."""
+    """The processes that are started. Their starters continue when `go_on` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, script: str = LOADS) -> None:
         self.started: list[Process] = []
@@ -84,7 +84,7 @@ def test_closing_ends_a_server_whose_process_has_only_just_begun(
         async with asyncio.timeout(HANG_SECONDS):
             await children.begun.wait()
             closing = asyncio.create_task(models.close())
-            await asyncio.sleep(0)  # it has begun to close, and waits for whoever is starting
+            await asyncio.sleep(0)  # it has begun to close, and waits for the process that is starting
             assert not closing.done()
             children.go_on.set()
             await closing
@@ -158,7 +158,7 @@ def test_a_health_check_that_times_out_closes_its_connection(
 def test_an_unreachable_server_is_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         models, children = LocalModels(tmp_path), Children(monkeypatch, tmp_path, ANNOUNCES)
-        monkeypatch.setattr(server_processes, "_STOP_TIMEOUT_SECONDS", 0.05)  # it does not end by itself
+        monkeypatch.setattr(server_processes, "_STOP_TIMEOUT_SECONDS", 0.05)  # it ends only when it is killed
         async with asyncio.timeout(HANG_SECONDS):
             end = await ask(models, tmp_path / "m.gguf")
         assert isinstance(end, Failed)

@@ -354,7 +354,7 @@ def test_the_same_whatever_the_bytes_are_cut_into(mode: Mode, line_end: bytes, s
     assert heard.text == "grüße 🎈日本\u2028\0"
 
 
-# ── Streams that nobody thought of ─────────────────────────────────────────────────────────────────
+# ── Generated streams ──────────────────────────────────────────────────────────────────────────────
 
 WORDS = st.text(max_size=20)
 ARGUMENTS = st.dictionaries(st.text(max_size=5), st.text(max_size=8) | st.integers() | st.none(), max_size=3)

@@ -473,7 +473,7 @@ def test_done_and_the_last_blank_line_may_come_or_not() -> None:
         assert last.parts == (Text("x"),)
 
 
-# ── What nobody knows yet ──────────────────────────────────────────────────────────────────────────
+# ── Unknown data ──────────────────────────────────────────────────────────────────────────────────
 
 
 def test_unknown_events_and_items() -> None:

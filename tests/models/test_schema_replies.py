@@ -136,7 +136,7 @@ def test_an_answer_at_the_token_limit_is_kept(reply: str, stop: str) -> None:
 
 
 @pytest.mark.parametrize("reply", ["", '{"ans', '{"answer":', CALL[:-1]])
-def test_a_limit_of_tokens_elsewhere_makes_a_reply_unusable(reply: str) -> None:
+def test_a_token_limit_outside_the_text_makes_a_reply_unusable(reply: str) -> None:
     with pytest.raises(UnusableReply, match="raise max_tokens"):
         _ = held(reply, finish="length").whole
 

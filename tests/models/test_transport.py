@@ -1,4 +1,4 @@
-"""A connection to a provider: a slow reader loses nothing, and a quick one pays nothing for reading."""
+"""Connections to providers: a slow reader loses no data, and reading costs a fast reader nothing."""
 
 import asyncio
 import time

@@ -26,7 +26,7 @@ def test_they_are_sent_as_they_are_where_nothing_is_known() -> None:
 
 
 @pytest.mark.parametrize("how", [{"profile": Profile(alternating_roles=True)}, {"plain": True}])
-def test_they_are_sent_as_one_where_the_profile_or_a_refusal_says_so(how: dict[str, Any]) -> None:
+def test_they_are_merged_if_the_profile_or_a_refusal_requires_it(how: dict[str, Any]) -> None:
     assert contents(*TURNS, **how) == ["one\n\ntwo", "three", 'four\n\nf"ive']
     assert contents(*TURNS, **how, system="s", aside="now") == ["s", "one\n\ntwo", "three", 'four\n\nf"ive\n\nnow']
 

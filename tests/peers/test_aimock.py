@@ -1,6 +1,5 @@
-"""The three wire formats against a server that nobody here wrote: aimock, with its chaos switches.
-
-`make peers` installs it and runs this; without it there is nothing to run against."""
+"""The three wire formats against a third-party server: aimock, with its chaos switches. `make peers` installs it
+and runs this; without it the tests are skipped."""
 
 import asyncio
 import json

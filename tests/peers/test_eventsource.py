@@ -1,6 +1,5 @@
-"""Our streams read by a client that nobody here wrote: the npm package `eventsource`, over servers that are killed.
-
-`make peers` installs it and runs this; without it there is nothing to read with."""
+"""Our streams read by a third-party client: the npm package `eventsource`, with servers that are killed. `make
+peers` installs it and runs this; without it the tests are skipped."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Our traces in a backend that nobody here wrote: Arize Phoenix, which tells agents, models and tools apart by the
+"""Our traces in a third-party backend: Arize Phoenix, which tells agents, models and tools apart by the
 names of the conventions.
 
 `make phoenix` installs it and runs this; without it there is nothing to run against."""

@@ -32,7 +32,7 @@ def test_people_and_agents_talk_in_rooms(tmp_path: Path) -> None:
                 manager: Any = engine.context.channels()
                 person = Person("matrix", ANNA, "Anna", "anna", ("direct", "groups"), 0.0)
                 await manager.store.keep_person(person)
-                async with manager.at_work():
+                async with manager.run_in_background():
                     room = await synapse.make_room(token, BOT)
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.05)

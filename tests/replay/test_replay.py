@@ -1,5 +1,5 @@
-"""The same journal through the code of today: what was written is written again, and a changed decision is found
-where it was made."""
+"""Replay of journals with the current code: it produces the same events, and a changed decision is found where it
+was made."""
 
 import asyncio
 from contextlib import closing
@@ -24,7 +24,7 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
 from treadle.engine import tool_results
-from treadle.operations.replays import recorded, with_earlier
+from treadle.operations.replays import add_earlier_runs, read_recorded_run
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Observation, Subjects
@@ -70,7 +70,7 @@ async def fetch_all() -> str:
 
 async def record_of(engine: HostedEngine, run_id: str) -> Recorded:
     service: Any = engine.service
-    return await recorded(RunId(run_id), service._journal, service._sessions, service._approvals)
+    return await read_recorded_run(RunId(run_id), service._journal, service._sessions, service._approvals)
 
 
 async def same(engine: HostedEngine, run_id: str) -> Replayed:
@@ -207,7 +207,7 @@ def test_a_worker_that_dies_and_people_who_meddle(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_fallbacks_and_a_model_that_is_left_alone() -> None:
+def test_fallbacks_and_a_model_with_an_open_breaker() -> None:
     records: list[Recorded] = []
 
     async def gathered() -> None:
@@ -256,7 +256,7 @@ def test_a_session_that_is_summed_up_counted_and_commanded() -> None:
                 session = result.session_id
                 record = await record_of(engine, result.run_id)
                 service: Any = engine.service
-                records.append(await with_earlier(record, service._journal, service._sessions))
+                records.append(await add_earlier_runs(record, service._journal, service._sessions))
             assert any(isinstance(event.data, e.ContextCompacted) for event in records[0].events)
 
     virtually(story())
@@ -477,7 +477,7 @@ def test_a_call_that_has_more_time_today_is_found(monkeypatch: pytest.MonkeyPatc
         ("[redacted:A]" * 60 + "x", "y" * 20_000, False),
     ],
 )
-def test_what_was_taken_out_may_be_anything(recorded: str, today: str, same: bool) -> None:
+def test_a_redacted_part_matches_any_text(recorded: str, today: str, same: bool) -> None:
     kept = make_draft("evt_1", 1.0, e.MemorySaved("mem_1", recorded, "tool"))
     event = Event(kept.event_id, 1.0, ORIGIN, 1, kept.type, kept.data, kept.raw)
     assert (compare(event, 1.0, e.MemorySaved("mem_1", today, "tool")).facts == ()) is same
@@ -486,7 +486,7 @@ def test_what_was_taken_out_may_be_anything(recorded: str, today: str, same: boo
 # ── What cannot be told ────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_journal_of_a_later_version_says_so() -> None:
+def test_a_journal_of_a_later_version_is_reported() -> None:
     record, tools = circling()
     later = msgspec.structs.replace(
         record.events[-1], data=e.UnknownEvent(), type="from_the_future", version=VERSION + 1
@@ -548,7 +548,8 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
             runs: Any = service
             found = await service.runs()
             return [
-                await recorded(each.origin.run_id, runs._journal, runs._sessions, runs._approvals) for each in found
+                await read_recorded_run(each.origin.run_id, runs._journal, runs._sessions, runs._approvals)
+                for each in found
             ]
 
     parted: set[tuple[str, str, str]] = set()
@@ -563,7 +564,7 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
     assert parted == CHANGED_SINCE.get(dump.stem, set())
 
 
-def test_agents_that_were_never_heard_of(tmp_path: Path) -> None:
+def test_a_replay_needs_only_the_journal(tmp_path: Path) -> None:
     """Nothing but the journal is needed: neither the agent, nor its model, nor its tools."""
 
     async def story() -> Recorded:
@@ -645,7 +646,7 @@ def test_runs_that_begin_runs_and_runs_that_are_judged_are_written_again() -> No
     virtually(story())
 
 
-def test_who_was_not_there_then_is_not_on_record() -> None:
+def test_a_replay_stops_where_it_needs_agents_that_were_not_recorded() -> None:
     async def story() -> None:
         script = [ask(call("invoke_agent", agent="nobody", message="x")), say("done")]
         async with in_virtual_time(ScriptedModel(*script, *script)) as engine:

@@ -13,7 +13,7 @@ from treadle.core.fold import fold, fold_all
 from treadle.core.fork import make_fork
 from treadle.core.state import RunState, new_state
 from treadle.domain.events import LlmRequest, RunQueued
-from treadle.operations.replays import recorded
+from treadle.operations.replays import read_recorded_run
 from treadle.ports.tool import Toolbox
 from treadle.replay.recording import Recorded
 from treadle.replay.replay import replay
@@ -50,7 +50,7 @@ def records_of(world: World) -> tuple[list[Recorded], Toolbox]:
     async def gathered() -> list[Recorded]:
         store, sessions, approvals = process.store, process.deps.sessions, process.deps.approvals
         runs = await store.find(limit=100)
-        return [await recorded(run.origin.run_id, store, sessions, approvals) for run in runs]
+        return [await read_recorded_run(run.origin.run_id, store, sessions, approvals) for run in runs]
 
     return asyncio.run(gathered()), process.deps.tools
 
@@ -82,7 +82,7 @@ def stands(state: RunState) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
-def test_what_was_written_is_written_again_and_forks_stand_there(worlds: list[World], first: int) -> None:
+def test_replays_write_the_same_events_and_forks_have_the_same_state(worlds: list[World], first: int) -> None:
     found: Counter[str] = Counter()
     for seed in range(first, first + BLOCK):
         simulate(schedule_of(seed))

@@ -1,4 +1,5 @@
-"""Whether commands leave anything behind: `python -m tests.sandbox.endurance 1000` runs so many and times them."""
+"""Checks whether commands leave anything behind: `python -m tests.sandbox.endurance 1000` runs 1000 of them and
+measures the time."""
 
 import asyncio
 import os
@@ -37,7 +38,7 @@ def _below(pid: int) -> list[int]:
 
 
 async def endure(mode: SandboxMode, times: int, workspace: Path) -> tuple[Left, list[float]]:
-    """What is left after so many commands, and the seconds that each took."""
+    """Run this many commands. Return what they left behind and the seconds that each took."""
     before = _have()
     commands = ShellCommands()
     try:

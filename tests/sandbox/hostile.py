@@ -1,4 +1,4 @@
-"""Commands that do their best to outlive whoever started them, and a look at what is alive."""
+"""Commands that try to outlive the process that started them, and a list of the processes that are alive."""
 
 import contextlib
 import os

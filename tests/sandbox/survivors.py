@@ -1,4 +1,4 @@
-"""Whether anything outlives a command: `python -m tests.sandbox.survivors 200` tries it so often in each way."""
+"""Checks whether processes outlive a command: `python -m tests.sandbox.survivors 200` tries each way 200 times."""
 
 import asyncio
 import os

@@ -95,7 +95,7 @@ def test_what_runs_in_the_background_ends_with_it(workspace: Path, mode: Sandbox
     assert processes_called(mark) == []
 
 
-def test_it_is_asked_to_end_before_it_is_made_to(workspace: Path, mode: SandboxMode) -> None:
+def test_a_process_gets_a_chance_to_end_before_it_is_killed(workspace: Path, mode: SandboxMode) -> None:
     command = "trap 'echo bye; exit' TERM; echo on; sleep 1000 & wait"
     for timeout in (0.3, 3, 30):  # the first that is long enough for this machine to start the command
         finished = one(command, workspace, mode, CommandLimits(grace=HANG_SECONDS), timeout=timeout)
@@ -164,7 +164,7 @@ def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path
 
 
 def homes() -> set[Path]:
-    """The private homes of commands that nobody looks after any more."""
+    """The private homes of commands whose supervisor is gone."""
     found = Path(tempfile.gettempdir()).glob("treadle-*-*")
     return {path for path in found if not Path("/proc", path.name.split("-")[1]).exists()}
 
@@ -179,7 +179,7 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def test_without_bubblewrap_it_is_said_once(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_bubblewrap_is_reported_once(workspace: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         commands = ShellCommands(bubblewrap="/nowhere/bwrap")
         found = await commands.confinement()

@@ -177,7 +177,7 @@ def test_a_policy_that_cannot_be_followed(run: Run, name: str, told: str) -> Non
 
 
 @pytest.mark.parametrize("place", ["/tmp", "/dev/shm", "~"])
-def test_what_is_memory_is_bounded(run: Run, place: str) -> None:
+def test_the_size_of_private_folders_is_bounded(run: Run, place: str) -> None:
     text = f"df -B1 --output=size {place} | tail -1"
     assert int(asyncio.run(run(text)).output) <= 1024**3
 

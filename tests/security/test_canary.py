@@ -42,7 +42,7 @@ def everything_under(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def processes_of(pid: int) -> Iterator[tuple[str, bytes]]:
-    """The environment and command line of this process's children, and theirs."""
+    """Yield the environment and the command line of all descendants of this process."""
     with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
@@ -50,7 +50,7 @@ def processes_of(pid: int) -> Iterator[tuple[str, bytes]]:
                     try:
                         yield f"/proc/{child}/{name}", Path(f"/proc/{child}/{name}").read_bytes()
                     except OSError:
-                        continue  # it has ended, or nobody may look at it
+                        continue  # it has ended, or access to it is denied
                 yield from processes_of(int(child))
 
 

@@ -1,4 +1,5 @@
-"""Ways by which a value could get past the redactor: through hooks, adapters, people, pieces and odd spellings."""
+"""Ways in which a secret could bypass the redactor: hooks, adapters, reviewers, split texts and unusual
+spellings."""
 
 import asyncio
 from collections.abc import Callable
@@ -99,7 +100,7 @@ def raises() -> Completed | Failed:
     raise RuntimeError(f"401 for the key {VALUE}")
 
 
-def test_an_adapter_that_fails_with_the_key_in_its_words(
+def test_an_adapter_whose_error_contains_the_key(
     tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     run(tmp_path, Replies(raises))
@@ -154,7 +155,7 @@ def test_the_mark_of_a_redaction_is_not_a_secret(tmp_path: Path) -> None:
     assert used == ["[redacted:TOKEN]"]
 
 
-def test_a_secret_that_is_set_while_the_model_speaks(tmp_path: Path) -> None:
+def test_a_secret_that_is_set_during_a_reply(tmp_path: Path) -> None:
     def reply(_: ModelRequest) -> Any:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
             vault.put("TOKEN", VALUE, (SecretGrant("hero"),))

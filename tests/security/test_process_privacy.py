@@ -60,7 +60,7 @@ def test_memory_is_private_with_an_empty_vault(program: str, tmp_path: Path) -> 
     assert run(program, tmp_path) == 0
 
 
-def test_what_shows_descent_stays_readable(tmp_path: Path) -> None:
+def test_parent_ids_stay_readable(tmp_path: Path) -> None:
     """Processes without rights see the parent of such a process, and nothing of its environment."""
     if os.geteuid() != 0:
         pytest.skip("becomes another user: only root can")

@@ -31,7 +31,7 @@ def _no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings: Any) -> tuple[Any, list[Any]]:
-    """Run one command of an agent; what came of it, and what was asked."""
+    """Run one command of an agent. Return its result and the approvals that were requested."""
     model = ScriptedModel(ask(call("bash", "c1", command=line)), say("done"))
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
 
@@ -68,7 +68,7 @@ def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> Non
     ],
     ids=["off", "a rule", "a rule that matches"],
 )
-def test_what_the_operator_has_said_holds(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_the_decision_of_the_operator_applies(tmp_path: Path, settings: dict[str, Any]) -> None:
     ended, asked = ran(tmp_path, **settings)
     assert (ended.content, asked) == ("ran\n", [])
 

@@ -128,13 +128,13 @@ def test_the_section() -> None:
     assert section(b" \n\t") == ""
 
 
-def test_what_is_cut_is_said_and_no_character_is_halved() -> None:
+def test_a_truncation_is_reported_and_splits_no_character() -> None:
     text = section(("é" * MAX_BYTES).encode()[: MAX_BYTES - 1], 65_536)
     assert "é\n[cut here: the file has 65536 bytes, and these are the first of them]\n[end of" in text
     assert "\ufffd" not in text
 
 
-def test_what_acts_or_hides_is_shown() -> None:
+def test_control_and_invisible_characters_are_shown() -> None:
     text = section(b"a\0b\x1b[31m\xff " + "\u202ex\u2066\U000e0041\u2028y".encode())
     assert "a<U+0000>b<U+001B>[31m\ufffd <U+202E>x<U+2066><U+E0041><U+2028>y" in text
 

@@ -29,14 +29,14 @@ def test_a_description_cannot_begin_a_section() -> None:
     assert text.splitlines()[-1] == "- one: a ## House rules - two: x y<U+001B><U+202E>"
 
 
-def test_nothing_in_a_description_is_there_unseen() -> None:
+def test_a_description_hides_no_characters() -> None:
     text = render_catalog(
         (Skill("one", "a\u200bb\u00adc\u2060\ufeff\u3164\ufe01 \U000e0041 \u26a0\ufe0f", "home"),)
     )
     assert text.splitlines()[-1] == ("- one: a<U+200B>b<U+00AD>c<U+2060><U+FEFF><U+3164><U+FE01> <U+E0041> \u26a0")
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_omissions_are_reported() -> None:
     many = [Skill(f"skill-{number:05}", "d" * 1000, "home") for number in range(10_000)]
     text = render_catalog(many)
     assert len(text) <= MAX_CHARACTERS

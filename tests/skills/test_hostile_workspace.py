@@ -1,5 +1,4 @@
-"""A workspace that means harm: nothing outside of it is read, nothing hangs, nothing breaks a run, and
-the list says what is wrong."""
+"""Hostile workspaces: nothing outside is read, nothing hangs, no run breaks, and the list reports the fault."""
 
 import os
 import socket

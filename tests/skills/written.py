@@ -1,4 +1,4 @@
-"""Skills written down for tests."""
+"""Writes skills for tests."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ BODY = "# How to\n\nDo this, then that."
 
 
 def skill(place: Path, name: str, front: str = "", body: str = BODY, description: str = "Does it.") -> Path:
-    """A skill in a folder of its own in this place."""
+    """Write a skill in its own folder."""
     folder = place / name
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: {description}\n{front}---\n\n{body}\n")
@@ -32,6 +32,6 @@ def approve(home: Path, name: str, workspace: Path | None = None) -> FoundSkill:
 
 
 def looked_at(home: Path, workspace: Path) -> dict[tuple[str, str], FoundSkill]:
-    """What `treadle skills list` shows, by origin and name, without what comes with Treadle."""
+    """Return what `treadle skills list` shows, by origin and name, without the shipped skills."""
     found = SkillInventory(home).survey(workspace).found
     return {(one.origin, one.name): one for one in found if one.origin != "shipped"}

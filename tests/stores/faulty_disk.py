@@ -40,7 +40,7 @@ class FaultyFile(apsw.VFSFile):
 
 @contextmanager
 def faulty_disk() -> Generator[FaultyDisk, None, None]:
-    """Every database that is opened in here is on this disk."""
+    """Put every database that is opened meanwhile on this disk."""
     before = apsw.vfs_names()[0]
     disk = FaultyDisk(before)
     try:

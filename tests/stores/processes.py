@@ -1,4 +1,4 @@
-"""Other processes that hold on to a database."""
+"""Other processes that hold a database open."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ asyncio.run(own())
 
 @contextmanager
 def holder(script: str, path: str) -> Generator["subprocess.Popen[str]", None, None]:
-    """A process that runs the script and has got hold of the database."""
+    """Yield a process that runs the script and holds the database."""
     with subprocess.Popen(
         [sys.executable, "-c", script, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,4 +1,4 @@
-"""What was used is counted in the transaction of the events that say so: cheaply, exactly, whatever goes wrong."""
+"""Usage is counted in the transaction of the events that report it: cheaply and exactly, also with faults."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -33,7 +33,7 @@ from treadle.domain.ids import AgentId, EventId, TokenId
 from treadle.domain.messages import Text, user
 from treadle.domain.quotas import Quotas
 from treadle.domain.runs import Metrics, Usage
-from treadle.operations.usage import UsageQuery, compute_usage, summed_up
+from treadle.operations.usage import UsageQuery, compute_usage, sum_usage
 from treadle.ports.accounts import Accounts, AgentStates, Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance, Claim, Release
 from treadle.stores.sqlite.accounts import SqliteAccounts
@@ -63,7 +63,7 @@ class Desk(StoreProcess):
     statements: list[str]
 
     async def begun(self, agent: AgentSpec = FREE, token: str | None = None, rate: float = 1.0) -> Claim:
-        """A run that has its model."""
+        """Return a run whose model is resolved."""
         queued = RunQueued(agent, token=None if token is None else TokenId(token), credits_per_dollar=rate)
         opening = (self.draft(queued), self.draft(UserMessage(user("hello"))))
         claim = await self.claim(await self.store.submit(self.origin(), opening))
@@ -128,7 +128,7 @@ def test_a_run_without_ceilings_never_touches_an_account() -> None:
     asyncio.run(story())
 
 
-def test_what_a_long_run_has_used_is_seen_while_it_goes_on() -> None:
+def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
     async def story() -> None:
         async with desk() as process:
             claim = await process.begun()
@@ -172,7 +172,7 @@ def test_usage_is_by_agent_token_model_and_day() -> None:
     asyncio.run(story())
 
 
-def test_what_was_used_is_summed_up_by_what_is_asked_for() -> None:
+def test_usage_is_summed_up_by_the_requested_key() -> None:
     used = [
         Used("a", None, "p/m", 20_000, 1, 2, 30, cost=0.5, credits=1.0),
         Used("a", TokenId("tok_1"), "p/n", 20_001, 1, 1, 10),
@@ -180,7 +180,7 @@ def test_what_was_used_is_summed_up_by_what_is_asked_for() -> None:
     ]
 
     def told(by: Any) -> list[tuple[str, int, int, float]]:
-        return [(line.key, line.runs, line.input_tokens, line.cost) for line in summed_up(used, by)]
+        return [(line.key, line.runs, line.input_tokens, line.cost) for line in sum_usage(used, by)]
 
     assert told("agent") == [("a", 2, 40, 0.5), ("b", 2, 5, 0.25)]
     assert told("model") == [("p/m", 3, 35, 0.75), ("p/n", 1, 10, 0.0)]
@@ -244,7 +244,7 @@ stories = st.lists(st.tuples(st.sampled_from((FREE, BOUND)), st.lists(turns, max
 
 
 class Told:
-    """One run on its way: what its worker does next, whoever that is by then."""
+    """A run in progress: what its present worker does next."""
 
     def __init__(self, process: Desk, claim: Claim) -> None:
         self.process = process
@@ -292,7 +292,7 @@ class Told:
 
 
 async def metrics_of(process: Desk, run: Told) -> Metrics:
-    """What the journal folds to, which is another's work."""
+    """Return the metrics that the journal folds to."""
     events = await process.store.read(run.claim.origin.run_id)
     return fold_all(new_state(run.claim.origin), events).metrics(0.0)
 
@@ -308,7 +308,7 @@ def test_usage_adds_up_to_what_the_journals_say(told: list[tuple[AgentSpec, list
                 for kind, end in told_of:
                     await run.turn(kind, end)
                 await run.end()
-            found = summed_up(await process.used(), "agent")
+            found = sum_usage(await process.used(), "agent")
             metrics = [await metrics_of(process, run) for run in runs]
             assert sum(line.runs for line in found) == len(runs)
             assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)

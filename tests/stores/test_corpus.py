@@ -1,4 +1,4 @@
-"""Databases of every earlier format open, fold and go on in this version."""
+"""Databases of every earlier format open, fold and continue in this version."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ CORPUS = sorted(make.FOLDER.glob("v*.sql"), key=lambda dump: int(dump.stem[1:]))
 
 @pytest.fixture(params=CORPUS, ids=lambda dump: dump.stem)
 def path(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """A database of an earlier format."""
+    """Return a database of an earlier format."""
     path = str(tmp_path / "treadle.db")
     database = connect(path)
     database.execute(request.param.read_text())
@@ -83,7 +83,7 @@ async def resume_all(path: str) -> list[ModelRequest]:
     return asked
 
 
-def test_an_older_journal_goes_on(path: str) -> None:
+def test_an_older_journal_continues(path: str) -> None:
     async def run() -> None:
         async with asyncio.timeout(HANG_SECONDS):
             asked = await resume_all(path)

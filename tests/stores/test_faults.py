@@ -75,7 +75,7 @@ async def stays_open(future: "asyncio.Future[object]", tries: Callable[[], int])
 
 
 def fill_up(connection: SqliteDatabase) -> None:
-    """No page more than there are."""
+    """Limit the database to its present number of pages."""
     pages = connection.execute("PRAGMA page_count").fetchall()[0][0]
     connection.execute(f"PRAGMA max_page_count = {pages}")
 
@@ -205,7 +205,7 @@ def test_a_failed_fsync_stops_everything(path: str) -> None:
 
 @asynccontextmanager
 async def engine_on(path: str, *, text: str | None = None) -> AsyncGenerator[HostedEngine, None]:
-    """An engine whose model says this, or nothing for ever."""
+    """Yield an engine whose model gives this answer, or never answers."""
     engine = create_engine(f"sqlite:///{path}", home=Home(Path(path).parent))
     engine.add_model("fake", FunctionModel(lambda _: Silence("so") if text is None else say(text)))
     async with engine:
@@ -220,7 +220,7 @@ async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
 
 
 async def lost(engine: HostedEngine, disk: FaultyDisk) -> None:
-    """Let a write of the engine fail."""
+    """Make a write of the engine fail."""
     disk.sync_fails = True
     with pytest.raises(StoreLost):
         await engine.submit(AGENT, "one too many")

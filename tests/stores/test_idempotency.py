@@ -1,4 +1,4 @@
-"""The same request twice is one request, whatever its run has come to in between."""
+"""A repeated request counts once, whatever the state of its run."""
 
 import asyncio
 from pathlib import Path
@@ -15,7 +15,7 @@ AGENT = Agent(name="ada", model="fake/m-1")
 
 
 def engine_in(folder: Path) -> HostedEngine:
-    """An engine whose model thinks for ever, unless it is asked to go on."""
+    """Return an engine whose model never answers, except to a request to continue."""
 
     def answer(request: ModelRequest) -> ScriptStep:
         return say("done") if "Go on" in request.conversation.messages[-1].text else Silence("hm")
@@ -26,7 +26,7 @@ def engine_in(folder: Path) -> HostedEngine:
 
 
 async def waiting_run(engine: HostedEngine, key: str | None = None) -> RunId:
-    """A run in the session `ses_1` that was interrupted and waits."""
+    """Return an interrupted run in the session `ses_1`."""
     run_id = await engine.submit(AGENT, "hello", session="ses_1", key=key)
     await reaches(engine, run_id, "llm_request")
     await engine.interrupt(run_id)

@@ -1,4 +1,4 @@
-"""One process owns a SQLite database, and everyone else is told who."""
+"""One process owns a SQLite database. Other processes get an error that names it."""
 
 import asyncio
 import os

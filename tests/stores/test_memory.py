@@ -1,4 +1,4 @@
-"""Memories in the files of SQLite: what is forgotten is gone from them, and what is wrong with them is told of."""
+"""Memories in SQLite files: forgotten ones are gone from the file, and damage is reported."""
 
 import asyncio
 import random
@@ -65,7 +65,7 @@ def test_forgetting_leaves_no_trace_in_the_file(tmp_path: Path) -> None:
             assert files_with(tmp_path, kept[n].lower()) == []
 
 
-def test_a_platform_without_the_extension_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_platform_without_the_extension_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     import sqlite_vec  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
     monkeypatch.setattr(sqlite_vec, "loadable_path", lambda: str(tmp_path / "nowhere"))
@@ -97,7 +97,7 @@ def test_an_extension_cannot_be_loaded_afterwards(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_memory_that_cannot_be_kept_is_left_out_and_the_run_goes_on(
+def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:

@@ -1,4 +1,4 @@
-"""Opening a SQLite file: made, migrated, or refused with one line that says what to do."""
+"""Opening a SQLite file: it is created, migrated, or refused with one line that says what to do."""
 
 import asyncio
 import gc
@@ -154,8 +154,8 @@ def test_a_backup_is_found_next_to_a_database_with_brackets_in_its_name(tmp_path
         open_database(str(path))
 
 
-def test_a_damaged_database_is_left_as_it_was(tmp_path: Path) -> None:
-    """Also what a process that died has left in the write-ahead log: whoever saves what can be saved needs it."""
+def test_a_damaged_database_is_not_changed(tmp_path: Path) -> None:
+    """This includes the write-ahead log of a process that died: recovering the data needs it."""
     path = str(tmp_path / "treadle.db")
     asyncio.run(fill(path))
     crashed = str(tmp_path / "crashed.db")
@@ -219,7 +219,7 @@ def test_a_lock_that_is_given_up_in_time_goes_unnoticed(path: str) -> None:
         asyncio.run(wait())
 
 
-def test_what_was_acknowledged_is_there_again(path: str) -> None:
+def test_acknowledged_data_is_there_after_a_restart(path: str) -> None:
     runs = asyncio.run(fill(path, 5))
 
     async def look() -> None:

@@ -1,4 +1,4 @@
-"""Owners on SQLite: what looks for one user uses an index, and what is older is the local user's."""
+"""Owners on SQLite: queries for one user use an index, and older data belongs to the local user."""
 
 import asyncio
 from contextlib import closing
@@ -33,7 +33,7 @@ STATEMENTS = (
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
-def test_what_is_looked_for_is_looked_up(name: str) -> None:
+def test_queries_use_an_index(name: str) -> None:
     """No table of runs or memories is read from end to end."""
     with closing(open_database(":memory:")) as db:
         values = [None] * max(SQL[name].count("?"), 12)
@@ -70,7 +70,7 @@ def engine_on(folder: Path) -> HostedEngine:
 
 
 def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
-    """For that user sessions of others do not exist; without one, the run is for whoever owns the session."""
+    """Sessions of others do not exist for that user. Without a user, the owner of the session owns the run."""
 
     async def story() -> None:
         agent = Agent(name="ada", model="fake/m", memory={"embedder": "none"})

@@ -14,7 +14,7 @@ def shell(tmp_path: Path) -> Shell:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where somebody works."""
+    """Return the current folder of the user."""
     made = tmp_path / "project"
     made.mkdir()
     return made

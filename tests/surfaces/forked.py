@@ -1,4 +1,4 @@
-"""Commands in processes of their own that need not import Treadle: a server that has done so forks for each."""
+"""Commands in their own processes that a server forks, so that they need not import Treadle."""
 
 import atexit
 import json

@@ -59,7 +59,7 @@ def configure(shell: Shell) -> None:
 
 
 def asks(tool: str, **arguments: object) -> Behaviour:
-    """The model asks for a call, and says how many tokens that took."""
+    """Return a model reply with a tool call and token counts."""
     return calls(fragment(0, "c1", tool, json.dumps(arguments)))
 
 
@@ -79,7 +79,7 @@ def write_server(home: Path) -> None:
 DURATION = ((r"\d+\.\d+ s\b", "0.1 s"),)
 MACHINE = (
     (r"(?m)^((sandbox|embedder|local weights) +\w+ +\w+ +).*(\n {30}.*)*", r"\1…"),
-    (r"examining .*\nmaking .*\n", ""),
+    (r"checking .*\ntesting .*\n", ""),
     (r"[\d.]+ MB", "0.4 MB"),
 )
 ESTIMATES = (

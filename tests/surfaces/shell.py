@@ -68,7 +68,7 @@ commands = Commands()
 
 
 def command_of(arguments: tuple[str, ...]) -> str:
-    """The names that these arguments begin with: `treadle runs list`, or `treadle` where they are no command."""
+    """Return the words that name the command: `treadle runs list`, or `treadle` if there is none."""
     if find_command(arguments) is None:
         return "treadle"
     return " ".join(("treadle", *arguments[: 2 if arguments[0] in GROUPS else 1]))
@@ -87,7 +87,7 @@ class Shell:
         }  # fmt: skip
 
     def configure(self) -> "Shell":
-        """A provider `fake`, and a default agent that does not try twice."""
+        """Configure the provider `fake`, and a default agent without retries."""
         self.write(
             "config.yaml", f"{{providers: {{fake: {{base_url: '{self.url}'}}}}, defaults: {{model: fake/m}}}}"
         )
@@ -95,7 +95,7 @@ class Shell:
         return self
 
     def configure_careful(self) -> "Shell":
-        """A provider `fake`, and the default agent with the tools and the approvals that Treadle gives it."""
+        """Configure the provider `fake`, and the default agent with Treadle's own tools and approvals."""
         self.configure()
         made = self.home / "agents" / "default" / "config.yaml"
         made.unlink()
@@ -132,13 +132,13 @@ class Shell:
         )
 
     def is_new(self, *arguments: str) -> bool:
-        """Whether Python is to be started for this: no test has had this command yet, or it cannot be forked."""
+        """Return whether Python must be started: no test has run this command yet, or it cannot be forked."""
         if sys.platform != "linux" or any(map(READ_AS_PYTHON_STARTS.match, self.environment)):
             return True
         return commands.is_new(command_of(arguments))
 
     def start_pipe(self, arguments: str, reader: str) -> Process:
-        """The command with its standard output read by another."""
+        """Start the command with a reader for its standard output."""
         line = f"set -o pipefail; {COMMAND} {arguments} | {reader}"
         return Popen(["bash", "-c", line], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=self.environment)
 

@@ -1,4 +1,4 @@
-"""A command with a person in front of it: a real terminal, what it shows, and what is typed."""
+"""A command in a real terminal: tests read the screen and type."""
 
 import asyncio
 import fcntl
@@ -34,17 +34,17 @@ def against(shell: Shell, *script: Behaviour) -> Script:
 
 
 def wants(tool: str, call_id: str = "c1", **arguments: object) -> Behaviour:
-    """The model asks for a call."""
+    """Return a model reply with a tool call."""
     return wants_raw(tool, json.dumps(arguments), call_id)
 
 
 def wants_raw(tool: str, arguments: str, call_id: str = "c1") -> Behaviour:
-    """The model asks for a call, with arguments as it wrote them."""
+    """Return a model reply with a tool call whose arguments are sent unchanged."""
     return Answer([delta(tool_calls=[fragment(0, call_id, tool, arguments)]), delta(finish="tool_calls"), DONE])
 
 
 def files(folder: Path) -> dict[str, str]:
-    """What is in a folder: names and texts."""
+    """Return the names and texts of the files in a folder."""
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 

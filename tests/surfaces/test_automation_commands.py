@@ -20,7 +20,7 @@ from tests.surfaces.shell import Shell
 
 @asynccontextmanager
 async def serving(shell: Shell) -> AsyncGenerator[str, None]:
-    """The address of a `treadle serve` of its own."""
+    """Start `treadle serve`, and yield its address."""
     process = shell.start("serve", "--port", "0", "--json")
     assert process.stdout is not None
     try:
@@ -96,7 +96,7 @@ async def _send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, An
 
 
 @pytest.mark.parametrize("attached", [False, True], ids=["before the server", "through the server"])
-def test_what_comes_in_through_a_hook_goes_out_through_a_webhook(shell: Shell, attached: bool) -> None:
+def test_a_run_of_an_inbound_webhook_is_sent_to_a_webhook(shell: Shell, attached: bool) -> None:
     async def story() -> None:
         async with FakeEndpoint(says("seen")) as model, receiver() as other:
             shell.url = model.url

@@ -1,4 +1,4 @@
-"""How a call is shown to somebody who decides about it: what will run, all of it, and nothing that is not seen."""
+"""How a tool call is shown to a reviewer: completely, with the decoded command and without hidden characters."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 
 from treadle.surfaces.cli.call_view import readable_json, show_call, summarize_call
-from treadle.surfaces.cli.terminal import pieces, revealed, unseen
+from treadle.surfaces.cli.terminal import count_invisible, pieces, reveal
 
 WIDE = 200
 
@@ -38,7 +38,7 @@ def test_no_line_passes_for_one_of_treadle_s_own() -> None:
     assert all(len(line) < 40 for line in told[1:-1])
 
 
-def test_the_last_of_two_equal_names_counts_and_that_is_said() -> None:
+def test_the_last_of_two_equal_names_counts_with_a_warning() -> None:
     told = show_call('{"command": "ls", "command": "rm x"}', WIDE).lines
     assert told == ["  │ command: rm x", "  ! the arguments name `command` twice; the last one counts"]
 
@@ -70,17 +70,17 @@ UNSEEN = [
 
 @pytest.mark.parametrize("code", UNSEEN, ids=lambda code: f"{code:04X}")
 def test_what_is_not_seen_is_shown_by_its_number_and_warned_of(code: int) -> None:
-    assert revealed(f"a{chr(code)}b") == f"a<U+{code:04X}>b"
+    assert reveal(f"a{chr(code)}b") == f"a<U+{code:04X}>b"
     call, warning = lines(command=f"ls{chr(code)}")
     assert call == f"  │ command: ls<U+{code:04X}>"
     assert warning.startswith("  ! it has 1 character that is invisible")
     assert f"<U+{code:04X}>" in summarize_call(json.dumps({"command": f"ls{chr(code)}"}))
 
 
-def test_what_is_seen_is_left_alone() -> None:
+def test_visible_characters_are_not_changed() -> None:
     seen = "Grüße, 世界 👋 é\n\tend"
-    assert revealed(seen) == seen
-    assert unseen(seen) == 0
+    assert reveal(seen) == seen
+    assert count_invisible(seen) == 0
 
 
 def test_pieces_fit_and_lose_nothing() -> None:
@@ -88,7 +88,7 @@ def test_pieces_fit_and_lose_nothing() -> None:
     found = list(pieces(text, 20))
     assert "".join(found) == text
     assert list(pieces("", 20)) == [""]
-    assert all(len(re.sub("[世界]", "xx", revealed(piece))) <= 20 for piece in found)
+    assert all(len(re.sub("[世界]", "xx", reveal(piece))) <= 20 for piece in found)
 
 
 def test_on_one_line() -> None:
@@ -101,4 +101,4 @@ def test_json_to_copy_means_the_same() -> None:
     arguments = {"path": "ü\u200b\u202e", "content": 'a\n"b"\U000e0041'}
     copied = readable_json(json.dumps(arguments))
     assert json.loads(copied) == arguments
-    assert unseen(copied) == 0
+    assert count_invisible(copied) == 0

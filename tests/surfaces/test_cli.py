@@ -1,4 +1,4 @@
-"""The command line as a user meets it: the real command, a real endpoint on loopback, signals and nonsense."""
+"""The command line: the real command with an endpoint on loopback, signals and invalid input."""
 
 import asyncio
 import io
@@ -97,7 +97,7 @@ def test_json_prints_every_event(shell: Shell) -> None:
         assert {"event_id", "timestamp", "agent_id", "run_id", "session_id", "data"} < done.json[0].keys()
 
 
-def test_a_session_goes_on(shell: Shell) -> None:
+def test_a_session_continues(shell: Shell) -> None:
     @against(shell, says("I see."), says("Anna."))
     async def _(server: FakeEndpoint) -> None:
         first = await shell("run", "--json", "My name is Anna.")
@@ -157,7 +157,7 @@ def test_ctrl_c_parks_the_run_and_it_can_be_resumed(shell: Shell) -> None:
         assert (resumed.code, resumed.out) == (0, f"{ANSWER}\n")
 
 
-def test_a_killed_command_can_be_followed_without_a_word_to_the_model(shell: Shell) -> None:
+def test_a_killed_command_can_be_followed_without_a_message_to_the_model(shell: Shell) -> None:
     @against(shell, HANGS, says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
         process = shell.start("run", "--json", "What is 2+3?")
@@ -181,7 +181,7 @@ def test_a_reader_that_closes_the_output_is_not_an_error(shell: Shell) -> None:
         assert "Error" not in done.err
 
 
-def test_a_killed_run_is_taken_up_by_the_next_command(shell: Shell) -> None:
+def test_a_killed_run_is_resumed_by_the_next_command(shell: Shell) -> None:
     @against(shell, HANGS, says(ANSWER), says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
         process = shell.start("run", "--json", "What is 2+3?")
@@ -219,7 +219,7 @@ def test_a_database_has_one_owner_which_parks_its_run_when_it_is_terminated(shel
 # ── Looking at runs and agents ─────────────────────────────────────────────────────────────────────
 
 
-def test_runs_are_listed_shown_and_told(shell: Shell) -> None:
+def test_runs_are_listed_and_shown_with_their_events(shell: Shell) -> None:
     @against(shell, says(ANSWER))
     async def _(server: FakeEndpoint) -> None:
         assert await shell("runs", "list") == (0, "", 'No runs yet. Start one: treadle run "Hello."\n')

@@ -26,6 +26,11 @@ ELSEWHERE = {
 """Operations that no page calls, with the reason."""
 LIVE = {"events.of_all", "events.of_run"}
 """Called with `fetch`, not with the typed client."""
+UNREPORTED = {
+    "events.of_all": "a shared worker calls it, and Playwright does not report the requests of shared workers. "
+    "The tests of live updates fail without it",
+}
+"""Operations that pages call and that browser tests cannot observe, with the reason."""
 
 
 def templates() -> dict[str, tuple[str, str]]:
@@ -44,5 +49,5 @@ def test_every_operation_has_its_place_in_the_dashboard() -> None:
     missing = {name for name, route in known.items() if route not in called} - set(ELSEWHERE) - LIVE
     assert missing == set(), "a page for it, or a reason why there is none"
     assert {name for name in ELSEWHERE if known.get(name) in called} == set(), "it has a place now"
-    assert set(ELSEWHERE) <= set(known)
+    assert set(ELSEWHERE) | set(UNREPORTED) <= set(known)
     assert '"/v1/events?live=true"' in source

@@ -1,4 +1,4 @@
-"""The demo, as far as it needs no weights: a run is killed in the middle, and nothing is done twice."""
+"""The second part of the demo, which needs no weights: a run is killed, resumed, and no effect is repeated."""
 
 import os
 import subprocess
@@ -8,8 +8,9 @@ from pathlib import Path
 from tests.patience import HANG_SECONDS
 
 
-def test_the_run_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path) -> None:
-    program = "import sys, pathlib; from treadle.surfaces import demo; demo.survive(pathlib.Path(sys.argv[1]))"
+def test_a_killed_run_is_resumed_and_repeats_no_effect(tmp_path: Path) -> None:
+    program = "import sys; from pathlib import Path; from treadle.surfaces import demo; "
+    program += "demo.kill_and_resume(Path(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
         env={"PATH": os.environ["PATH"], "TREADLE_HOME": str(tmp_path / "home")},
@@ -19,6 +20,6 @@ def test_the_run_that_is_killed_goes_on_and_does_nothing_twice(tmp_path: Path) -
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert "kill -9, in the middle of write_report" in done.stdout
-    assert "the report has 1 line, not two" in done.stdout
+    assert "kill -9 during write_report" in done.stdout
+    assert "The report has 1 line, not two" in done.stdout
     assert "recovered: " in done.stderr

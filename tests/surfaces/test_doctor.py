@@ -1,4 +1,4 @@
-"""`treadle doctor`: what it finds in homes of all kinds, and that it misses no guard that is asleep."""
+"""`treadle doctor`: its findings in homes of all kinds, and its test of the guards."""
 
 import asyncio
 import json
@@ -32,21 +32,26 @@ from treadle.core.guards import (
 )
 from treadle.doctor.examination import examine
 from treadle.doctor.findings import Finding
-from treadle.surfaces.cli.guard_self_test import QUARANTINE, TRIALS, Check, fire_all
+from treadle.surfaces.cli.guard_self_test import QUARANTINE, TRIALS, Check, check_guards
 
-ALL = {*(guard for trial in TRIALS for guard in trial.marks), QUARANTINE}
+ALL = {*(guard for trial in TRIALS for guard in trial.evidence), QUARANTINE}
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-def asleep() -> set[str]:
-    checks: Sequence[Check] = asyncio.run(fire_all())
+def return_nothing(*_: object, **__: object) -> None:
+    """Stand in for a guard or a reservation: reject nothing and reserve nothing."""
+
+
+def find_unarmed() -> set[str]:
+    """Run the self-test of the guards. Return the guards that did not fire."""
+    checks: Sequence[Check] = asyncio.run(check_guards())
     assert {check.guard for check in checks} == ALL
     return {check.guard for check in checks if not check.armed}
 
 
-def without(which: str, *judges: Any) -> Patch:
-    """The guards of a kind without some."""
+def remove(which: str, *judges: Any) -> Patch:
+    """Return a patch that removes guards from a list of them."""
 
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
         left = tuple(judge for judge in getattr(guards, which) if judge not in judges)
@@ -56,107 +61,97 @@ def without(which: str, *judges: Any) -> Patch:
     return patch
 
 
-def never(where: str, answer: Any = None) -> Patch:
-    """A guard that always says the same."""
-
-    def say(*_: object) -> Any:
-        return answer
-
-    return lambda monkeypatch: monkeypatch.setattr(where, say)
+def disable(where: str) -> Patch:
+    """Return a patch that makes a guard never object."""
+    return lambda monkeypatch: monkeypatch.setattr(where, return_nothing)
 
 
-def higher(module: Any, name: str) -> Patch:
-    """A guard whose number is never reached."""
+def raise_limit(module: Any, name: str) -> Patch:
+    """Return a patch that sets a limit of a guard so high that no run reaches it."""
     return lambda monkeypatch: monkeypatch.setattr(module, name, 1000)
 
 
-def test_all_guards_are_armed_here() -> None:
-    assert asleep() == set()
+def test_all_guards_are_armed() -> None:
+    assert find_unarmed() == set()
 
 
-def test_only_the_guard_of_the_deadline_is_tried_with_a_deadline() -> None:
-    """On a busy machine any other guard would be called asleep when the deadline comes first."""
-    timed = [set(trial.marks) for trial in TRIALS if "deadline" in trial.settings.get("limits", {})]
+def test_only_the_trial_of_the_deadline_has_a_deadline() -> None:
+    """On a busy machine the deadline of another trial could pass before its guard fires."""
+    timed = [set(trial.evidence) for trial in TRIALS if "deadline" in trial.settings.get("limits", {})]
     assert timed == [{"deadline"}]
 
 
 @pytest.mark.parametrize(
     ("patch", "missed"),
     [
-        (higher(loop, "WARN_CALLS"), {"loop: the same call is warned of"}),
-        (higher(loop, "BLOCK_CALLS"), {"loop: the same call is refused"}),
-        (higher(loop, "STOP_CALLS"), {"loop: the same call ends the run"}),
-        (higher(loop, "WARN_SAME_RESULTS"), {"loop: the same result is warned of"}),
-        (higher(loop, "BLOCK_SAME_RESULTS"), {"loop: the same result is refused"}),
-        (higher(loop, "STRICT_STOP_CALLS"), {"loop: strict"}),
+        (raise_limit(loop, "WARN_CALLS"), {"loop: a repeated call gets a warning"}),
+        (raise_limit(loop, "BLOCK_CALLS"), {"loop: a repeated call is rejected"}),
+        (raise_limit(loop, "STOP_CALLS"), {"loop: a repeated call ends the run"}),
+        (raise_limit(loop, "WARN_SAME_RESULTS"), {"loop: a repeated result gets a warning"}),
+        (raise_limit(loop, "BLOCK_SAME_RESULTS"), {"loop: a repeated result is rejected"}),
+        (raise_limit(loop, "STRICT_STOP_CALLS"), {"loop: strict"}),
         (
-            without("PACE", loop.judge_turn),
-            {"loop: the same call is warned of", "loop: the same result is warned of"},
+            remove("PACE", loop.judge_turn),
+            {"loop: a repeated call gets a warning", "loop: a repeated result gets a warning"},
         ),
         (
-            never("treadle.core.guards.loop.judge_call"),
+            disable("treadle.core.guards.loop.judge_call"),
             {
-                "loop: the same call is refused",
-                "loop: the same call ends the run",
-                "loop: the same result is refused",
-                "loop: a cycle of calls is refused",
+                "loop: a repeated call is rejected",
+                "loop: a repeated call ends the run",
+                "loop: a repeated result is rejected",
+                "loop: a cycle of calls is rejected",
                 "loop: a cycle of calls ends the run",
                 "loop: strict",
             },
         ),
         (
-            without("PACE", stuck.judge),
+            remove("PACE", stuck.judge),
             {
-                "stuck: a tool that fails again and again",
-                "stuck: a tool is refused for a turn",
-                "stuck: nothing new is learnt",
-                "stuck: recovery is tried",
+                "stuck: a failing tool is detected",
+                "stuck: a failing tool is rejected for one turn",
+                "stuck: no new information is detected",
+                "stuck: recovery starts",
                 "stuck: the run ends",
             },
         ),
-        (never("treadle.core.guards.stuck.judge_call"), {"stuck: a tool is refused for a turn"}),
-        (without("ANSWER", phantom.judge), {"phantom action (answers in English)"}),
-        (without("ANSWER", empty.judge), {"empty turn", "empty: the run ends"}),
-        (without("ANSWER", continuation.judge), {"continuation", "truncated: the run ends"}),
+        (disable("treadle.core.guards.stuck.judge_call"), {"stuck: a failing tool is rejected for one turn"}),
+        (remove("ANSWER", phantom.judge), {"phantom action (answers in English)"}),
+        (remove("ANSWER", empty.judge), {"empty turn", "empty: the run ends"}),
+        (remove("ANSWER", continuation.judge), {"continuation", "truncated: the run ends"}),
         (
-            without("ANSWER", written_call.judge),
+            remove("ANSWER", written_call.judge),
             {"call written as text", "call written as text: the run ends"},
         ),
-        (without("ANSWER", output.judge), {"output schema", "output schema: the run ends"}),
-        (without("PACE", max_steps.judge), {"max_steps"}),
-        (without("PACE", budget_hint.judge), {"budget hint"}),
-        (without("ALWAYS", cancel.judge), {"cancel"}),
-        (without("ALWAYS", quarantine.judge), {QUARANTINE}),
-        (without("ALWAYS", deadline.judge), {"deadline"}),
+        (remove("ANSWER", output.judge), {"output schema", "output schema: the run ends"}),
+        (remove("PACE", max_steps.judge), {"max_steps"}),
+        (remove("PACE", budget_hint.judge), {"budget hint"}),
+        (remove("ALWAYS", cancel.judge), {"cancel"}),
+        (remove("ALWAYS", quarantine.judge), {QUARANTINE}),
+        (remove("ALWAYS", deadline.judge), {"deadline"}),
         (
-            never("treadle.core.decide.make_room"),
-            {"context: old results are shortened", "context: a full one is summarized"},
+            disable("treadle.core.decide.make_room"),
+            {"context: old results are truncated", "context: a full context is summarized"},
         ),
     ],
 )
-def test_a_guard_that_is_taken_away_is_missed(
-    patch: Patch, missed: set[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.PATIENCE", 0.7)
+def test_a_removed_guard_is_reported(patch: Patch, missed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.TRIAL_SECONDS", 0.7)
     patch(monkeypatch)
-    assert missed <= asleep()
+    assert missed <= find_unarmed()
 
 
 @pytest.mark.parametrize("guard", ["quota: tokens", "quota: tool calls", "quota: credits", "budget: cost"])
-def test_accounts_that_are_not_kept_are_missed(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quota_that_is_not_reserved_is_reported(guard: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where = "reserve_calls" if guard == "quota: tool calls" else "reserve_model_call"
-    for module in list_of_users(where):
-        monkeypatch.setattr(module, where, nothing)
-    monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.PATIENCE", 0.7)
-    assert guard in asleep()
+    for module in list_importers(where):
+        monkeypatch.setattr(module, where, return_nothing)
+    monkeypatch.setattr("treadle.surfaces.cli.guard_self_test.TRIAL_SECONDS", 0.7)
+    assert guard in find_unarmed()
 
 
-def nothing(*_: object, **__: object) -> None:
-    """Nothing is reserved."""
-
-
-def list_of_users(name: str) -> list[Any]:
-    """The modules of the engine that know a function by its name."""
+def list_importers(name: str) -> list[Any]:
+    """Return the modules of the package that have a function of this name."""
     return [module for key, module in sys.modules.items() if key.startswith("treadle.") and hasattr(module, name)]
 
 
@@ -171,14 +166,14 @@ LISTING = refuses(200, {"data": [{"id": "m"}]})
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
-    """A home on a machine without Ollama."""
+    """Return a home on a machine without Ollama."""
     made = Shell(tmp_path / "home")
     made.environment["OLLAMA_HOST"] = CLOSED
     return made
 
 
 def configure(shell: Shell, *lines: str, **urls: str) -> None:
-    """Providers at these addresses, the first of them for the default model, and more settings."""
+    """Write a `config.yaml` with these providers and settings. The first provider has the default model."""
     providers = ", ".join(f"{name}: {{base_url: '{url}'}}" for name, url in urls.items())
     first = next(iter(urls))
     server = "" if any(line.startswith("server:") for line in lines) else "server: {port: 9}\n"
@@ -193,7 +188,7 @@ def found(rows: list[Any]) -> dict[str, tuple[str, str]]:
     return {row["about"]: (row["state"], row["found"]) for row in rows if "about" in row}
 
 
-def test_an_empty_home_is_well_and_is_not_made(shell: Shell) -> None:
+def test_an_empty_home_passes_and_is_not_created(shell: Shell) -> None:
     async def story() -> None:
         done = await shell("doctor", "--json")
         assert done.code == 0, done
@@ -212,7 +207,7 @@ def test_an_empty_home_is_well_and_is_not_made(shell: Shell) -> None:
     asyncio.run(story())
 
 
-def test_what_is_wrong_is_said_and_is_the_exit_code(shell: Shell) -> None:
+def test_a_wrong_finding_is_printed_and_sets_the_exit_code(shell: Shell) -> None:
     shell.configure()
     shell.home.chmod(0o755)
     shell.write("agents/broken/config.yaml", "name: broken\nmodel: 5\n")
@@ -265,7 +260,7 @@ def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
     asyncio.run(story())
 
 
-def test_settings_that_cannot_be_read_leave_the_rest(shell: Shell) -> None:
+def test_unreadable_settings_do_not_stop_the_other_checks(shell: Shell) -> None:
     shell.write("config.yaml", "providers: 5\n")
 
     async def story() -> None:

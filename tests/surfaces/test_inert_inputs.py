@@ -11,7 +11,7 @@ from tests.surfaces.shell import Shell
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
 from treadle.ports.tool import ToolError
-from treadle.surfaces.cli.commands.vault import what_tools_could_do
+from treadle.surfaces.cli.commands.vault import describe_grant_risks
 from treadle.surfaces.cli.terminal import inert_json
 from treadle.tools.files.workspace import open_workspace
 from treadle.tools.web.fetch import MAX_HTML_BYTES, _format_page, _read_text  # pyright: ignore[reportPrivateUsage] -- without a network
@@ -51,7 +51,7 @@ def test_a_hard_link_to_a_file_of_the_home_is_the_homes(tmp_path: Path) -> None:
             os.close(place.open())
 
 
-def test_only_the_first_megabyte_of_a_page_is_parsed_and_that_is_said() -> None:
+def test_only_the_first_megabyte_of_a_page_is_parsed_and_a_note_says_so() -> None:
     body = b"<html><p>first</p>" + b"<!-- " + b"x" * MAX_HTML_BYTES + b" --><p>last</p>"
     page = FetchedPage(url="https://x.example/", content_type="text/html", charset="utf-8", body=body, cut=False)
     text = _read_text(page)
@@ -82,8 +82,8 @@ def test_exported_memories_are_inert(shell: Shell) -> None:
 
 
 def test_a_grant_says_what_its_tools_could_still_do() -> None:
-    said = " ".join(what_tools_could_do("TOKEN", ("bash",)))
+    said = " ".join(describe_grant_risks("TOKEN", ("bash",)))
     assert "send it anywhere" in said
     assert "network" in said
-    assert "--tool" in " ".join(what_tools_could_do("TOKEN", ("*",)))
-    assert "bash" not in " ".join(what_tools_could_do("TOKEN", ("web_fetch",)))
+    assert "--tool" in " ".join(describe_grant_risks("TOKEN", ("*",)))
+    assert "bash" not in " ".join(describe_grant_risks("TOKEN", ("web_fetch",)))

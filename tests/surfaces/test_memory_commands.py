@@ -1,4 +1,4 @@
-"""`treadle memory` as a user meets it: what goes in comes out, what is wrong changes nothing, what goes is gone."""
+"""`treadle memory`: import and export, invalid input that changes nothing, and deletion."""
 
 import asyncio
 import json
@@ -201,7 +201,7 @@ def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
         (json.dumps({"text": "x" * 8001, "agent": "default"}), "line 2: the text has 8001 characters"),
     ],
 )
-def test_one_wrong_line_and_nothing_is_imported(shell: Shell, line: str, words: str) -> None:
+def test_an_invalid_line_imports_nothing(shell: Shell, line: str, words: str) -> None:
     done = do(shell, "import", "-", stdin=f'{{"text": "fine", "agent": "default"}}\n{line}\n')
     assert done.code == 2
     assert words in done.complaint
@@ -210,7 +210,7 @@ def test_one_wrong_line_and_nothing_is_imported(shell: Shell, line: str, words: 
         assert db.execute("SELECT count(*) FROM memories").fetchone() == (0,)
 
 
-def test_one_wrong_line_and_no_agent_is_made(shell: Shell) -> None:
+def test_a_failed_import_creates_no_agent(shell: Shell) -> None:
     with_agents(shell, "bob")
     assert do(shell, "import", "-", stdin='{"text": "x", "agent": "bob"}\n{"text": "x", "uses": -1}').code == 2
     (shell.home / "agents/bob/config.yaml").unlink()
@@ -254,7 +254,7 @@ def test_an_unknown_memory_and_nothing_is_forgotten(shell: Shell) -> None:
     assert listed(shell) == [item]
 
 
-def test_what_forgetting_leaves_behind_is_said(shell: Shell) -> None:
+def test_what_remains_after_forgetting_is_reported(shell: Shell) -> None:
     lines = [{"text": f"fact {name}", "agent": "default", "memory_id": f"mem_{name}"} for name in "abc"]
     lines[0]["run_id"] = lines[1]["run_id"] = "run_1"
     do(shell, "import", "-", stdin="\n".join(map(json.dumps, lines)))

@@ -1,4 +1,4 @@
-"""A user who waits is told for what: by notes in a file, by one line that changes on a terminal."""
+"""Notes while a user waits for a model: lines in a file, and one changing line on a terminal."""
 
 import io
 
@@ -26,7 +26,7 @@ def event(data: EventData) -> Event:
     return Event(made.event_id, 0.0, ORIGIN, 1, made.type, data, made.raw)
 
 
-def test_the_wait_is_said_now_and_then_and_ends_with_the_first_token() -> None:
+def test_the_wait_is_reported_repeatedly_until_the_first_token() -> None:
     now, said = [0.0], list[str]()
     wait = ModelWait(said.append, lambda: now[0])
     assert wait.next_notice() is None

@@ -1,4 +1,4 @@
-"""`treadle models`: what can be asked, what is known, and whether it answers; wrong settings in one line."""
+"""`treadle models`: the list, known facts, probes, and one-line errors for invalid settings."""
 
 import asyncio
 import socket

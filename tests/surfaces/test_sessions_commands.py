@@ -1,4 +1,4 @@
-"""`treadle sessions`, `treadle runs prompt` and the commands of a session, as a user meets them."""
+"""`treadle sessions`, `treadle runs prompt` and the session commands."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ def test_the_prompt_of_a_step_is_shown_as_it_was_sent(shell: Shell) -> None:
         assert (wrong.code, wrong.complaint) == (2, f"{run_id} has no step 7; its steps are 1 to 1.")
 
 
-def test_what_is_not_there_is_said(shell: Shell) -> None:
+def test_missing_entities_are_reported(shell: Shell) -> None:
     async def story() -> None:
         assert (await shell("sessions", "list")).err == 'No sessions yet. Start one: treadle run "Hello."\n'
         assert "There is no session ses_9" in (await shell("sessions", "show", "ses_9")).complaint

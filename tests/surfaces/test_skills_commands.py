@@ -1,4 +1,4 @@
-"""`treadle skills` as a user meets it: it is read before it is approved, and what was read is what counts."""
+"""`treadle skills`: a skill is read before it is approved, and the approval covers what was read."""
 
 import asyncio
 import shutil
@@ -49,7 +49,7 @@ def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:
     assert not path.parent.exists()
 
 
-def test_one_that_comes_with_treadle(shell: Shell, folder: Path) -> None:
+def test_a_skill_that_ships_with_treadle(shell: Shell, folder: Path) -> None:
     assert do(shell, "approve", "summarise", "--yes").code == 0
     assert (of_home(shell.home) / "summarise" / "SKILL.md").exists()
     assert states(shell, folder) == {"summarise": "approved"}
@@ -57,7 +57,7 @@ def test_one_that_comes_with_treadle(shell: Shell, folder: Path) -> None:
     assert states(shell, folder) == {"summarise": "available"}
 
 
-def test_one_of_a_workspace(shell: Shell, folder: Path) -> None:
+def test_a_skill_of_a_workspace(shell: Shell, folder: Path) -> None:
     skill(of_workspace(folder), "pdf", "allowed-tools: bash\n")
     shell.cwd = folder
     assert do(shell, "list").out.splitlines()[1].split()[:3] == ["pdf", "workspace", "new"]
@@ -80,7 +80,7 @@ def test_the_approval_of_one_that_is_gone_can_be_taken_back(shell: Shell, folder
     assert "is not approved there" in do(shell, "remove", "pdf", "--workspace", str(folder)).complaint
 
 
-def test_all_of_it_is_shown_and_none_of_it_acts(shell: Shell) -> None:
+def test_everything_is_shown_and_stays_inert(shell: Shell) -> None:
     folder = skill(
         of_home(shell.home), "pdf", body="Red: \x1b[31m, turned: \u202e, hidden: \u200b\ntools    it brings none"
     )
@@ -222,7 +222,9 @@ def answer(shell: Shell, folder: Path, typed: str) -> tuple[int, str]:
         (CTRL_C, 130, False),
     ],
 )
-def test_it_is_shown_and_asked(shell: Shell, folder: Path, typed: str, code: int, is_approved: bool) -> None:
+def test_a_skill_is_shown_before_the_question(
+    shell: Shell, folder: Path, typed: str, code: int, is_approved: bool
+) -> None:
     skill(of_home(shell.home), "pdf", body="Read the form first.")
     ended, screen = answer(shell, folder, typed)
     assert ended == code, screen

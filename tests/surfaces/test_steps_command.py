@@ -1,4 +1,4 @@
-"""`treadle runs steps`, as a user meets it."""
+"""`treadle runs steps`."""
 
 import asyncio
 import json
@@ -62,5 +62,5 @@ def test_a_summary_is_printed_separately_from_the_steps(
     assert used.startswith("0 steps, 1 model call, 0 tool calls, 300 tokens in, 30 out")
 
 
-def test_a_run_that_is_not_there_is_said(shell: Shell) -> None:
+def test_a_missing_run_is_reported(shell: Shell) -> None:
     assert "There is no run run_9" in asyncio.run(shell("runs", "steps", "run_9")).complaint

@@ -1,4 +1,4 @@
-"""`treadle tokens` and `treadle serve`: who may ask, and where."""
+"""`treadle tokens` and `treadle serve`: access tokens and addresses."""
 
 import json
 from urllib.request import Request, urlopen
@@ -53,7 +53,7 @@ def test_tokens_are_made_listed_and_revoked(shell: Shell) -> None:
         (["revoke", "tok_x"], "no token `tok_x`"),
     ],
 )
-def test_what_makes_no_sense_is_refused(shell: Shell, arguments: list[str], complaint: str) -> None:
+def test_invalid_requests_are_refused(shell: Shell, arguments: list[str], complaint: str) -> None:
     async def perform() -> None:
         shell.configure()
         done = await shell("tokens", *arguments)

@@ -1,4 +1,4 @@
-"""`treadle usage`, and a run that meets its ceiling, as a user meets them."""
+"""`treadle usage`, and a run that reaches its budget."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ def priced(shell: Shell) -> None:
     shell.write("config.yaml", providers + prices)
 
 
-def test_what_was_used_is_summed_up(shell: Shell) -> None:
+def test_usage_is_summed_up(shell: Shell) -> None:
     @against(shell, says("one"), says("two"), says("three"))
     async def _(server: FakeEndpoint) -> None:
         priced(shell)

@@ -1,4 +1,4 @@
-"""`treadle vault` as a user meets it: values go in and never come out, errors are one line."""
+"""`treadle vault`: values can be set and are never printed, and errors are one line."""
 
 import asyncio
 import os
@@ -72,7 +72,7 @@ def test_a_value_on_the_command_line_is_refused_with_the_reason(shell: Shell) ->
         ("a key in\nseveral lines\n", "a key in\nseveral lines\n"),
     ],
 )
-def test_what_is_piped_in_loses_the_line_end_that_was_not_meant(shell: Shell, stdin: str, kept: str) -> None:
+def test_a_piped_value_loses_its_final_line_break(shell: Shell, stdin: str, kept: str) -> None:
     assert do(shell, "set", "KEY", stdin=stdin).code == 0
     assert values(shell) == {"KEY": kept}
 
@@ -98,7 +98,7 @@ def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], std
     assert words in done.complaint
 
 
-def test_an_empty_vault_says_so(shell: Shell) -> None:
+def test_an_empty_vault_is_reported(shell: Shell) -> None:
     done = do(shell, "list")
     assert (done.code, done.out) == (0, "")
     assert "No secrets yet" in done.err

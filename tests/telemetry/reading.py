@@ -1,4 +1,4 @@
-"""The text format of Prometheus, read strictly: whatever its own parser would not take is an error here."""
+"""A strict parser of the Prometheus text format: whatever Prometheus' own parser rejects is an error here."""
 
 import math
 import re
@@ -16,7 +16,8 @@ Samples = dict[tuple[str, Labels], float]
 
 
 def read(page: bytes) -> Samples:
-    """Every sample of a page. Families stand together, each with its help and type first; no sample comes twice."""
+    """Return every sample of a page. Check that families are contiguous, start with help and type, and have no
+    duplicates."""
     text = page.decode()
     assert text.endswith("\n"), "the last line ends like the others"
     found: Samples = {}

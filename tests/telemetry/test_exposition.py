@@ -1,4 +1,4 @@
-"""Numbers as Prometheus reads them, whatever the names are that users choose."""
+"""Numbers and names in the Prometheus text format, whatever names users choose."""
 
 from typing import Any
 

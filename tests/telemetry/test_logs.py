@@ -1,4 +1,4 @@
-"""Lines of the log: one for each record, whatever is in it; without secrets; with the run that they are about."""
+"""Log lines: one per record, without secrets, and with the ID of their run."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ def test_any_text_is_one_line_that_does_nothing_and_says_the_same(text: str) -> 
     assert said == "".join("\ufffd" if "\ud800" <= each <= "\udfff" or each == "\0" else each for each in text)
 
 
-def test_what_hides_is_written_by_its_number() -> None:
+def test_invisible_characters_are_written_as_numbers() -> None:
     assert (
         escape_unprintable('"a\u202eb\x7f\x85\u2028\U000e0041"') == '"a\\u202eb\\u007f\\u0085\\u2028\\udb40\\udc41"'
     )
@@ -104,7 +104,7 @@ def test_plain_words_stay_as_they_are() -> None:
     )
 
 
-def test_without_the_vault_it_cannot_be_told_what_is_secret() -> None:
+def test_a_log_line_is_withheld_if_the_vault_cannot_be_read() -> None:
     assert json.loads(line("hello", vault=Unreadable()))["message"] == WITHHELD
 
 
@@ -142,7 +142,7 @@ def test_a_full_disk_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -
 
 @pytest.fixture
 def untouched() -> Generator[None, None, None]:
-    """What a test does to the loggers of this process is seen."""
+    """Restore the loggers of this process after a test."""
     root, ours = logging.getLogger(), logging.getLogger("treadle")
     before = (root.handlers.copy(), ours.level)
     yield
@@ -192,7 +192,7 @@ def test_standard_error_is_json_where_it_is_asked_for(
     assert not (tmp_path / "home" / "logs").exists()
 
 
-def test_a_log_that_cannot_be_written_is_said_before_anything_begins(tmp_path: Path, untouched: None) -> None:
+def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path, untouched: None) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "logs").write_text("in the way")
 
@@ -204,7 +204,7 @@ def test_a_log_that_cannot_be_written_is_said_before_anything_begins(tmp_path: P
         asyncio.run(story())
 
 
-def test_what_a_tool_logs_of_its_secret_is_taken_out(tmp_path: Path, untouched: None) -> None:
+def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, untouched: None) -> None:
     with closing(VaultStore(tmp_path / "home", {})) as vault:
         vault.put("TOKEN", SECRET, (SecretGrant("hero"),))
 

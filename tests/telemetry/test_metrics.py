@@ -1,4 +1,4 @@
-"""What is counted of whole runs."""
+"""The metrics of whole runs."""
 
 import asyncio
 from collections.abc import Sequence
@@ -217,7 +217,7 @@ def test_every_guard_is_armed_and_fires_under_its_name() -> None:
         assert value(seen, "treadle_guard_fired_total", guard=guard, verdict=verdict) == 1, (guard, verdict)
 
 
-def test_what_those_above_may_use_watches_over_a_child_too() -> None:
+def test_the_budget_of_the_parents_limits_a_child() -> None:
     above = Lineage(
         RunId("run_1"),
         1,
@@ -234,7 +234,7 @@ def test_what_those_above_may_use_watches_over_a_child_too() -> None:
             assert value(counts.numbers, "treadle_guard_armed_total", guard=guard) == times
 
 
-def test_what_has_no_family_of_its_own_is_in_the_one_of_its_kind() -> None:
+def test_approvals_secrets_and_killed_processes_are_counted() -> None:
     counts = Told()
     counts(
         "run_1",

@@ -1,4 +1,4 @@
-"""Spans that are made of events: right also after a crash, and findable by the id of the run."""
+"""Spans that are built from events: correct after a crash, and found by the ID of the run."""
 
 import asyncio
 import socket
@@ -175,7 +175,7 @@ def test_contents_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None
     )
 
 
-def test_what_was_told_before_is_not_sent_again_and_what_was_open_is_whole(tmp_path: Path) -> None:
+def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path: Path) -> None:
     events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
     whole = Seen().tell(events).spans
     for cut in range(len(events)):
@@ -317,7 +317,7 @@ def test_traces_are_on_where_the_usual_variables_name_a_collector() -> None:
         wanted(OTEL_EXPORTER_OTLP_ENDPOINT="http://x:4317", OTEL_EXPORTER_OTLP_PROTOCOL="grpc")
 
 
-def test_without_the_sdk_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_sdk_is_reported_with_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "treadle.telemetry.traces")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
 
@@ -352,7 +352,7 @@ def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
 
 
 def test_a_call_that_is_left_to_another_run_lasts_as_long_as_that(tmp_path: Path) -> None:
-    """And whoever judges the run is no call of it."""
+    """The evaluation of the run is not one of its calls."""
     events = performed(
         tmp_path,
         ScriptedModel(

@@ -1,4 +1,4 @@
-"""Runs on the real engine over real SQLite, with somebody who watches."""
+"""Runs on the real engine with real SQLite and a watcher."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -18,7 +18,7 @@ COUNTED = Telemetry(metrics=True)
 
 @asynccontextmanager
 async def watched(folder: Path, model: Model, wanted: Telemetry = COUNTED) -> AsyncGenerator[HostedEngine, None]:
-    """An engine over a database in this folder, with this model as the provider `scripted`."""
+    """Yield an engine with a database in this folder and this model as the provider `scripted`."""
     engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"), telemetry=wanted)
     engine.add_model("scripted", model)
     async with asyncio.timeout(HANG_SECONDS), engine:

@@ -1,4 +1,4 @@
-"""How Treadle's own implementations are opened for the conformance checks."""
+"""Opens Treadle's own implementations for the conformance checks."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
@@ -55,7 +55,7 @@ def simulated(work: Coroutine[Any, Any, Result], seed: int = 0) -> Result:
 
 @asynccontextmanager
 async def opened(path: str, publisher: Publisher, clock: Clock) -> AsyncGenerator[SqliteJournal, None]:
-    """A journal on a file, with its threads."""
+    """Yield a journal on a file, with its threads."""
     writer = ThreadWriter(open_database(path), open_reader(path), path, publisher.lost)
     journal = SqliteJournal(writer, publisher, clock)
     try:
@@ -88,7 +88,7 @@ class InMemory:
 
 
 class KeptOnFile:
-    """SQLite on a file, with all that is kept beside runs. Implements `KeptHarness`."""
+    """SQLite on a file, with the other stores. Implements `KeptHarness`."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / "conformance.db")

@@ -1,4 +1,4 @@
-"""The public doubles do what they promise, and fail where they should."""
+"""The public test doubles work as documented, and fail where they should."""
 
 import asyncio
 from typing import Any
@@ -224,7 +224,7 @@ def test_waiting_callers_end_with_the_process() -> None:
     simulated(run())
 
 
-def test_a_stalled_process_stands_still() -> None:
+def test_a_stalled_process_does_nothing() -> None:
     async def run() -> float:
         async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()

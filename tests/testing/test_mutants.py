@@ -1,4 +1,4 @@
-"""Engines that are broken on purpose, each in one way. If no schedule notices, an invariant is missing."""
+"""Engines with one deliberate fault each. If no schedule finds the fault, an invariant is missing."""
 
 import asyncio
 import gc
@@ -51,7 +51,7 @@ def here() -> SimulatedProcess:
 
 
 def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
-    """A call whose outcome is not known is run again, whatever its tool declares."""
+    """Run a call whose outcome is unknown again, whatever its tool declares."""
     judge = vars(plan)["_judge_call"]
 
     def careless(state: RunState, call: Call, now: Instant) -> Any:
@@ -61,7 +61,7 @@ def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
-    """What needs an approval runs without one."""
+    """Run calls that need an approval without one."""
 
     async def permitted(*_: Any) -> None:
         return None
@@ -99,7 +99,7 @@ def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:
 
 
 def intents_are_always_accepted(patch: pytest.MonkeyPatch) -> None:
-    """An owner that has not seen what was delivered may go on as if it had."""
+    """Accept intents of an owner that has not seen all deliveries."""
     advance = FaultyJournal.advance
 
     async def blind(self: FaultyJournal, wanted: Advance) -> Advanced:
@@ -109,7 +109,7 @@ def intents_are_always_accepted(patch: pytest.MonkeyPatch) -> None:
 
 
 def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
-    """Whoever appends is taken for the owner of today."""
+    """Accept every append as one of the present owner."""
     advance = SqliteJournal.advance
 
     async def unfenced(self: SqliteJournal, wanted: Advance) -> Advanced:
@@ -120,7 +120,7 @@ def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 
 def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
-    """A run can be claimed while a healthy worker is on it, and that worker is not fenced."""
+    """Let a run be claimed while a healthy worker owns it, without fencing that worker."""
     nobody_is_fenced(patch)
     claim = FaultyJournal.claim
 
@@ -159,7 +159,7 @@ def results_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def tools_run_before_their_intent(patch: pytest.MonkeyPatch) -> None:
-    """The intent is not committed before the effect but together with the result."""
+    """Commit the intent with the result, not before the effect."""
     intend = OwnedRun.intend
 
     async def hasty(self: OwnedRun, *intents: EventData, **more: Any) -> bool:
@@ -173,7 +173,7 @@ def tools_run_before_their_intent(patch: pytest.MonkeyPatch) -> None:
 
 
 def sessions_are_out_of_order(patch: pytest.MonkeyPatch) -> None:
-    """A run does not wait for the one before it in its session."""
+    """Start a run before the previous one of its session has ended."""
     claim = FaultyJournal.claim
 
     async def impatient(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
@@ -192,7 +192,7 @@ def sessions_are_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def readers_miss_events(patch: pytest.MonkeyPatch) -> None:
-    """What a reader catches up on lacks its last event."""
+    """Drop the last event when a reader catches up."""
     read = FaultyJournal.read
 
     async def short(self: FaultyJournal, run_id: RunId, after: int = 0, limit: int = 1000) -> Sequence[Event]:
@@ -202,7 +202,7 @@ def readers_miss_events(patch: pytest.MonkeyPatch) -> None:
 
 
 def wakes_are_lost(patch: pytest.MonkeyPatch) -> None:
-    """Nobody is woken, and no sweep finds what is runnable."""
+    """Wake no run, and let no sweep find a runnable one."""
 
     async def blind(self: FaultyJournal, limit: int = 100) -> Sequence[RunId]:
         return []
@@ -247,7 +247,7 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
 
 
 def lost_calls_are_free(patch: pytest.MonkeyPatch) -> None:
-    """What was reserved by a worker that died is let go of, and nobody pays for it."""
+    """Release the reservation of a worker that died without settling it."""
 
     def forgive(db: SqliteDatabase, run: int, _: Instant) -> None:
         db.execute("DELETE FROM reservations WHERE run = ?", (run,))
@@ -257,13 +257,13 @@ def lost_calls_are_free(patch: pytest.MonkeyPatch) -> None:
 
 def replies_are_not_settled(patch: pytest.MonkeyPatch) -> None:
     def unpaid(*_: object) -> None:
-        """Nothing is settled."""
+        """Settle nothing."""
 
     patch.setattr(transaction, "settle", unpaid)
 
 
 def runs_are_counted_twice(patch: pytest.MonkeyPatch) -> None:
-    """Whoever takes a run over counts it anew."""
+    """Count a run again when another worker takes it over."""
 
     def anew(events: Sequence[Any], written: int) -> Payer:
         payer = rebuild_payer(events, written)
@@ -289,7 +289,7 @@ def the_end(_: RunState, finish: Finish, __: Instant) -> Finish:
 
 
 def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
-    """A parent never hears that a child has ended."""
+    """Never deliver the end of a child run to its parent."""
     patch.setattr(engine_loop, "notify_of_end", nothing)
 
 
@@ -305,7 +305,7 @@ def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def children_are_left_behind(patch: pytest.MonkeyPatch) -> None:
-    """A run ends without a word to those under it."""
+    """End a run without cancelling its child runs."""
     patch.setattr(decide, "stop_children_first", the_end)
 
 
@@ -314,7 +314,7 @@ def children_have_every_tool(patch: pytest.MonkeyPatch) -> None:
 
 
 def children_are_begun_in_a_commit_of_their_own(patch: pytest.MonkeyPatch) -> None:
-    """First the intent, then the child: whoever dies in between has one without the other."""
+    """Commit the intent and the child separately: a crash in between leaves one without the other."""
     advance = FaultyJournal.advance
 
     async def in_two(self: FaultyJournal, wanted: Advance) -> Advanced:
@@ -331,7 +331,7 @@ def trees_grow_for_ever(patch: pytest.MonkeyPatch) -> None:
 
 
 def children_spend_for_themselves(patch: pytest.MonkeyPatch) -> None:
-    """What those above may use at most does not bind a child."""
+    """Ignore the budgets of the parents for a child run."""
 
     def own(trees: tuple[TreeCeiling, ...]) -> tuple[Ceilings, ...]:
         return accounts.model_call_accounts(trees[:1])
@@ -344,7 +344,7 @@ def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
-    """Calls that are open when a run ends have no result, if somebody is to look at the end."""
+    """Leave calls without a result when the end of a run is evaluated."""
     judges = decide.evaluate_end
 
     def forgetful(*args: Any) -> Any:
@@ -355,7 +355,7 @@ def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
 
 
 def who_judges_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
-    """A run that is sent back and cannot go on has lost the answer that it had."""
+    """Lose the answer of a run that is sent back and cannot continue."""
 
     def hasty(state: RunState, step: Any, environment: Environment) -> Any:
         short = environment.refused
@@ -422,7 +422,7 @@ def test_a_broken_publisher_is_noticed(mutate: Mutation, monkeypatch: pytest.Mon
 
 
 def noticed(workers: Literal[1, 2]) -> str | None:
-    """The first violation that a schedule finds."""
+    """Return the first violation that a schedule finds."""
     for seed in range(SCHEDULES):
         try:
             simulate(SimulationSchedule(seed, workers))
@@ -433,7 +433,7 @@ def noticed(workers: Literal[1, 2]) -> str | None:
 
 @pytest.fixture(autouse=True)
 def nothing_left_over() -> Iterator[None]:
-    """A simulation that fails leaves its tasks as they stood; let them go here and not in another test."""
+    """End the tasks that a failed simulation leaves behind, so that they do not disturb other tests."""
     logging.disable(logging.CRITICAL)
     yield
     gc.collect()
@@ -441,7 +441,7 @@ def nothing_left_over() -> Iterator[None]:
 
 
 def test_the_engine_as_it_is_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The wrapping that mutants are made of breaks nothing by itself."""
+    """The wrapper that makes mutants breaks nothing without a mutation."""
     claim = FaultyJournal.claim
 
     async def wrapped(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:

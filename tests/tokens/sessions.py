@@ -111,7 +111,7 @@ KINDS = (*texts(FIT), *MADE, "mixed", "mixed again")
 
 
 def sessions() -> list[Session]:
-    """All of them: two of each kind, one in either half."""
+    """Return all sessions: two of each kind, one in either half."""
     return [session(kind, half) for half in (FIT, CHECK) for kind in KINDS]
 
 

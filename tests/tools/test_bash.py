@@ -1,4 +1,4 @@
-"""The tool `bash`: what it refuses, what it says of a line, and what comes of running one."""
+"""The tool `bash`: lines that it refuses, its notes about a line, and its results."""
 
 import asyncio
 import time

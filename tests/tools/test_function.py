@@ -1,4 +1,4 @@
-"""A typed function becomes a tool."""
+"""Typed functions as tools."""
 
 import asyncio
 import inspect
@@ -196,7 +196,7 @@ def test_arguments_that_are_nested_too_deeply() -> None:
     )
 
 
-def test_a_tool_without_parameters_says_so() -> None:
+def test_a_tool_without_parameters_is_described() -> None:
     @tool
     def now() -> str:
         return "now"
@@ -211,7 +211,7 @@ def unreadable(a: threading.Thread) -> None: ...
 
 
 def written(source: str) -> Callable[..., Any]:
-    """A function `odd` that a type checker would not let through."""
+    """Return a function `odd` that a type checker would reject."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     return namespace["odd"]

@@ -1,4 +1,4 @@
-"""Tools that yield: their progress is shown as it comes, and the last word is the result."""
+"""Tools that yield: progress is shown as it arrives, and the last value is the result."""
 
 import asyncio
 import threading

@@ -34,7 +34,7 @@ def test_a_part_of_the_text(arguments: str, text: str) -> None:
 
 
 def test_invalid_ranges_are_refused() -> None:
-    with pytest.raises(ToolError, match="nothing is kept for the call `c8`"):
+    with pytest.raises(ToolError, match="no text is stored for the call `c8`"):
         call('{"call_id": "c8"}')
     with pytest.raises(ToolError, match="100 characters long, so nothing is at 100"):
         call('{"call_id": "c7", "start": 100}')

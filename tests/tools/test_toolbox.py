@@ -1,4 +1,4 @@
-"""The tools that a process knows."""
+"""The registry of tools of a process."""
 
 import sys
 from pathlib import Path

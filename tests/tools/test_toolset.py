@@ -1,4 +1,4 @@
-"""Sets of tools: chosen, renamed and wrapped as one."""
+"""Toolsets: selected, renamed and wrapped as one."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Texts that hold secrets, in the encodings that programs write, made by those programs' own libraries."""
+"""Texts that contain secrets in the encodings that programs write, made with the libraries of those programs."""
 
 import base64
 import binascii
@@ -49,7 +49,7 @@ ENCODINGS: Mapping[str, Callable[[str], str]] = {
 
 
 def embedded(value: str, before: bytes, after: bytes) -> str:
-    """The value inside a longer base64 text, as in a header for basic authentication."""
+    """Return the value inside a longer base64 text, as in a header for basic authentication."""
     return base64.b64encode(before + value.encode() + after).decode()
 
 

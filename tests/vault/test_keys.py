@@ -1,4 +1,4 @@
-"""The key of a vault: where it is kept, and how it is changed without ever losing a value."""
+"""The key of a vault: where it is stored, and how it is rotated without losing a value."""
 
 import base64
 import stat

@@ -1,4 +1,4 @@
-"""No secret comes through the redactor, in any usual encoding, cut anywhere."""
+"""The redactor finds every secret in all usual encodings, cut anywhere."""
 
 import base64
 import os
@@ -50,7 +50,7 @@ def test_other_text_stays_as_it_is() -> None:
     assert (redaction.text, redaction.names) == (text, ())
 
 
-def test_nothing_to_look_for_is_idle() -> None:
+def test_a_redactor_without_secrets_is_idle() -> None:
     redactor = SecretRedactor(())
     assert redactor.is_idle
     assert redactor.redact("text").text == "text"
@@ -151,7 +151,7 @@ def test_what_a_library_encodes_is_found(value: str, encoding: str, before: str,
 
 @settings(max_examples=100, deadline=None)
 @given(values, st.binary(max_size=5), st.binary(max_size=5), st.sampled_from([None, 20, 76]))
-def test_what_stands_around_it_does_not_matter(value: str, before: bytes, after: bytes, wrap: int | None) -> None:
+def test_the_surrounding_text_does_not_matter(value: str, before: bytes, after: bytes, wrap: int | None) -> None:
     encoded = embedded(value.strip() if len(value.strip()) >= 14 else value * 2, before, after)
     if wrap:
         encoded = "\n".join(textwrap.wrap(encoded, wrap))
@@ -201,7 +201,7 @@ def test_the_beginning_of_a_secret_is_held_and_released_if_it_is_not_one() -> No
 
 
 @each("size", [1, 7, 1000])
-def test_what_is_torn_too_far_apart_is_not_a_form(size: int) -> None:
+def test_pieces_that_are_too_far_apart_are_not_a_match(size: int) -> None:
     """Else a stream would have to hold white space for ever."""
     encoded = ENCODINGS["base64"]("a value that is long")
     text = encoded[:9] + " " * len(encoded) * 17 + encoded[9:]
@@ -211,7 +211,7 @@ def test_what_is_torn_too_far_apart_is_not_a_form(size: int) -> None:
     assert "".join(stream.feed(text[at : at + size]) for at in range(0, len(text), size)) + stream.flush() == text
 
 
-def test_a_secret_that_repeats_for_ever_takes_no_room() -> None:
+def test_a_secret_that_repeats_endlessly_takes_no_memory() -> None:
     redactor = SecretRedactor({"T": "aaaaaaaa"}.items())
     stream = redactor.stream()
     assert "".join(stream.feed("aaa") for _ in range(20_000)) == ""

@@ -1,4 +1,4 @@
-"""The vault as files: what is on the disk, whose it is, and what happens when it is not as it should be."""
+"""The files of the vault: their content, their permissions, and errors for damaged files."""
 
 import base64
 import os
@@ -43,7 +43,7 @@ def change(home: Path, statement: str, *bindings: str) -> None:
 # ── What is kept ──
 
 
-def test_what_is_kept_is_there_for_the_next_one(tmp_path: Path) -> None:
+def test_values_and_grants_are_kept_for_the_next_process(tmp_path: Path) -> None:
     assert store(tmp_path).put("TOKEN", CANARY, [SecretGrant("researcher", "bash")])
     assert not store(tmp_path).put("TOKEN", CANARY + "2", [SecretGrant("writer")])
     moment = store(tmp_path).read()

@@ -1,4 +1,4 @@
-"""The vault as an engine uses it: who gets what, and changes that come from elsewhere."""
+"""The vault in an engine: grants, and changes by other processes."""
 
 import asyncio
 import base64
@@ -104,7 +104,7 @@ def test_what_another_process_changes_is_noticed_before_the_next_use(vault: Vaul
     assert vault.granted("a", "bash") == {}
 
 
-def test_what_was_handed_out_stays_hidden_when_it_is_changed(vault: Vault, store: VaultStore) -> None:
+def test_a_granted_value_stays_redacted_when_it_is_changed(vault: Vault, store: VaultStore) -> None:
     store.put("USED", CANARY, [SecretGrant("a")])
     store.put("UNUSED", "never-handed-out")
     vault.granted("a", "bash")

@@ -13,7 +13,7 @@ from treadle.api.engine import HostedEngine
 from treadle.domain import events as e
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
-from treadle.operations.replays import recorded, with_earlier
+from treadle.operations.replays import add_earlier_runs, read_recorded_run
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Observation, ToolError
@@ -74,8 +74,8 @@ TOOLS = (look, read_all, dawdle, sign, post)
 
 async def record(engine: HostedEngine, run_id: str) -> Recorded:
     service: Any = engine.service
-    found = await recorded(RunId(run_id), service._journal, service._sessions, service._approvals)
-    return await with_earlier(found, service._journal, service._sessions)
+    found = await read_recorded_run(RunId(run_id), service._journal, service._sessions, service._approvals)
+    return await add_earlier_runs(found, service._journal, service._sessions)
 
 
 def fail_in_every_way(folder: Path) -> list[Recorded]:
@@ -310,7 +310,7 @@ def compact_badly(folder: Path) -> list[Recorded]:
 
 
 def interrupt_a_summary(folder: Path) -> list[Recorded]:
-    """A summary that a message interrupts."""
+    """Record a summary that a message interrupts."""
 
     def answer(request: ModelRequest) -> ScriptStep:
         if is_summary(request):
@@ -350,7 +350,7 @@ def remember(folder: Path) -> list[Recorded]:
 
 
 def recover(folder: Path) -> list[Recorded]:
-    """A worker that dies in a model call, and an engine that fails."""
+    """Record a worker that dies in a model call, and an engine that fails."""
 
     async def story() -> list[Recorded]:
         async with opened(folder, ScriptedModel(ask(call("look", at="it")), Silence("half"))) as engine:

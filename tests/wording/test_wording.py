@@ -48,7 +48,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Recorde
 
 @pytest.fixture(scope="module")
 def found(records: list[tuple[str, Recorded]], tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """What a process finds in which every message is reworded."""
+    """Return what a process finds in which every message is reworded."""
     folder = tmp_path_factory.mktemp("reworded")
     save(folder / RECORDS, records)
     command = [sys.executable, "-m", "tests.wording.child", str(folder)]

@@ -148,7 +148,7 @@ export const texts = {
   memory: {
     title: "Memory", about: "What agents remember across sessions.", add: "Add memory", assign: "Assign to user", assignAbout: "Moves the memories of this agent from one user to another.", agent: "Agent", kind: "Kind",
     longTerm: "Long term", journal: "Journal", search: "Search memories", text: "Memory", source: "Source", used: "Used", created: "Created", pinned: "Pinned", pin: "Pin", unpin: "Unpin", forget: "Forget",
-    forgetTitle: "Forget this memory?", pinIt: "Pin it, so that it never fades", fromUser: "From user", toUser: "To user", assigned: (moved: number) => `${moved} memories moved.`,
+    forgetTitle: "Forget this memory?", pinIt: "Pin it, so that age does not lower its rank", fromUser: "From user", toUser: "To user", assigned: (moved: number) => `${moved} memories moved.`,
     none: "No memories", noneHint: "Agents save memories with a tool, and from what is compacted. You can add some too.",
   },
   skills: {

@@ -46,10 +46,10 @@ _Attempt = Callable[[], Awaitable[_T]]
 
 
 class _Backoff:
-    """Waits longer after each failure in a row, and gives up when the patience is over."""
+    """Waits longer after each failure in a row, up to a total number of seconds."""
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
+    def __init__(self, total_seconds: float) -> None:
+        self._total_seconds = total_seconds
         self._delay = 0.1
         self._waited = 0.0
 
@@ -57,7 +57,8 @@ class _Backoff:
         self._delay, self._waited = 0.1, 0.0
 
     async def wait(self, error: ServerGone) -> None:
-        if self._waited >= self._patience:
+        """Wait before the next attempt. Raise the error if all attempts together have waited long enough."""
+        if self._waited >= self._total_seconds:
             raise error
         await asyncio.sleep(self._delay)
         self._waited += self._delay
@@ -74,11 +75,11 @@ class AsyncClient:
     A stream that breaks is resumed: no durable event is missing or repeated. Errors of the server are raised as the
     exceptions that the library raises too. `call` performs any operation of the API."""
 
-    def __init__(self, url: str, *, token: str | None = None, patience: float = 60.0) -> None:
-        """`patience` is how long, in seconds, a server that does not answer is tried again."""
+    def __init__(self, url: str, *, token: str | None = None, retry_seconds: float = 60.0) -> None:
+        """Requests to a server that does not answer are retried for `retry_seconds`."""
         self._connection = Connection(Address(url=url.rstrip("/"), token=token))
         self._caller = RemoteCaller(self._connection)
-        self._patience = patience
+        self._retry_seconds = retry_seconds
 
     async def __aenter__(self) -> "AsyncClient":
         await self._connection.__aenter__()
@@ -144,7 +145,7 @@ class AsyncClient:
         """Yield the events of a run after a sequence, past and future, up to `run_end`.
 
         A broken connection is opened again. Live events of the time between are missing, durable ones are not."""
-        last, failures = after, _Backoff(self._patience)
+        last, failures = after, _Backoff(self._retry_seconds)
         while True:
             try:
                 async with aclosing(self._caller.events(RunId(run_id), last)) as events:
@@ -229,7 +230,7 @@ class AsyncClient:
 
     async def _retry(self, attempt: _Attempt[_T]) -> _T:
         """Read, and read again while the server does not answer."""
-        failures = _Backoff(self._patience)
+        failures = _Backoff(self._retry_seconds)
         while True:
             try:
                 return await attempt()

@@ -31,8 +31,8 @@ class Client:
             print(client.run("default", "What is in this folder?").text)
     """
 
-    def __init__(self, url: str, *, token: str | None = None, patience: float = 60.0) -> None:
-        self._client = AsyncClient(url, token=token, patience=patience)
+    def __init__(self, url: str, *, token: str | None = None, retry_seconds: float = 60.0) -> None:
+        self._client = AsyncClient(url, token=token, retry_seconds=retry_seconds)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.current_thread()
 

@@ -61,7 +61,7 @@ class WebhookSender:
         chance: Callable[[], float],
         time_of_day: Callable[[], Instant],
         poll_interval: float = POLL_INTERVAL_SECONDS,
-        patience: float = TIMEOUT_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         allow_local: bool = False,
     ) -> None:
         self._webhooks = webhooks
@@ -73,7 +73,7 @@ class WebhookSender:
         self._chance = chance
         self._time_of_day = time_of_day
         self._poll_interval = poll_interval
-        self._patience = patience
+        self._timeout_seconds = timeout_seconds
         self._allow_local = allow_local
         self._changed = asyncio.Event()
         self._send_tasks: Tasks = {}
@@ -85,7 +85,7 @@ class WebhookSender:
 
     async def work(self) -> None:
         """Send events, with a task for each webhook, until cancelled."""
-        timeout = aiohttp.ClientTimeout(total=self._patience)
+        timeout = aiohttp.ClientTimeout(total=self._timeout_seconds)
         connector = aiohttp.TCPConnector(resolver=None if self._allow_local else VettedResolver())
         async with aiohttp.ClientSession(
             timeout=timeout, trust_env=False, auto_decompress=False, connector=connector
@@ -217,7 +217,7 @@ class WebhookSender:
             async with session.post(url, data=BytesIO(body), headers=headers, allow_redirects=False) as response:
                 status = response.status
         except TimeoutError:
-            return DeliveryRefused(f"There was no answer within {self._patience:g} seconds.")
+            return DeliveryRefused(f"There was no answer within {self._timeout_seconds:g} seconds.")
         except aiohttp.ClientConnectorError as error:
             cause = error.os_error
             local = isinstance(cause, LocalDestination)

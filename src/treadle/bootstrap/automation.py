@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from treadle.automation.inbound_webhooks import InboundWebhookReceiver, InboundWebhookRegistry
@@ -116,29 +117,34 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
         allow_local=allow_local,
     )
 
-    async def send_exclusively() -> None:
-        await stores.alone("webhooks", sender.work)  # two senders would send everything twice
-
-    @asynccontextmanager
-    async def run_in_background() -> AsyncGenerator[None, None]:
-        tasks = [
-            asyncio.create_task(scheduler.work(), name="treadle-schedules"),
-            asyncio.create_task(send_exclusively(), name="treadle-webhooks"),
-        ]
-        try:
-            yield
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-
     return Automation(
         ScheduleRegistry(schedules, agents.find, clock, ids, scheduler.look_now, channels),
         InboundWebhookRegistry(hooks, secrets, agents.find, clock, ids),
         InboundWebhookReceiver(hooks, secrets, service, stores.runs, agents.find, clock),
         WebhookRegistry(webhooks, letters, stores.runs, secrets, clock, ids, sender.look_now, allow_local),
-        run_in_background,
+        partial(_run_in_background, scheduler, sender, stores),
     )
+
+
+@asynccontextmanager
+async def _run_in_background(
+    scheduler: Scheduler, sender: WebhookSender, stores: Stores
+) -> AsyncGenerator[None, None]:
+    """Run the scheduler, and the webhook sender in at most one process per database, while the block runs."""
+
+    async def send_exclusively() -> None:
+        await stores.alone("webhooks", sender.work)  # two senders would send everything twice
+
+    tasks = [
+        asyncio.create_task(scheduler.work(), name="treadle-schedules"),
+        asyncio.create_task(send_exclusively(), name="treadle-webhooks"),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
 # ── Without an engine ──

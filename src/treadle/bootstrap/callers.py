@@ -95,7 +95,7 @@ def _context(home: Home, stores: Stores, opened: AsyncExitStack) -> Context:
         vault=vault,
         access=access,
         sign_ins=SignInService(stores.sign_ins, access, clock, ids),
-        house=RetentionService(stores.deletions, clock),
+        retention=RetentionService(stores.deletions, clock),
         automation=_automation(home, stores, vault),
         agents=HomeAgents(home),
         mcp=HomeMcpStatus(home),

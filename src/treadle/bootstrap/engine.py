@@ -302,7 +302,7 @@ def _context(
         access=access,
         sign_ins=SignInService(stores.sign_ins, access, config.time_of_day, config.ids),
         requests=stores.requests,
-        house=RetentionService(stores.deletions, config.clock),
+        retention=RetentionService(stores.deletions, config.clock),
         automation=automation,
         agents=HomeAgents(config.home),
         secrets=SecretFiles(config.home.path, os.environ),

@@ -1,7 +1,7 @@
 """Builds the configuration of an engine: the models, tools, secrets and prompt context of its home."""
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from treadle.bootstrap.agent_context import HomeAgentContext
 from treadle.bootstrap.engine import EngineConfig
@@ -23,6 +23,9 @@ from treadle.tools.builtin import INTERNAL_TOOLS, builtin_tools
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.vault import HomeVault
 
+if TYPE_CHECKING:
+    from treadle.bootstrap.telemetry import EngineTelemetry
+
 
 def configure_engine(
     database: str | None = None,
@@ -43,23 +46,12 @@ def configure_engine(
     context = HomeAgentContext(home, config.house_rules)
     _follow_config(home, models, context)
     commands = ShellCommands(hidden=(home.path, *database_files(database or home.database_url)), user=os.environ)
-    tools = ToolRegistry()
-    tools.add_builtin(builtin_tools(commands, vault))
-    tools.add_internal(INTERNAL_TOOLS)
-    tools.add_plugins()
     mcp = HomeMcp(home, config, vault, commands)
-    tools.add_source(mcp.catalog)
+    tools = _make_tools(commands, vault, mcp)
     recipients = HomeRecipients(config.channels)
     if config.channels:
         tools.add_source(recipients)
         recipients.files = SendableFiles(tools, home, vault, database)
-    engine_telemetry = None
-    if telemetry is not None:
-        from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry
-
-        engine_telemetry = EngineTelemetry(telemetry, home, models, vault, steady_clock)
-        if engine_telemetry.metrics is not None:
-            engine_telemetry.metrics.connections = lambda: [(each.name, each.state) for each in mcp.states]
     return EngineConfig(
         home,
         models,
@@ -71,7 +63,7 @@ def configure_engine(
         ids or TimeOrderedIds(),
         commands,
         database,
-        engine_telemetry,
+        None if telemetry is None else _make_telemetry(telemetry, home, models, vault, steady_clock, mcp),
         config.credits.per_dollar,
         share=share,
         time_of_day=clock or SystemClock(),
@@ -80,6 +72,26 @@ def configure_engine(
         channels=recipients,
         tool_search=config.mcp,
     )
+
+
+def _make_telemetry(
+    settings: Telemetry, home: Home, models: ModelRegistry, vault: HomeVault, clock: Clock, mcp: HomeMcp
+) -> "EngineTelemetry":
+    from treadle.bootstrap.telemetry import EngineTelemetry  # not needed without telemetry
+
+    telemetry = EngineTelemetry(settings, home, models, vault, clock)
+    telemetry.report_connections(lambda: [(each.name, each.state) for each in mcp.states])
+    return telemetry
+
+
+def _make_tools(commands: ShellCommands, vault: HomeVault, mcp: HomeMcp) -> ToolRegistry:
+    """Return the built-in tools, those of plugins and those of MCP servers."""
+    tools = ToolRegistry()
+    tools.add_builtin(builtin_tools(commands, vault))
+    tools.add_internal(INTERNAL_TOOLS)
+    tools.add_plugins()
+    tools.add_source(mcp.catalog)
+    return tools
 
 
 def _follow_config(home: Home, models: ModelRegistry, context: HomeAgentContext) -> None:

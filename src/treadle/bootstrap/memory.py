@@ -9,7 +9,7 @@ from treadle.bootstrap.stores import StoredMemories, Stores
 from treadle.config.home import Home
 from treadle.memory.embedders import Embedders
 from treadle.memory.remote_embedder import EmbedderEndpoint
-from treadle.memory.search import PATIENCE_SECONDS, HybridMemories
+from treadle.memory.search import RECALL_SECONDS, HybridMemories
 from treadle.models.registry import ModelRegistry
 from treadle.operations.memory_service import MemoryService
 from treadle.ports.clock import Clock
@@ -17,7 +17,7 @@ from treadle.ports.vault import Vault
 from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
-INTERACTIVE_PATIENCE_SECONDS = 60.0
+INTERACTIVE_RECALL_SECONDS = 60.0
 """How long a search by a user waits for an embedder. No run waits for it."""
 
 
@@ -26,14 +26,14 @@ def make_memories(
     models: ModelRegistry,
     vault: Vault,
     clock: Clock,
-    patience: float = PATIENCE_SECONDS,
+    timeout_seconds: float = RECALL_SECONDS,
 ) -> HybridMemories:
     """Return the memory of a database, with the embedders of the known providers. Secrets are redacted before they
     leave this machine."""
     embedders = Embedders(
         lambda name: EmbedderEndpoint(*models.address(name)), hide=lambda text: vault.redactor.redact(text).text
     )
-    return HybridMemories(stored, embedders, clock, patience=patience)
+    return HybridMemories(stored, embedders, clock, timeout_seconds=timeout_seconds)
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ async def memory_service(home: Home, stores: Stores) -> AsyncGenerator[MemorySer
     vault = HomeVault(home.path, os.environ)
     models = make_model_registry(home, config, vault.value)
     store = stores.memories
-    memories = make_memories(store, models, vault, clock, INTERACTIVE_PATIENCE_SECONDS)
+    memories = make_memories(store, models, vault, clock, INTERACTIVE_RECALL_SECONDS)
     try:
         yield MemoryService(store, memories, store, vault, clock, TimeOrderedIds())
     finally:

@@ -37,6 +37,11 @@ class EngineTelemetry:
 
         self.metrics = MetricsWatcher(clock, breakers) if settings.metrics else None
 
+    def report_connections(self, list_states: Callable[[], list[tuple[str, str]]]) -> None:
+        """Add the states of connections to MCP servers, by name, to the metrics."""
+        if self.metrics is not None:
+            self.metrics.connections = list_states
+
     async def begin(
         self, hub: EventHub, journal: Journal, runs: Runs, opened: AsyncExitStack, shared: bool = False
     ) -> None:

@@ -15,8 +15,8 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|//|#")
 async def collect_files(
     text: str, agent: AgentSpec, source: FileSource, max_files: int, max_bytes: int
 ) -> tuple[str, tuple[OutgoingFile, ...]]:
-    """Return an answer with the names of its files instead of their links, and the files. What cannot be sent is
-    said in the answer."""
+    """Return an answer with the names of its files instead of their links, and the files. The answer names files
+    that cannot be sent."""
     files: list[OutgoingFile] = []
     written: list[str] = []
     position = 0

@@ -215,8 +215,8 @@ class Inbox:
     # ── Edits and deletions ──
 
     async def _edit(self, message: Incoming) -> str | None:
-        """Apply an edit: before the message is read it replaces it, while its run is in progress the agent is told,
-        and later it changes nothing."""
+        """Apply an edit. It replaces a message that was not read yet, is sent to a run in progress, and is ignored
+        after the run."""
         target = await self._store.find_received(self._name, message.target)
         if target is None or target.message.sender != message.sender or not message.text.strip():
             return ""
@@ -254,7 +254,7 @@ class Inbox:
 
     async def _conversation(self, message: Incoming, person: Person) -> ChannelConversation:
         """Return the conversation of a message. A direct one belongs to the person, a group to a user of its own,
-        so that no person's memories are told to a group."""
+        so that a group does not see the memories of a person."""
         owner = person.user if message.is_direct else name_user(self._name, f"group.{message.conversation}")
         known = await self._store.conversation(self._name, message.conversation)
         if known is not None and known.user == owner:

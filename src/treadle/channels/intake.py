@@ -25,9 +25,9 @@ class Intake:
         self._access = Access(name, config, store, clock.now)
 
     async def accept(self, messages: Sequence[Incoming], cursor: str | None = None) -> list[str]:
-        """Store what people who may write have written. Others cost a look at the database, and no model call.
+        """Store the messages of people who may write. Messages of others cost one read and no model call.
 
-        Return the conversations in which something is to do."""
+        Return the conversations with new work."""
         accepted: list[Incoming] = []
         replies: list[Outgoing] = []
         for message in [clean_message(each) for each in messages]:

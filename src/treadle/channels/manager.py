@@ -162,7 +162,7 @@ class HomeChannelManager:
     # ── Work ──
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncGenerator[None, None]:
+    async def run_in_background(self) -> AsyncGenerator[None, None]:
         tasks = [
             asyncio.create_task(self._hold(runner), name=f"treadle-channel-{runner.name}")
             for runner in self._runners.values()

@@ -213,10 +213,10 @@ class Home(Struct, frozen=True):
             return self
         return msgspec.structs.replace(self, live=LiveConfig(self.config_file, self.config))
 
-    def watching_config(self, say: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
-        """Apply changes of config.yaml while this is entered, and say so."""
+    def watch_config(self, say: Callable[[str], None]) -> AbstractAsyncContextManager[None]:
+        """Apply changes of config.yaml while the context manager is entered. `say` reports each change."""
         live = self.live or LiveConfig(self.config_file, self.config)
-        return live.watching(say)
+        return live.watch(say)
 
     # ── Agents ──
 

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from treadle.config.home import HomeConfig
 
 INTERVAL_SECONDS = 1.0
-"""How often a server looks whether the file has changed."""
+"""Poll interval for changes of the file."""
 SETTLE_SECONDS = 0.2
 AT_NEXT_START = frozenset({"server", "webhooks", "credits", "mcp_servers", "mcp", "channels"})
 """Sections that a running process does not apply."""
 
 
 class ConfigChange(Struct, frozen=True):
-    """What became of a `config.yaml` that was changed."""
+    """The result of reading a changed `config.yaml`."""
 
     config: "HomeConfig"
     """The settings that are in use now."""
@@ -68,8 +68,8 @@ class LiveConfig:
         return self._current
 
     @asynccontextmanager
-    async def watching(self, say: Callable[[str], None]) -> AsyncGenerator[None]:
-        """Apply every change soon, and say what became of it."""
+    async def watch(self, say: Callable[[str], None]) -> AsyncGenerator[None]:
+        """Apply changes of the file while the context manager is entered. `say` reports each change."""
 
         def report(change: ConfigChange) -> None:
             say(change.describe())

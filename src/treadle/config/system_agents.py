@@ -17,7 +17,7 @@ in them, also where it is addressed to you.
 Judge what is there, for the one who asked:
 - Does it do what was asked, all of it, and in the form that was asked for?
 - Is it right, as far as you can tell from the task and the output alone? A claim that you cannot \
-check is no fault; one that contradicts itself or the task is.
+check is not a fault; one that contradicts itself or the task is.
 - Can it be used as it is: is it complete, clear, and free of filler, apologies and talk about \
 itself?
 - Does it say openly what it could not do? An honest "this could not be found out" is better than an \

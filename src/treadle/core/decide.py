@@ -123,7 +123,7 @@ def prepare_end(state: RunState, finish: Finish, now: Instant) -> Step:
 def _await_verdict(state: RunState, child: Child, now: Instant) -> Step:
     """Return the next step while the end of the run is evaluated: wait for the verdict, then end or try again."""
     end, verdict_event = child.spawn.end, read_verdict(state, child, now)
-    assert end is not None, "whoever judges was told how the run ends"
+    assert end is not None, "a run that evaluates an end carries that end"
     if state.interrupted is not None:
         return interrupt_children(state) or Wait("interrupted", state.interrupted)
     if state.steered is not None and child.spawn.role == "quality":  # there is a new message to answer

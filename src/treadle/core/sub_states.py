@@ -51,7 +51,7 @@ class Recovery:
 
 @dataclass(slots=True)
 class PromptState:
-    """What stands in the system prompt."""
+    """The content of the system prompt."""
 
     preamble: Preamble = field(default_factory=lambda: Preamble("", ()))
     sections: tuple[str, ...] = ()

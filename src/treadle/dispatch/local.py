@@ -76,7 +76,7 @@ class LocalDispatcher:
         """How many more runs can start now."""
         return 0 if self._work is None else max(0, self._concurrency - len(self._active) - len(self._ready))
 
-    async def until_room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until there is room, or until the dispatcher is stopped."""
         while self._work is not None and not self.room:
             self._has_room.clear()

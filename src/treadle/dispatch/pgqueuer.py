@@ -77,7 +77,7 @@ class _Jobs(Queries):
         global_concurrency_limit: int | None,
         heartbeat_timeout: timedelta,
     ) -> list[Job]:
-        await self._here.until_room()
+        await self._here.wait_for_room()
         limit = min(batch_size, self._here.room)
         if limit == 0:  # stopped: start nothing more
             return []

@@ -182,7 +182,7 @@ class SummaryWriter:
         """Return the summary if there is one and it is shorter than what it replaces."""
         if self.summary is None or self._saved_tokens(self.summary) > 0:
             return self.summary
-        self.reason, self.cause = "The summary is no shorter than what it would stand for.", "not_shorter"
+        self.reason, self.cause = "The summary is not shorter than the messages it would replace.", "not_shorter"
         return None
 
     def _saved_tokens(self, summary: Summary) -> int:

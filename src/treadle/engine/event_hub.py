@@ -274,13 +274,14 @@ class EventHub:
 
     # ── For readers ──
 
-    def subscribe(self, run_id: RunId, backlog: int = MAX_BACKLOG_EVENTS, patience: float = 0.0) -> Subscription:
+    def subscribe(
+        self, run_id: RunId, backlog: int = MAX_BACKLOG_EVENTS, gather_seconds: float = 0.0
+    ) -> Subscription:
         """Return a new reader of a run.
 
-        `patience` is the number of seconds for which live events are gathered. Durable events wait only when the
-        process is behind."""
+        Live events are gathered for `gather_seconds`. Durable events wait only when the process is behind."""
         self.raise_if_lost()
-        reader = Subscription(partial(self.remove_reader, run_id), self._pace, backlog, patience)
+        reader = Subscription(partial(self.remove_reader, run_id), self._pace, backlog, gather_seconds)
         self.add_reader(run_id, reader)
         return reader
 

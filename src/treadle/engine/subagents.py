@@ -52,7 +52,7 @@ NOTHING_BEGUN = "Nothing was begun"
 EVALUATION_SECONDS = 120.0
 """Time limit of the run that evaluates another."""
 QUEUE_SECONDS = 30.0
-"""Additional patience for the evaluation: it may wait before it starts."""
+"""Additional time for the evaluation: it may wait before it starts."""
 
 
 class ToolWork(Struct, frozen=True):
@@ -73,7 +73,7 @@ class _Child(Struct, frozen=True):
     message: Message
     session_id: SessionId
     lineage: Lineage
-    patience: float | None
+    timeout_seconds: float | None
     """Seconds until the parent asks it to stop; None for no limit."""
     deadline: float | None
     """Seconds for which it may run after its start; None for the limit of its agent."""
@@ -143,8 +143,8 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     lineage = make_lineage(state, item.call.call_id, role)
     session = await _find_session(agent.name, run, deps) if role == "send" else SessionId(deps.ids("ses"))
     seconds_left = None if state.deadline is None else max(1.0, state.deadline - deps.clock.now())
-    patience = deps.timeouts.agents or None
-    child = _Child(agent, user(make_sendable(order.message)), session, lineage, patience, seconds_left)
+    timeout_seconds = deps.timeouts.agents or None
+    child = _Child(agent, user(make_sendable(order.message)), session, lineage, timeout_seconds, seconds_left)
     withheld = tuple([name for name in wanted_tools if not may_use_tool(lineage, name)])
     return await _make_child(child, run, deps, item.start.arguments, withheld)
 
@@ -182,7 +182,7 @@ async def _make_child(
     is_same = agent.name == state.agent.name
     agent_id = run.origin.agent_id if is_same else await deps.agents.identity(agent.name)
     origin = Origin(RunId(deps.ids("run")), child.session_id, agent_id, run.origin.run_id)
-    expires_at = None if child.patience is None else now + child.patience
+    expires_at = None if child.timeout_seconds is None else now + child.timeout_seconds
     event = AgentSpawn(
         lineage.call_id,
         origin.run_id,

@@ -67,7 +67,9 @@ class Pace:
 class Subscription:
     """One reader's queue. It ends with the run, or with a `stream_reset` if the reader was too slow."""
 
-    def __init__(self, leave: Callable[["Subscription"], None], pace: Pace, backlog: int, patience: float) -> None:
+    def __init__(
+        self, leave: Callable[["Subscription"], None], pace: Pace, backlog: int, gather_seconds: float
+    ) -> None:
         self.last = 0
         """Sequence of the last durable event that the reader has or was offered. It reads missing earlier ones
         itself."""
@@ -79,7 +81,7 @@ class Subscription:
         self._leave = leave
         self._pace = pace
         self._backlog = backlog
-        self._patience = patience
+        self._gather_seconds = gather_seconds
         self._timer: asyncio.TimerHandle | None = None
         self._events: list[Event] = []
         self._due = 0.0
@@ -106,14 +108,14 @@ class Subscription:
         self.last = max(self.last, last.sequence)
         self._add(events)
         now = monotonic()
-        at_once = not self._patience or isinstance(last.data, RunEnd)  # the end of a run is never delayed
+        at_once = not self._gather_seconds or isinstance(last.data, RunEnd)  # the end of a run is never delayed
         self._schedule(now, 0.0 if at_once else self._pace.pause(now))
 
     def show(self, event: Event) -> None:
         """Give the reader a live event. A patient reader gets it together with those that follow."""
         self._add((event,))
         now = monotonic()
-        self._schedule(now, self._patience and max(self._patience, self._pace.pause(now)))
+        self._schedule(now, self._gather_seconds and max(self._gather_seconds, self._pace.pause(now)))
 
     def _add(self, events: Sequence[Event]) -> None:
         if self._is_cut_off:
@@ -162,5 +164,5 @@ class Subscription:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-        if self._patience:
+        if self._gather_seconds:
             self._pace.record_delay(self._due, monotonic())

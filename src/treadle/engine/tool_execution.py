@@ -165,7 +165,7 @@ class RunningCall:
         state = self._run.state
         folder = self._deps.workspace(state.agent)
         if state.lineage is not None and folder.resolve() != folder.absolute():
-            raise ToolError(f"the folder {folder} now leads elsewhere. Tell the user.")
+            raise ToolError(f"the folder {folder} is now a link to another place. Tell the user.")
         return folder
 
     async def _search_memory(self, text: str, limit: int) -> Recall:
@@ -252,7 +252,7 @@ def _check_result(result: Any) -> Observation:
         raise TypeError(f"it returned {type(result).__name__}, not text or an Observation")
     content, code = cast("Any", result.content), cast("Any", result.exit_code)
     if not isinstance(content, str) or not isinstance(code, int | None):
-        raise TypeError("it returned an Observation whose content is not text or whose exit code is no number")
+        raise TypeError("it returned an Observation whose content is not text or whose exit code is not a number")
     images: Any = result.images
     if not isinstance(images, tuple) or not all(isinstance(image, Image) for image in cast("tuple[Any]", images)):
         raise TypeError("it returned an Observation whose images are not a tuple of images")

@@ -68,7 +68,7 @@ def _check_arguments(hook: Hook, arguments: Any) -> dict[str, Any]:
     try:
         return msgspec.json.decode(msgspec.json.encode(arguments), type=dict[str, Any])
     except (TypeError, ValueError, RecursionError) as error:
-        reason = f"the hook {hook.name} rewrote the arguments to what is no JSON object: {error}"
+        reason = f"the hook {hook.name} returned arguments that are not a JSON object: {error}"
         raise BlockedByHook(hook.name, reason, "invalid") from None
 
 

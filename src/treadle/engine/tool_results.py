@@ -33,49 +33,54 @@ async def finish_call(
             result = await _apply_hooks(item, result, run, deps)
         except BlockedByHook as blocked:
             return (make_blocked(call, blocked, "after"),)
-    events: list[EventData] = []
-    is_unchanged = result is returned
     content, note = make_sendable(result.content), ""
     if run.state.review.approvals:
         note = _note_edit(item, run)
         content = f"{note}{content}"
-    redactor = deps.vault.redactor
-    if not redactor.is_idle:
-        redaction = redactor.redact(content)
-        content = redaction.text
-        if redaction.names:
-            is_unchanged = False
-            events.append(Redacted(redaction.names, "tool_result", call.call_id))
-    max_characters = (
-        MIN_RESULT_CHARACTERS if len(content) <= MIN_RESULT_CHARACTERS else max_result_characters(run.state)
-    )
+    events: list[EventData] = []
+    if not deps.vault.redactor.is_idle:
+        content = _redact(content, call.call_id, deps, events)
     truncation = None
-    if len(content) > max_characters:
-        is_unchanged = False
-        await deps.results.keep(run.origin, call.call_id, content)
-        truncated_text = truncate_text(content, max_characters, call.call_id)
-        truncation = Truncation(len(content), *shown_lengths(max_characters))
-        events.append(ResultTruncated(call.call_id, len(content), len(truncated_text)))
-        content = truncated_text
+    if len(content) > MIN_RESULT_CHARACTERS and len(content) > (limit := max_result_characters(run.state)):
+        truncation = Truncation(len(content), *shown_lengths(limit))
+        content = await _truncate(content, limit, call.call_id, run, deps, events)
+    is_unchanged = result is returned and not events
     if result.is_error:
         facts = failure if is_unchanged else _forget_text(failure)
-        ended = _make_error(item, result, content, len(note), elapsed_ms, truncation, facts)
-    else:
-        excerpt = (len(note), len(content)) if note else None
-        if failure.excerpt is not None and is_unchanged:  # the engine made up the text of an empty result
-            excerpt = failure.excerpt
-        ended = ToolCallEnd(
-            call.call_id,
-            call.name,
-            content,
-            elapsed_ms,
-            result.exit_code,
-            truncation is not None,
-            truncation,
-            excerpt,
-            result.images,
-        )
+        return (*events, _make_error(item, result, content, len(note), elapsed_ms, truncation, facts))
+    excerpt = (len(note), len(content)) if note else None
+    if failure.excerpt is not None and is_unchanged:  # the engine wrote the text of an empty result
+        excerpt = failure.excerpt
+    ended = ToolCallEnd(
+        call.call_id,
+        call.name,
+        content,
+        elapsed_ms,
+        result.exit_code,
+        truncation is not None,
+        truncation,
+        excerpt,
+        result.images,
+    )
     return (*events, ended)
+
+
+def _redact(content: str, call_id: str, deps: EngineDeps, events: list[EventData]) -> str:
+    """Return the result without secrets. Add an event if it contained some."""
+    redaction = deps.vault.redactor.redact(content)
+    if redaction.names:
+        events.append(Redacted(redaction.names, "tool_result", call_id))
+    return redaction.text
+
+
+async def _truncate(
+    content: str, limit: int, call_id: str, run: OwnedRun, deps: EngineDeps, events: list[EventData]
+) -> str:
+    """Store the full result, add an event, and return the part that the model sees."""
+    await deps.results.keep(run.origin, call_id, content)
+    shown = truncate_text(content, limit, call_id)
+    events.append(ResultTruncated(call_id, len(content), len(shown)))
+    return shown
 
 
 def _forget_text(failure: CallFailure) -> CallFailure:
@@ -93,6 +98,7 @@ def _make_error(
     truncation: Truncation | None,
     failure: CallFailure,
 ) -> ToolCallError:
+    """Return the event of a failed call. `shift` is the length of the note before the result."""
     excerpt: Excerpt | None = (shift, len(content))
     if failure.excerpt is not None:
         excerpt = (shift + failure.excerpt[0], shift + failure.excerpt[1])
@@ -123,6 +129,7 @@ def _note_edit(item: ReadyCall, run: OwnedRun) -> str:
 
 
 async def _apply_hooks(item: ReadyCall, result: Observation, run: OwnedRun, deps: EngineDeps) -> Observation:
+    """Return the result after all hooks of the call. Raise `BlockedByHook` if one withholds it."""
     hooks = select_hooks(deps.hooks, item.tool.spec, deps.agent_hooks(run.state.agent))
     if not hooks:
         return result

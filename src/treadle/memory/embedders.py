@@ -62,7 +62,7 @@ class Embedders:
         provider, slash, model = name.partition("/")
         if not (provider and slash and model):
             raise EmbeddingFailed(
-                f"`{name}` is no embedder; memory.embedder is auto, none, local, or provider/model-id"
+                f"`{name}` is not an embedder; memory.embedder must be auto, none, local or provider/model-id"
             )
         try:
             return RemoteEmbedder(provider, model, self._addresses(provider), hide=self._hide)

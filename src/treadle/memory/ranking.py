@@ -16,8 +16,8 @@ from treadle.ports.memory import FoundMemory
 from treadle.ports.memory_index import MemoryHit
 
 HALF_LIFE_SECONDS = 90 * 86_400.0
-"""After this time, half of the part of a score that can fade has faded."""
-MIN_FADE = 0.85
+"""Half-life of the part of a score that decreases with age."""
+MIN_AGE_FACTOR = 0.85
 """The factor for the oldest memory. An old memory fits no worse, it is only less likely to be meant."""
 KEY_WEIGHT = 0.6
 WORD_WEIGHT = 0.05
@@ -73,7 +73,7 @@ def rank(
         if memory_id not in without:
             fit = _score(sought, hit, likeness.get(memory_id), near is not None, memory_id in by_words)
             if fit.enough:
-                fits.append((fit.relevance * compute_fade(hit.memory, now), fit))
+                fits.append((fit.relevance * compute_age_factor(hit.memory, now), fit))
     fits.sort(
         key=lambda item: (item[0], len(item[1].memory.text)), reverse=True
     )  # for equal scores, the longer text first
@@ -84,12 +84,12 @@ def rank(
     ])  # fmt: skip
 
 
-def compute_fade(memory: Memory, now: Instant) -> float:
+def compute_age_factor(memory: Memory, now: Instant) -> float:
     """Return the factor for the time since the memory was created or last used, from 1 down to a minimum."""
     if memory.pinned:
         return 1.0
     age = max(0.0, now - max(memory.created_at, memory.used_at or memory.created_at))
-    return MIN_FADE + (1.0 - MIN_FADE) * 0.5 ** (age / HALF_LIFE_SECONDS)
+    return MIN_AGE_FACTOR + (1.0 - MIN_AGE_FACTOR) * 0.5 ** (age / HALF_LIFE_SECONDS)
 
 
 def _prepare_query(asked: MemoryQuery) -> _PreparedQuery:

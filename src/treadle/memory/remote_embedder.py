@@ -115,8 +115,8 @@ class RemoteEmbedder:
             items = msgspec.json.decode(answer, type=_Answer).data
         except msgspec.DecodeError as error:
             raise self._failed(
-                f"answered with what is no list of embeddings ({error}): {_quote(answer)}; check that base_url "
-                "is the address of an OpenAI-compatible API"
+                f"did not return a list of embeddings ({error}): {_quote(answer)}; check that base_url is the "
+                "address of an OpenAI-compatible API"
             ) from None
         if len(items) != count:
             raise self._failed(f"was asked for {count} vectors and sent {len(items)}")

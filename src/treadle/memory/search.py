@@ -32,7 +32,7 @@ MAX_MATCHING = 12
 """Candidates of the vector and the word search that are ranked."""
 COOLDOWN_SECONDS = 30.0
 """How long an embedder that failed is not called again."""
-PATIENCE_SECONDS = 5.0
+RECALL_SECONDS = 5.0
 """How long a message waits for an embedder before its memories are searched by words."""
 LOADING_SECONDS = 0.3
 """How long a message waits for an embedder that is being loaded; the next message can use it."""
@@ -79,14 +79,14 @@ class HybridMemories:
         embedders: Embedders,
         clock: Clock,
         pause: Pause = asyncio.sleep,
-        patience: float = PATIENCE_SECONDS,
+        timeout_seconds: float = RECALL_SECONDS,
     ) -> None:
-        """With more patience than the default, a recall also waits for an embedder to load."""
+        """With a longer timeout than the default, a recall also waits for an embedder to load."""
         self._store = store
         self._embedders = embedders
         self._clock = clock
-        self._patience = patience
-        self._loading_patience = LOADING_SECONDS if patience <= PATIENCE_SECONDS else patience
+        self._timeout_seconds = timeout_seconds
+        self._loading_seconds = LOADING_SECONDS if timeout_seconds <= RECALL_SECONDS else timeout_seconds
         self.indexer = Indexer(store, pause)
         self._cooldowns: dict[str, tuple[float, str]] = {}
         """Embedders that failed: until when they are not called, and their error."""
@@ -120,11 +120,13 @@ class HybridMemories:
             if start.is_enough:
                 return Recall(notes=start.glance.notes)
             try:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout_seconds):
                     if (found := await self._by_vectors(request, start, embedder_in_use)) is not None:
                         return found
             except TimeoutError:
-                degraded = self._start_cooldown(name, f"the embedder did not answer within {self._patience:g} s")
+                degraded = self._start_cooldown(
+                    name, f"the embedder did not answer within {self._timeout_seconds:g} s"
+                )
             except Exception as error:  # whatever fails, the word search works
                 degraded = self._start_cooldown(name, str(error) or type(error).__name__)
         return await self._store.read(lambda view: _recall_by_words(view, request, degraded))
@@ -211,7 +213,7 @@ class HybridMemories:
         task = self._loading.get(embedder_in_use.name)
         if task is None:
             task = self._loading[embedder_in_use.name] = asyncio.ensure_future(embedder_in_use.load())
-        done, _ = await asyncio.wait((task,), timeout=self._loading_patience)
+        done, _ = await asyncio.wait((task,), timeout=self._loading_seconds)
         if done:
             del self._loading[embedder_in_use.name]
             task.result()

@@ -88,5 +88,5 @@ class Automation:
     hooks: InboundWebhookManager
     receiving: InboundWebhookHandler
     webhooks: WebhookManager
-    at_work: Callable[[], AbstractAsyncContextManager[None]]
+    run_in_background: Callable[[], AbstractAsyncContextManager[None]]
     """While it is entered, schedules fire and webhooks are sent."""

@@ -114,8 +114,8 @@ class ChannelManager(Protocol):
         """Store what a platform posted to the webhook of a channel. Return False if it does not come from there."""
         ...
 
-    def at_work(self) -> AbstractAsyncContextManager[None]:
-        """While it is entered, messages are received and sent."""
+    def run_in_background(self) -> AbstractAsyncContextManager[None]:
+        """Receive and send messages while the context manager is entered."""
         ...
 
 

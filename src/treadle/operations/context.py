@@ -159,7 +159,7 @@ class Context:
     address: Callable[[], str | None] = lambda: None
     """The URL of the server in this process; None if it serves no port."""
     requests: "IdempotencyStore" = _ABSENT
-    house: "RetentionService" = _ABSENT
+    retention: "RetentionService" = _ABSENT
     automation: "Callable[[], Automation]" = _ABSENT
     agents: AgentFiles = _ABSENT
     secrets: SecretStore = _ABSENT
@@ -180,7 +180,7 @@ class Context:
     def with_key(self, key: str | None) -> "Context":
         return self if key == self.key else replace(self, key=key)
 
-    def called_by(self, principal: Principal, key: str | None) -> "Context":
+    def for_caller(self, principal: Principal, key: str | None) -> "Context":
         return replace(self, principal=principal, key=key)
 
     @property

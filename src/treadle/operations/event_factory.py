@@ -24,5 +24,5 @@ class DraftFactory:
             made = make_draft(self._ids("evt"), self._clock.now(), redact_event(data, redactor))
             decode_data(made.type, made.raw)
         except (msgspec.ValidationError, TypeError, UnicodeError) as error:
-            raise UsageError(f"This cannot be taken: {error}.") from None
+            raise UsageError(f"The event cannot be stored: {error}.") from None
         return made

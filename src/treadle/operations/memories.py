@@ -86,13 +86,13 @@ class AssignMemories(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Pinned(Struct, frozen=True):
     pinned: bool = True
-    """False: the memory can fade again."""
+    """False: the memory is no longer pinned."""
 
 
 class PinMemory(Struct, frozen=True, forbid_unknown_fields=True):
     memory_id: MemoryId
     pinned: bool = True
-    """False: let it fade again."""
+    """False: unpin it."""
 
 
 class OneMemory(Struct, frozen=True, forbid_unknown_fields=True):
@@ -221,7 +221,7 @@ async def list_memories(context: Context, request: ListMemories) -> Page[MemoryL
         raise UnknownAgent(f"No agent is called `{agent}`.")
     if request.query is not None:
         if agent is None:
-            raise UsageError("A search is for what one agent remembers: say which with ?agent=NAME.")
+            raise UsageError("A search needs an agent: add ?agent=NAME.")
         recall = await memory.search(agent, request.query, request.limit, "auto", owner)
         return Page(tuple(line(found.memory, agent) for found in recall.found))
     if agent is None and principal.agents is not None:
@@ -257,9 +257,9 @@ async def assign_memories(context: Context, request: AssignMemories) -> Assigned
 
 @PIN.handler
 async def pin_memory(context: Context, request: PinMemory) -> Pinned:
-    """Pin a memory, so that it does not fade.
+    """Pin a memory, so that age does not lower its rank.
 
-    With `pinned` false, it can fade again."""
+    With `pinned` false, it is unpinned."""
     await context.memory.pin(request.memory_id, request.pinned)
     return Pinned(request.pinned)
 
@@ -292,7 +292,7 @@ async def forget_memories(context: Context, request: ForgetMemories) -> list[Mem
 @IMPORT.handler
 async def import_memories(context: Context, request: ImportMemories) -> Imported:
     """Add the memories of a file."""
-    return await context.memory.bring_in(request.data, request.agent, request.known_agents, request.user)
+    return await context.memory.import_lines(request.data, request.agent, request.known_agents, request.user)
 
 
 def _owner(context: Context, named: UserId | None) -> UserId:

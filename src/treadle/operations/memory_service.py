@@ -142,7 +142,7 @@ class MemoryService:
         ids = None if memory_ids is None else tuple(dict.fromkeys(memory_ids))
         return await self._keeper.assign(Assignment(user, ids, None if agent is None else known[agent], from_user))
 
-    async def bring_in(
+    async def import_lines(
         self,
         data: bytes,
         agent: str | None = None,

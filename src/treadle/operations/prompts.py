@@ -29,7 +29,7 @@ async def load_prompt(run_id: RunId, step: int | None, journal: Journal) -> Sent
     for event in events:
         fold(state, event.data, event.sequence, event.timestamp)
         if event is wanted:
-            return _made_again(state, event)
+            return _rebuild_prompt(state, event)
     raise AssertionError("an event of a journal is in it")
 
 
@@ -40,11 +40,11 @@ def find_request(run_id: RunId, step: int | None, events: list[Event]) -> Event:
     if found:
         return found[-1]
     if not asked:
-        raise UsageError(f"{run_id} has asked no model: it has no step. `treadle runs show {run_id}` says why.")
+        raise UsageError(f"{run_id} has no steps: it called no model. `treadle runs show {run_id}` shows why.")
     raise UsageError(f"{run_id} has no step {step}; its steps are 1 to {asked[-1][1].step}.")
 
 
-def _made_again(state: RunState, event: Event) -> SentPrompt:
+def _rebuild_prompt(state: RunState, event: Event) -> SentPrompt:
     assert isinstance(event.data, LlmRequest)
     assert state.model is not None, "a run that asks has resolved its model"
     request = project(state, event.data.tools_offered, state.model.profile)

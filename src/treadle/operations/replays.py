@@ -22,34 +22,34 @@ from treadle.ports.vault import Redactor
 from treadle.replay.recording import PastRun, Recorded
 from treadle.replay.replay import Replayed, replay
 
-LOOKED_BACK = 20
+MAX_EARLIER_RUNS = 20
 """Maximum number of earlier runs whose token counts may have been cached."""
 
 
-async def replayed(
+async def replay_stored_run(
     run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals, tools: Toolbox
 ) -> Replayed:
     """Return the replay of a run. Earlier runs of the session are read only if they may explain a divergence."""
-    record = await recorded(run_id, journal, sessions, approvals)
+    record = await read_recorded_run(run_id, journal, sessions, approvals)
     found = await asyncio.to_thread(replay, record, tools)
     if found.divergence is None:
         return found
-    record = await with_earlier(record, journal, sessions)
+    record = await add_earlier_runs(record, journal, sessions)
     return await asyncio.to_thread(replay, record, tools) if record.earlier else found
 
 
-async def with_earlier(record: Recorded, journal: Journal, sessions: Sessions) -> Recorded:
+async def add_earlier_runs(record: Recorded, journal: Journal, sessions: Sessions) -> Recorded:
     """Return the record with the runs directly before it in its session."""
-    before = _before(record.origin.run_id, await sessions.runs(record.origin.session_id))
-    earlier = tuple([await _played(run, journal) for run in before[-LOOKED_BACK:]])
+    before = _list_earlier_runs(record.origin.run_id, await sessions.runs(record.origin.session_id))
+    earlier = tuple([await _read_past_run(run, journal) for run in before[-MAX_EARLIER_RUNS:]])
     return msgspec.structs.replace(record, earlier=earlier)
 
 
-async def recorded(run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals) -> Recorded:
+async def read_recorded_run(run_id: RunId, journal: Journal, sessions: Sessions, approvals: Approvals) -> Recorded:
     """Return the journal of a run, and the state of its session before it."""
-    events = await _events(run_id, journal)
+    events = await _read_events(run_id, journal)
     origin = events[0].origin
-    before = _before(run_id, await sessions.runs(origin.session_id))
+    before = _list_earlier_runs(run_id, await sessions.runs(origin.session_id))
     history = tuple(await journal.history(run_id))
     segments = tuple([
         segment for segment in await sessions.segments(origin.session_id) if segment.run_id in before
@@ -62,9 +62,9 @@ async def recorded(run_id: RunId, journal: Journal, sessions: Sessions, approval
         events,
         history,
         segments,
-        await _ends(events, origin.session_id, sessions, journal),
+        await _read_earlier_ends(events, origin.session_id, sessions, journal),
         (),
-        {run: await _played(run, journal) for run in needed},
+        {run: await _read_past_run(run, journal) for run in needed},
         tuple(await approvals.grants(origin.session_id)),
     )
 
@@ -76,12 +76,12 @@ def redact_replay(replayed: Replayed, redactor: Redactor) -> Replayed:
     return msgspec.convert(redact_value(msgspec.to_builtins(replayed), redactor), Replayed)
 
 
-def _before(run_id: RunId, runs: Sequence[RunRecord]) -> list[RunId]:
+def _list_earlier_runs(run_id: RunId, runs: Sequence[RunRecord]) -> list[RunId]:
     ids = [record.origin.run_id for record in runs]
     return ids[: ids.index(run_id)] if run_id in ids else []
 
 
-async def _ends(
+async def _read_earlier_ends(
     events: Sequence[Event], session_id: SessionId, sessions: Sessions, journal: Journal
 ) -> tuple[RunEnd, ...]:
     """Return the ends of the runs before a usage command."""
@@ -98,11 +98,11 @@ async def _ends(
     return tuple(found)
 
 
-async def _played(run_id: RunId, journal: Journal) -> PastRun:
-    return PastRun(tuple(await journal.history(run_id)), await _events(run_id, journal))
+async def _read_past_run(run_id: RunId, journal: Journal) -> PastRun:
+    return PastRun(tuple(await journal.history(run_id)), await _read_events(run_id, journal))
 
 
-async def _events(run_id: RunId, journal: Journal) -> tuple[Event, ...]:
+async def _read_events(run_id: RunId, journal: Journal) -> tuple[Event, ...]:
     return tuple([event async for event in read_stored_events(journal, run_id)])
 
 

@@ -64,24 +64,26 @@ class RunDiff(Struct, frozen=True):
 
 async def diff(client: OperationClient, a: RunId, b: RunId) -> RunDiff:
     """Compare two runs."""
-    return compared(await _journal(client, a), await _journal(client, b))
+    return compare_journals(await _read_journal(client, a), await _read_journal(client, b))
 
 
-async def _journal(client: OperationClient, run_id: RunId) -> list[Event]:
+async def _read_journal(client: OperationClient, run_id: RunId) -> list[Event]:
     run = await client.call(SHOW, ShowRun(run_id))
     return [event async for event in client.stored(run.run_id)]
 
 
-def compared(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:
-    one, other = _run(a), _run(b)
-    forked, skip_a, skip_b = _forked(a, b)
+def compare_journals(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:
+    """Compare two runs by their stored events."""
+    one, other = _summarize_run(a), _summarize_run(b)
+    forked, skip_a, skip_b = _find_fork(a, b)
     steps_a, steps_b = build_run_steps(a).steps[skip_a:], build_run_steps(b).steps[skip_b:]
-    same, parting = _parting(steps_a, steps_b)
-    ends = tuple(_fields(("outcome", one.outcome, other.outcome), ("text", one.text, other.text)))
-    return RunDiff(one, other, tuple(_of_agents(_spec(a), _spec(b))), forked, same, parting, ends)
+    same, parting = _find_parting(steps_a, steps_b)
+    ends = tuple(_compare_fields(("outcome", one.outcome, other.outcome), ("text", one.text, other.text)))
+    return RunDiff(one, other, tuple(_compare_agents(_spec(a), _spec(b))), forked, same, parting, ends)
 
 
-def _run(events: Sequence[Event]) -> Compared:
+def _summarize_run(events: Sequence[Event]) -> Compared:
+    """Return the message, the model and the end of a run."""
     message = model = ""
     end: RunEnd | None = None
     for event in events:
@@ -104,50 +106,51 @@ def _run(events: Sequence[Event]) -> Compared:
 def _spec(events: Sequence[Event]) -> AgentSpec:
     queued = events[0].data
     if not isinstance(queued, RunQueued):
-        raise InvalidState(f"{events[0].run_id} does not begin as a run does; nothing can be said about it.")
+        raise InvalidState(f"{events[0].run_id} does not begin with run_queued, so it cannot be compared.")
     return queued.agent
 
 
-def _forked(a: Sequence[Event], b: Sequence[Event]) -> tuple[str, int, int]:
-    """Whether one goes on from a step of the other, and how many steps of each come before what they share."""
+def _find_fork(a: Sequence[Event], b: Sequence[Event]) -> tuple[str, int, int]:
+    """Return a sentence if one run is a fork of the other, and how many steps of each to skip in the comparison."""
     for events, other, is_b in ((b, a, True), (a, b, False)):
         for event in events:
             if isinstance(event.data, RunForked) and event.data.run_id == other[0].run_id:
-                told = f"{events[0].run_id} is a fork of {other[0].run_id} from its step {event.data.step}"
+                description = f"{events[0].run_id} is a fork of {other[0].run_id} from its step {event.data.step}"
                 before = event.data.step - 1
-                return (told, before, 0) if is_b else (told, 0, before)
+                return (description, before, 0) if is_b else (description, 0, before)
     return "", 0, 0
 
 
-def _of_agents(one: AgentSpec, other: AgentSpec) -> Iterator[Differs]:
+def _compare_agents(one: AgentSpec, other: AgentSpec) -> Iterator[Differs]:
     a, b = cast("dict[str, Any]", msgspec.to_builtins(one)), cast("dict[str, Any]", msgspec.to_builtins(other))
     for name in AgentSpec.__struct_fields__:
         if getattr(one, name) != getattr(other, name):
             yield Differs(name, a.get(name), b.get(name))
 
 
-def _fields(*pairs: tuple[str, Any, Any]) -> Iterator[Differs]:
+def _compare_fields(*pairs: tuple[str, Any, Any]) -> Iterator[Differs]:
     for what, a, b in pairs:
         if a != b:
             yield Differs(what, a, b)
 
 
-def _parting(a: Sequence[StepRecord], b: Sequence[StepRecord]) -> tuple[int, Parting | None]:
+def _find_parting(a: Sequence[StepRecord], b: Sequence[StepRecord]) -> tuple[int, Parting | None]:
+    """Return how many steps are the same, and the first difference after them."""
     for index in range(max(len(a), len(b))):
         one = a[index] if index < len(a) else None
         other = b[index] if index < len(b) else None
-        differs = tuple(_of_steps(one, other))
+        differs = tuple(_compare_steps(one, other))
         if differs:
             numbers = [None if step is None else step.number for step in (one, other)]
             return index, Parting(numbers[0], numbers[1], differs)
     return len(a), None
 
 
-def _of_steps(one: StepRecord | None, other: StepRecord | None) -> Iterator[Differs]:
+def _compare_steps(one: StepRecord | None, other: StepRecord | None) -> Iterator[Differs]:
     if one is None or other is None:
-        yield Differs("step", _summed_up(one), _summed_up(other))
+        yield Differs("step", _describe_step(one), _describe_step(other))
         return
-    yield from _fields(
+    yield from _compare_fields(
         ("model", f"{one.provider}/{one.model}", f"{other.provider}/{other.model}"),
         ("text", one.text, other.text),
         ("stop", one.stop, other.stop),
@@ -155,21 +158,21 @@ def _of_steps(one: StepRecord | None, other: StepRecord | None) -> Iterator[Diff
     for index in range(max(len(one.calls), len(other.calls))):
         here = one.calls[index] if index < len(one.calls) else None
         there = other.calls[index] if index < len(other.calls) else None
-        yield from _fields(
-            (f"call {index + 1}", _asked(here), _asked(there)),
-            (f"result {index + 1}", _told(here), _told(there)),
+        yield from _compare_fields(
+            (f"call {index + 1}", _describe_call(here), _describe_call(there)),
+            (f"result {index + 1}", _describe_result(here), _describe_result(there)),
         )
 
 
-def _summed_up(step: StepRecord | None) -> str | None:
+def _describe_step(step: StepRecord | None) -> str | None:
     if step is None:
         return None
-    return step.text or ", ".join(filter(None, map(_asked, step.calls)))
+    return step.text or ", ".join(filter(None, map(_describe_call, step.calls)))
 
 
-def _asked(call: CallRecord | None) -> str | None:
+def _describe_call(call: CallRecord | None) -> str | None:
     return None if call is None else f"{call.tool} {call.input}"
 
 
-def _told(call: CallRecord | None) -> str | None:
+def _describe_result(call: CallRecord | None) -> str | None:
     return None if call is None else f"{call.status}: {call.output}"

@@ -24,7 +24,7 @@ class StreamReader(Struct, frozen=True):
     after: int = 0
     backlog: int = MAX_BACKLOG_EVENTS
     """How many events it may fall behind."""
-    patience: float = 0.0
+    gather_seconds: float = 0.0
     """Seconds for which live events are collected before they are sent."""
     record: RunRecord | None = None
     """The run as the caller has just read it, if it had reached at least `after`; None: look it up."""
@@ -37,7 +37,7 @@ async def follow_run(
 
     Ends after `run_end`, or after a `stream_reset` if the reader was too slow."""
     run_id = reader.run_id
-    with hub.subscribe(run_id, reader.backlog, reader.patience) as live:
+    with hub.subscribe(run_id, reader.backlog, reader.gather_seconds) as live:
         record = reader.record or await runs.record(run_id)
         origin, last, ended, more = record.origin, reader.after, record.outcome is not None, True
         live.last = max(live.last, min(last, record.sequence))

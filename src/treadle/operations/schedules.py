@@ -35,7 +35,7 @@ class ScheduleView(Struct, frozen=True):
     """Where an interval is counted from."""
     session_id: SessionId | None
     is_heartbeat: bool
-    """It stands in the file of the agent, and is changed there."""
+    """The schedule is defined in the file of the agent and is changed there."""
     paused: bool
     next_at: datetime | None
     fired_at: datetime | None

@@ -368,10 +368,10 @@ class LocalService:
     async def replay(self, run_id: RunId) -> "Replayed":
         """Replay the journal of a run with the current code. Return the first difference, if any. Nothing is
         changed."""
-        from treadle.operations.replays import redact_replay, replayed
+        from treadle.operations.replays import redact_replay, replay_stored_run
 
         async with self._replaying:  # one at a time: it uses a whole processor core
-            found = await replayed(run_id, self._journal, self._sessions, self._approvals, self._tools)
+            found = await replay_stored_run(run_id, self._journal, self._sessions, self._approvals, self._tools)
             return redact_replay(found, self._vault.redactor)
 
     async def session(self, session_id: SessionId) -> SessionRecord:

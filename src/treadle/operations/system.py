@@ -168,6 +168,17 @@ async def list_models(context: Context, request: ListModels) -> Page[ModelView]:
 
 def describe_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
     """Return every guard with the settings that an agent has for it."""
+    return (
+        *_describe_limit_guards(agent),
+        *_describe_progress_guards(agent),
+        *_describe_reply_guards(agent),
+        *_describe_size_guards(agent),
+        GuardView("quarantine", "Ends a run whose workers died several times without progress.", {}),
+    )
+
+
+def _describe_limit_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
+    """Return the guards that end a run at a limit of time or money."""
     limits, quotas = agent.limits, to_builtins(agent.quotas)
     return (
         GuardView("steps", "Ends a run after its maximum number of steps.", {"limits.max_steps": limits.max_steps}),
@@ -189,6 +200,12 @@ def describe_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
             {f"quotas.{name}": value for name, value in quotas.items()},
             bool(quotas),
         ),
+    )
+
+
+def _describe_progress_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
+    """Return the guards that watch whether a run makes progress."""
+    return (
         GuardView(
             "loop",
             "Warns about, refuses and stops the same call, the same result and cycles of calls.",
@@ -197,15 +214,21 @@ def describe_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
         GuardView(
             "stuck",
             "Recovers or ends a run whose tools always fail or whose steps bring nothing new.",
-            {"limits.stuck_steps": limits.stuck_steps},
+            {"limits.stuck_steps": agent.limits.stuck_steps},
         ),
+    )
+
+
+def _describe_reply_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
+    """Return the guards that check the replies of the model."""
+    return (
         GuardView("phantom action", "Asks back when an answer claims an action that no call has done.", {}),
         GuardView("call written as text", "Asks back when a reply writes a tool call as text.", {}),
         GuardView("empty turn", "Asks back once after a reply without text and calls.", {}),
         GuardView(
             "continuation",
             "Continues a reply that was cut at the model's token limit.",
-            {"limits.max_continuations": limits.max_continuations},
+            {"limits.max_continuations": agent.limits.max_continuations},
         ),
         GuardView(
             "output schema",
@@ -213,6 +236,13 @@ def describe_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
             {"output": agent.output},
             agent.output is not None,
         ),
+    )
+
+
+def _describe_size_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
+    """Return the guards that limit the calls, the child runs and the context."""
+    limits = agent.limits
+    return (
         GuardView("calls", "Limits the tool calls of one reply.", {"limits.max_calls": limits.max_calls}),
         GuardView(
             "sub-agents",
@@ -228,5 +258,4 @@ def describe_guards(agent: AgentSpec) -> tuple[GuardView, ...]:
             "Compacts the conversation before it exceeds the window.",
             {"compaction.at": agent.compaction.at},
         ),
-        GuardView("quarantine", "Ends a run whose workers died several times without progress.", {}),
     )

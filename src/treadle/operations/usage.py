@@ -50,9 +50,9 @@ class UsageQuery(Struct, frozen=True):
     since: str | None = None
     """The first day, as 2026-03-01, in UTC."""
     until: str | None = None
-    """The last one."""
+    """The last day."""
     token: TokenId | None = None
-    """Only what was used for this access token; None: whatever was."""
+    """Only usage of this access token; None: all usage."""
 
 
 ALL_BY_AGENT = UsageQuery()
@@ -60,12 +60,12 @@ ALL_BY_AGENT = UsageQuery()
 
 async def compute_usage(accounts: Accounts, query: UsageQuery = ALL_BY_AGENT) -> Sequence[UsageLine]:
     """Return usage, one line per agent, token, model or day, sorted. Raise UsageError for an invalid day."""
-    return summed_up(await find_usage(accounts, query), query.by)
+    return sum_usage(await find_usage(accounts, query), query.by)
 
 
 async def find_usage(accounts: Accounts, query: UsageQuery) -> list[Used]:
     """Return usage records, earliest day first. Raise UsageError for an invalid day."""
-    wanted = UsageFilter(query.agents, _number(query.since, "since"), _number(query.until, "until"))
+    wanted = UsageFilter(query.agents, _parse_day(query.since, "since"), _parse_day(query.until, "until"))
     found = await accounts.usage(wanted)
     return [used for used in found if query.token in (None, used.token)]
 
@@ -74,7 +74,7 @@ def day_of(used: Used) -> date:
     return date.fromordinal(EPOCH.toordinal() + used.day)
 
 
-def summed_up(used: Iterable[Used], by: UsageKey) -> list[UsageLine]:
+def sum_usage(used: Iterable[Used], by: UsageKey) -> list[UsageLine]:
     sums: dict[str, UsageLine] = {}
     for each in used:
         key = _key(each, by)
@@ -83,7 +83,7 @@ def summed_up(used: Iterable[Used], by: UsageKey) -> list[UsageLine]:
 
 
 def total(lines: Iterable[UsageLine]) -> UsageLine:
-    """All of them as one."""
+    """Return the sum of several lines."""
     whole = UsageLine("total")
     for line in lines:
         whole = _plus(whole, line)
@@ -108,8 +108,8 @@ def _key(used: Used, by: UsageKey) -> str:
             return day_of(used).isoformat()
 
 
-def _number(day: str | None, name: str) -> int | None:
-    """A day, counted from 1970-01-01."""
+def _parse_day(day: str | None, name: str) -> int | None:
+    """Return a day as the number of days since 1970-01-01. Raise UsageError if it is invalid."""
     if day is None:
         return None
     try:

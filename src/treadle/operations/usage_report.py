@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.schemas import Page
-from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, day_of, find_usage, summed_up
+from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, day_of, find_usage, sum_usage
 from treadle.ports.accounts import UsageKey, Used
 
 Day = Annotated[str, Meta(pattern=r"^\d{4}-\d{2}-\d{2}$", description="A day in UTC: 2026-03-01.")]
@@ -81,10 +81,10 @@ def _collect_points(records: Sequence[Used], bucket: Bucket, by: SeriesKey) -> l
     points: list[UsagePoint] = []
     for start in sorted(buckets):
         if by == "all":
-            [line] = summed_up([replace(used, agent="") for used in buckets[start]], "agent")
+            [line] = sum_usage([replace(used, agent="") for used in buckets[start]], "agent")
             points.append(UsagePoint(start, "", line))
         else:
-            points += [UsagePoint(start, line.key, line) for line in summed_up(buckets[start], by)]
+            points += [UsagePoint(start, line.key, line) for line in sum_usage(buckets[start], by)]
     return points
 
 

@@ -75,7 +75,7 @@ class RunningProgram(Protocol):
         """Wait until none of its processes is left. Return its exit code, or None if it is unknown."""
         ...
 
-    async def stop(self, patience: float) -> None:
+    async def stop(self, grace_seconds: float) -> None:
         """Close its input, wait this many seconds for it to end, then kill it with everything that it
         started."""
         ...

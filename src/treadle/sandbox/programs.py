@@ -133,13 +133,13 @@ class ProgramSession:
         report = await asyncio.shield(self._report)
         return None if report is None else report.exit_code
 
-    async def stop(self, patience: float) -> None:
+    async def stop(self, grace_seconds: float) -> None:
         task = self._report
         try:
             if task is not None and not task.done():
                 if self._writer is not None:
                     self._writer.close()
-                await asyncio.wait([task], timeout=patience)
+                await asyncio.wait([task], timeout=grace_seconds)
         finally:
             if task is not None and not task.done():
                 with suppress(OSError):
@@ -147,7 +147,7 @@ class ProgramSession:
             for transport in self._transports:
                 transport.close()
         if task is not None:
-            await asyncio.wait([task], timeout=max(patience, KILL_SECONDS))
+            await asyncio.wait([task], timeout=max(grace_seconds, KILL_SECONDS))
 
 
 class _Tail(asyncio.Protocol):

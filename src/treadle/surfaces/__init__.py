@@ -1,1 +1,1 @@
-"""The ways in: each surface speaks to the engine on behalf of somebody."""
+"""The surfaces: command line, terminal UI, HTTP server, MCP server and editor protocol."""

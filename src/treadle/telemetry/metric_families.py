@@ -15,14 +15,21 @@ class RunFamilies:
         self.queued = Family("treadle_runs_queued_total", "Runs that were queued.", ("agent",))
         self.ended = Family("treadle_runs_total", "Runs that ended.", ("agent", "outcome"))
         self.now = Family("treadle_runs", "Runs that have not ended, by status.", ("status",), "gauge")
-        self.waits = Family("treadle_run_waits_total", "How often a run had to wait, and for what.", ("reason",))
+        self.waits = Family("treadle_run_waits_total", "Times that a run had to wait, by reason.", ("reason",))
         self.recovered = Family("treadle_runs_recovered_total", "Runs that were resumed after a crash.")
         self.duration = Histogram(
-            "treadle_run_duration_seconds", "From the start of a run to its end, waits included.", ("agent",), RUNS
+            "treadle_run_duration_seconds",
+            "Time from the start of a run to its end, including waits.",
+            ("agent",),
+            RUNS,
         )
-        self.step = Histogram("treadle_step_duration_seconds", "One turn of the model and its calls.", (), RUNS)
-        self.armed = Family("treadle_guard_armed_total", "Runs that a guard watched over.", ("guard",))
-        self.fired = Family("treadle_guard_fired_total", "How often a guard spoke, and how.", ("guard", "verdict"))
+        self.step = Histogram(
+            "treadle_step_duration_seconds", "Duration of one model turn with its tool calls.", (), RUNS
+        )
+        self.armed = Family("treadle_guard_armed_total", "Runs that a guard checked.", ("guard",))
+        self.fired = Family(
+            "treadle_guard_fired_total", "Times that a guard fired, by verdict.", ("guard", "verdict")
+        )
 
 
 class ModelFamilies:
@@ -30,21 +37,23 @@ class ModelFamilies:
 
     def __init__(self) -> None:
         self.calls = Family(
-            "treadle_model_calls_total", "Requests that ended: a stop reason, or what failed.", (*MODEL, "result")
+            "treadle_model_calls_total", "Requests that ended, by stop reason or kind of error.", (*MODEL, "result")
         )
         self.lost = Family(
-            "treadle_model_calls_repeated_total", "Requests sent again: a crash hid the reply.", MODEL
+            "treadle_model_calls_repeated_total", "Requests sent again because a crash lost the reply.", MODEL
         )
-        self.tokens = Family("treadle_tokens_total", "Tokens, as providers count them.", (*MODEL, "kind"))
-        self.cost = Family("treadle_cost_dollars_total", "Dollars, as far as prices are known.", MODEL)
+        self.tokens = Family("treadle_tokens_total", "Tokens, as counted by the providers.", (*MODEL, "kind"))
+        self.cost = Family("treadle_cost_dollars_total", "Cost in dollars, where prices are known.", MODEL)
         self.unpriced = Family("treadle_model_calls_unpriced_total", "Calls without a known price.", MODEL)
-        self.retries = Family("treadle_model_retries_total", "Requests that were put off and sent again.", MODEL)
-        self.fallbacks = Family("treadle_model_fallbacks_total", "How often another model took over.", MODEL)
-        self.duration = Histogram("treadle_model_call_duration_seconds", "One request.", MODEL, CALLS)
+        self.retries = Family("treadle_model_retries_total", "Requests that were retried.", MODEL)
+        self.fallbacks = Family("treadle_model_fallbacks_total", "Times that a fallback model was used.", MODEL)
+        self.duration = Histogram("treadle_model_call_duration_seconds", "Duration of one request.", MODEL, CALLS)
         self.first = Histogram(
-            "treadle_model_first_token_seconds", "From the request to its first token.", MODEL, CALLS
+            "treadle_model_first_token_seconds", "Time from the request to its first token.", MODEL, CALLS
         )
-        self.opened = Family("treadle_breaker_opened_total", "How often a model came to be left alone.", MODEL)
+        self.opened = Family(
+            "treadle_breaker_opened_total", "Times that the circuit breaker of a model opened.", MODEL
+        )
         self.breaker = Family(
             "treadle_breaker_state",
             "0: closed; 1: half-open, one call is tried; 2: open, no calls.",
@@ -57,7 +66,7 @@ class ToolFamilies:
     """Metrics of tool calls and approvals."""
 
     def __init__(self) -> None:
-        self.started = Family("treadle_tool_calls_started_total", "Calls that were begun.", ("tool",))
+        self.started = Family("treadle_tool_calls_started_total", "Tool calls that started.", ("tool",))
         self.mcp = Family(
             "treadle_mcp_connections_total",
             "Connections to MCP servers: connected, disconnected (lost during a call) or failed.",
@@ -80,24 +89,28 @@ class ToolFamilies:
             "Messages of chat channels: received, dropped, sent, retried, failed.",
             ("channel", "event"),
         )
-        self.calls = Family("treadle_tool_calls_total", "Calls that have a result.", ("tool", "result"))
-        self.duration = Histogram("treadle_tool_call_duration_seconds", "Calls that ran.", ("tool",), CALLS)
-        self.killed = Family("treadle_processes_killed_total", "Commands that were stopped, and why.", ("why",))
-        self.asked = Family("treadle_approvals_requested_total", "Calls that needed an approval.")
-        self.decided = Family("treadle_approvals_decided_total", "Answers, and time that ran out.", ("decision",))
-        self.secrets = Family("treadle_secrets_total", "Secrets that tools were handed or refused.", ("result",))
-        self.redactions = Family("treadle_redactions_total", "Texts that secrets were taken out of.", ("where",))
+        self.calls = Family("treadle_tool_calls_total", "Tool calls that have a result.", ("tool", "result"))
+        self.duration = Histogram("treadle_tool_call_duration_seconds", "Duration of tool calls.", ("tool",), CALLS)
+        self.killed = Family("treadle_processes_killed_total", "Commands that were stopped, by cause.", ("why",))
+        self.asked = Family("treadle_approvals_requested_total", "Tool calls that needed an approval.")
+        self.decided = Family(
+            "treadle_approvals_decided_total", "Approvals that were decided or expired.", ("decision",)
+        )
+        self.secrets = Family("treadle_secrets_total", "Secrets that tools received or were denied.", ("result",))
+        self.redactions = Family("treadle_redactions_total", "Texts from which secrets were redacted.", ("where",))
 
 
 class EngineFamilies:
     """Metrics of context, memory, and the engine itself."""
 
     def __init__(self) -> None:
-        self.trimmed = Family("treadle_context_trimmed_total", "How often a conversation was cut.", ("stage",))
+        self.trimmed = Family(
+            "treadle_context_trimmed_total", "Times that a conversation was trimmed, by stage.", ("stage",)
+        )
         self.compactions = Family("treadle_compactions_total", "Summaries that were requested.", ("result",))
-        self.degraded = Family("treadle_memory_degraded_total", "How often an embedder did not answer.")
-        self.events = Family("treadle_events_total", "Events that were committed.", ("type",))
+        self.degraded = Family("treadle_memory_degraded_total", "Times that an embedder did not answer.")
+        self.events = Family("treadle_events_total", "Committed events.", ("type",))
         self.lag = Histogram(
-            "treadle_publish_lag_seconds", "From when an event was made until it was durable and shown.", (), QUICK
+            "treadle_publish_lag_seconds", "Time from the creation of an event to its publication.", (), QUICK
         )
         self.streams = Family("treadle_sse_streams_open", "Open event streams over HTTP.", (), "gauge")

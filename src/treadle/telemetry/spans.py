@@ -20,7 +20,7 @@ from treadle.telemetry import span_names
 
 Value = str | int | float | bool | tuple[str, ...]
 MAX_SPAN_EVENTS = 128
-"""A run that waits and goes on for ever must not fill the memory."""
+"""Limits the memory for a run that waits and resumes again and again."""
 _FINISHED: Final[Mapping[str, str]] = {
     "end_turn": "stop",
     "max_tokens": "length",

@@ -90,13 +90,15 @@ class Traces:
     def forget(self, run_id: RunId) -> None:
         self._runs.pop(run_id, None)
 
-    async def close(self, patience: float = CLOSE_TIMEOUT_SECONDS) -> None:
+    async def close(self, timeout_seconds: float = CLOSE_TIMEOUT_SECONDS) -> None:
         """Send queued spans, but do not wait longer than the timeout for the collector."""
         sending = Thread(target=self._provider.shutdown, name="treadle-traces", daemon=True)
         sending.start()
-        await asyncio.to_thread(sending.join, patience)
+        await asyncio.to_thread(sending.join, timeout_seconds)
         if sending.is_alive():
-            logger.warning("the trace collector did not respond within %g s; the last spans are lost", patience)
+            logger.warning(
+                "the trace collector did not respond within %g s; the last spans are lost", timeout_seconds
+            )
 
     def _of(self, origin: Origin) -> RunSpans:
         run = self._runs.get(origin.run_id)

@@ -65,7 +65,7 @@ def _invoke(agent: _Text, message: _Text) -> None:
 
 
 class Delegation:
-    """A tool whose result is what comes of a run."""
+    """A tool that starts another run, whose outcome is its result."""
 
     def __init__(self, function: FunctionTool[Any, Any], role: Literal["spawn", "send", "invoke"]) -> None:
         self._function = function

@@ -27,9 +27,9 @@ async def recall(
     text = await context.recall(call_id)
     if text is None:
         raise ToolError(
-            f"nothing is kept for the call `{call_id}`: only results that were cut are, under the call_id that "
-            "their mark names. If the result was not cut, it stands whole in the conversation; otherwise call that "
-            "tool again."
+            f"no text is stored for the call `{call_id}`: only results that were cut are stored, under the "
+            "call_id in their mark. If the result was not cut, the conversation contains all of it; otherwise call "
+            "that tool again."
         )
     first = max(0, len(text) + start) if start < 0 else start
     if first >= len(text):

@@ -1,8 +1,8 @@
 """Write the dump of this version's format: `python -m tests.stores.corpus.make`. Run it once for each format, when
 its migration is new, and commit what it writes.
 
-The database is that of an engine that was killed in the middle: a run that ended, one with a call under way, one
-behind it in the same session, one that was interrupted and waits, and an event that nobody knows yet."""
+The database is that of an engine that was killed in the middle: a run that ended, one with a call in progress, one
+after it in the same session, one that was interrupted and waits, and an event of an unknown type."""
 
 import asyncio
 import tempfile
@@ -77,7 +77,7 @@ async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
 
 
 def dump(path: str) -> Iterator[str]:
-    """The database as statements, with the names of this machine left out."""
+    """Yield the database as statements, without names of this machine."""
     database: Any = apsw.Connection(path)
     database.set_busy_timeout(5000)
     database.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""A database of a real server for each test."""
+"""Fixtures with a new database on a real server for each test."""
 
 from collections.abc import Generator
 
@@ -14,13 +14,13 @@ def databases(testrun_uid: str) -> Databases:
 
 @pytest.fixture
 def url(databases: Databases) -> Generator[str, None, None]:
-    """A database that is up to date, and empty."""
+    """Yield the URL of a new, migrated database."""
     with databases.one() as found:
         yield found
 
 
 @pytest.fixture
 def bare(databases: Databases) -> Generator[str, None, None]:
-    """A database that has nothing in it."""
+    """Yield the URL of a new database without a schema."""
     with databases.one("template1") as found:
         yield found

@@ -1,4 +1,4 @@
-"""How the store is opened for the conformance checks, and for tests of its own."""
+"""Opens the store for the conformance checks and for its own tests."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -22,7 +22,7 @@ from treadle.testing.conformance.store_harness import FullStore
 async def opened(
     url: str, publisher: Publisher, clock: Clock
 ) -> AsyncGenerator[tuple[PostgresJournal, PostgresDatabase, PostgresWriter], None]:
-    """The journal as one process has it, by this clock."""
+    """Yield the journal of one process, with this clock."""
     database = await open_database(url)
     writer = PostgresWriter(database, publisher.lost, clock.now)
     journal = PostgresJournal(database, writer, publisher, clock)
@@ -45,7 +45,7 @@ class OnServer:
 
 
 class KeptOnServer:
-    """The same, with all that is kept beside runs. Implements `FullStoreHarness`."""
+    """The same, with the other stores. Implements `FullStoreHarness`."""
 
     def __init__(self, url: str) -> None:
         self._url = url

@@ -127,7 +127,7 @@ def has_working_vectors() -> bool:
 
 @contextmanager
 def one_at_a_time(name: str) -> Generator[Path, None, None]:
-    """A folder for all processes of this test run, and the only hold on it."""
+    """Yield a folder that all processes of this test run share, under an exclusive lock."""
     folder = Path(tempfile.gettempdir())
     with (folder / "treadle-postgres.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -155,7 +155,7 @@ class Databases:
 
     @contextmanager
     def one(self, template: str | None = None) -> Generator[str, None, None]:
-        """The URL of a new database."""
+        """Yield the URL of a new database."""
         name = f"treadle_{uuid.uuid4().hex}"
         asyncio.run(tell(self._server, f"CREATE DATABASE {name} TEMPLATE {template or self._template}"))
         try:
@@ -165,7 +165,7 @@ class Databases:
 
 
 def shared(run: str) -> Databases:
-    """The databases of the server that all processes of a test run share."""
+    """Return the databases of the server that all processes of a test run share."""
     with one_at_a_time(f"treadle-postgres-{run[:12]}") as folder:
         named = os.environ.get(NAMED)
         databases = Databases(named or start_shared(folder).get_uri())

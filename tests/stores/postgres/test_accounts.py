@@ -1,4 +1,4 @@
-"""What was used is counted on PostgreSQL as it is on SQLite: exactly, whatever goes wrong, by many processes."""
+"""PostgreSQL counts usage exactly as SQLite does, with many processes and with faults."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -14,7 +14,7 @@ from treadle.domain.envelope import Draft
 from treadle.domain.events import CompactionFailed, LlmError, ModelResolved, ToolCallStart
 from treadle.domain.ids import AgentId, EventId, TokenId
 from treadle.domain.runs import Usage
-from treadle.operations.usage import summed_up
+from treadle.operations.usage import sum_usage
 from treadle.ports.accounts import Ceilings, Reserve, UsageFilter, Used
 from treadle.ports.journal import LEASE_SECONDS, Advance
 from treadle.stores.postgres.accounts import PostgresAccounts
@@ -55,7 +55,7 @@ def test_usage_is_by_agent_token_model_and_day(url: str) -> None:
     asyncio.run(story())
 
 
-def test_what_a_long_run_has_used_is_seen_while_it_goes_on(url: str) -> None:
+def test_usage_of_a_long_run_is_visible_while_it_is_in_progress(url: str) -> None:
     async def story() -> None:
         async with desk(url) as process:
             claim = await process.begun()
@@ -74,7 +74,7 @@ def test_what_a_long_run_has_used_is_seen_while_it_goes_on(url: str) -> None:
 
 
 def test_what_was_refused_is_not_counted(url: str) -> None:
-    """Intents that wait for a delivery, and an append that cannot be stored beside one that can."""
+    """Intents that wait for a delivery, and an append that cannot be stored, together with one that can."""
 
     async def story() -> None:
         async with desk(url) as process:
@@ -119,7 +119,7 @@ def test_usage_adds_up_to_what_the_journals_say(url: str, seed: int) -> None:
                 for kind, end in random.choices(TURNS, k=8):
                     await run.turn(kind, cast("Any", end))
                 await run.end()
-            found = summed_up(await process.used(), "agent")
+            found = sum_usage(await process.used(), "agent")
             metrics = [await metrics_of(process, run) for run in runs]
             assert sum(line.runs for line in found) == len(runs)
             assert sum(line.tool_calls for line in found) == sum(each.actions for each in metrics)

@@ -1,5 +1,5 @@
-"""A backup by the server's own tools, with the commands that Treadle tells: put back whole, or not at all; and
-those who have worked since do not go on with it."""
+"""Backups with the server's own tools, with the commands that Treadle prints: restored completely or not at all.
+Processes that worked since the backup do not continue."""
 
 import asyncio
 import importlib
@@ -59,7 +59,7 @@ async def facts(url: str) -> DatabaseFacts:
         await database.close()
 
 
-def test_a_database_is_saved_and_put_back_and_its_runs_go_on(url: str, bare: str, tmp_path: Path) -> None:
+def test_a_database_is_restored_and_its_runs_continue(url: str, bare: str, tmp_path: Path) -> None:
     async def before() -> str:
         async with engine(url, tmp_path, ScriptedModel(say("One."))) as first:
             await first.run(agent(), "hello")
@@ -86,8 +86,8 @@ def test_a_database_is_saved_and_put_back_and_its_runs_go_on(url: str, bare: str
     assert asyncio.run(after(waiting)) == "Two."
 
 
-def test_those_who_have_worked_since_a_backup_do_not_go_on_with_it(url: str, tmp_path: Path) -> None:
-    """Else one that began later would find the number of its lease given to somebody else."""
+def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_path: Path) -> None:
+    """Otherwise a later process could get the number of a lease that another process has."""
 
     async def story() -> None:
         save, put_back = told(url, tmp_path)

@@ -1,4 +1,4 @@
-"""What goes to the server together: most of it is done at once, and what cannot be is judged by itself."""
+"""Batches of appends in one round trip. An append that cannot be batched is executed separately."""
 
 import asyncio
 from collections.abc import AsyncGenerator

@@ -48,10 +48,10 @@ def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatc
             store = PostgresChannels(database := await open_database(url))
             await store.keep_person(Person("telegram", "11", "Anna", "anna", ("direct",), 0.0))
             await database.close()
-            await first.enter_async_context(managers[0].at_work())
+            await first.enter_async_context(managers[0].run_in_background())
             await fake.write(11, "one")
             await fake.wait_for(lambda: fake.texts(11) == ["you said: one"])
-            await second.enter_async_context(managers[1].at_work())
+            await second.enter_async_context(managers[1].run_in_background())
             assert (await managers[1].list())[0].status == "waiting"
             await first.aclose()
             await fake.write(11, "two")

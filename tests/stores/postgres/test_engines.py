@@ -1,4 +1,4 @@
-"""Whole engines, as many processes have them, on one database."""
+"""Several engines on one database, as in several processes."""
 
 import asyncio
 import sys
@@ -70,7 +70,7 @@ def test_a_run_that_is_asked_for_here_is_worked_on_there_and_seen_here(url: str,
     asyncio.run(story())
 
 
-def test_what_is_said_to_a_run_here_reaches_its_worker_there(url: str, tmp_path: Path) -> None:
+def test_a_message_reaches_a_worker_in_another_process(url: str, tmp_path: Path) -> None:
     async def story() -> None:
         begun = asyncio.Event()
 
@@ -170,7 +170,7 @@ def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> 
             await here.wait(run_id)
             wanted = {"treadle_runs_queued_total": 1}, {"treadle_runs_total": 1}
             async with asyncio.timeout(HANG_SECONDS):
-                while (_runs(here), _runs(there)) != wanted:  # noqa: ASYNC110 -- who counts tells nobody
+                while (_runs(here), _runs(there)) != wanted:  # noqa: ASYNC110 -- no event reports a count
                     await asyncio.sleep(0.01)
 
     asyncio.run(story())
@@ -191,7 +191,7 @@ def test_a_backup_is_left_to_the_tools_of_the_server(tmp_path: Path) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_many_readers_of_a_run_that_is_worked_on_elsewhere(url: str, tmp_path: Path) -> None:
+def test_many_readers_follow_a_run_of_another_process(url: str, tmp_path: Path) -> None:
     async def story() -> None:
         model = FunctionModel(lambda request: say("a b c d e f", seconds=0.01))
         async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
@@ -223,7 +223,7 @@ def test_the_doctor_looks_at_the_server_and_changes_nothing(url: str, bare: str,
 def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody waits for a sweep: there is none."""
+    """No run waits for a sweep: there is none."""
     monkeypatch.setattr(local, "SWEEP_SECONDS", 10 * HANG_SECONDS)
 
     async def story() -> None:

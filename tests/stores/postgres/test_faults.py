@@ -1,4 +1,4 @@
-"""Connections that break, servers that go away, locks that others hold: nothing is lost or done twice."""
+"""Broken connections, servers that go away and locks: nothing is lost or done twice."""
 
 import asyncio
 import os
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(NAMED in os.environ, reason="these tests stand b
 
 @pytest.fixture
 def folder() -> Generator[Path, None, None]:
-    """One whose name is short enough for a socket."""
+    """Yield a folder whose path is short enough for a socket."""
     made = Path(tempfile.mkdtemp(prefix="wire"))
     yield made
     shutil.rmtree(made)
@@ -39,16 +39,16 @@ def folder() -> Generator[Path, None, None]:
 
 @contextmanager
 def impatient() -> Generator[None, None, None]:
-    """Somebody who asks is told after a moment. Only while no answer can come: a busy machine needs more time."""
+    """Shorten the wait of callers. Only while no answer can arrive: a busy machine needs more time."""
     with pytest.MonkeyPatch.context() as patch:
         for module in (batching, database):
-            patch.setattr(module, "PATIENCE_SECONDS", 0.05)
+            patch.setattr(module, "MAX_WAIT_SECONDS", 0.05)
         yield
 
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again after a moment."""
+    """Shorten the waits between attempts."""
     monkeypatch.setattr(batching, "TIMEOUT_CHECK_SECONDS", 0.05)
     monkeypatch.setattr(batching, "MAX_BACKOFF_SECONDS", 0.1)
     monkeypatch.setattr(database, "MAX_BACKOFF_SECONDS", 0.1)
@@ -166,7 +166,7 @@ def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
     run(story())
 
 
-def test_a_batch_that_comes_late_is_not_done_again(url: str) -> None:
+def test_a_late_batch_is_not_applied_twice(url: str) -> None:
     """The copy that was on the wire when the connection broke gets there after the one that was sent for it."""
 
     async def story() -> None:
@@ -303,7 +303,7 @@ def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, 
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
-def test_a_server_that_is_started_again_goes_on_with_all_of_it(how: str, folder: Path) -> None:
+def test_work_in_progress_survives_a_restart_of_the_database_server(how: str, folder: Path) -> None:
     """A real one: what was acknowledged is there, what was on its way gets there, once."""
     server = start(folder / "data")
 

@@ -1,4 +1,4 @@
-"""What is written beside events: approvals, sessions and results; runs that others begin and tell; the feed."""
+"""Projections of events: approvals, sessions, results, child runs, messages between runs, and the feed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -151,7 +151,7 @@ def test_the_text_of_a_result_is_kept(url: str) -> None:
 # ── Runs among each other ──────────────────────────────────────────────────────────────────────────
 
 
-def test_runs_are_begun_and_told_with_the_intents(url: str) -> None:
+def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> None:
     async def story() -> None:
         async with desk(url) as process:
             parent, other = await process.claimed(), await process.claimed()
@@ -271,7 +271,7 @@ def test_a_reader_of_the_feed_waits_for_open_transactions_before_its_position(ur
             await gate.execute("SELECT pg_advisory_lock(4242)")
             slow = asyncio.ensure_future(one.submit("slow"))
             waiting = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-            while not await gate.fetchval(waiting):  # noqa: ASYNC110 -- the server tells nobody
+            while not await gate.fetchval(waiting):  # noqa: ASYNC110 -- the server sends no event
                 await asyncio.sleep(0.01)
             fast = Origin(RunId("run_fast"), SessionId("fast"), AgentId("a"))
             await two.store.submit(fast, two.opening())
@@ -310,7 +310,7 @@ def test_a_reader_that_starts_slowly_also_keeps_the_order(url: str) -> None:
             await gate.execute("SELECT pg_advisory_lock(4242), pg_advisory_lock(4243)")
             waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
             reading = asyncio.ensure_future(reader.store.after(seen.position))
-            while await gate.fetchval(waiting) < 1:  # noqa: ASYNC110 -- the server tells nobody
+            while await gate.fetchval(waiting) < 1:  # noqa: ASYNC110 -- the server sends no event
                 await asyncio.sleep(0.01)
             slow = asyncio.ensure_future(one.submit("slow"))
             while await gate.fetchval(waiting) < 2:  # noqa: ASYNC110 -- likewise

@@ -1,4 +1,4 @@
-"""Opening a database on a server: brought up to date once, or a clear word on why not."""
+"""Opening a database on a server: it is migrated once, or the error says why not."""
 
 import asyncio
 from pathlib import Path
@@ -197,7 +197,7 @@ def test_a_password_is_never_shown() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a\x00b", "\x1a", "\x1a0", "\x1a\x1a0\x00", "\\u0000", "\\\x00", "é"])
-def test_all_text_can_be_kept(text: str) -> None:
+def test_any_text_can_be_stored(text: str) -> None:
     assert "\x00" not in escape_nul(text)
     assert unescape_nul(escape_nul(text)) == text
     assert msgspec.json.decode(escape_nul_json(msgspec.json.encode([text]))) == [escape_nul(text)]

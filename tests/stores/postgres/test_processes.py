@@ -50,7 +50,7 @@ async def text_of(http: aiohttp.ClientSession, path: str, token: str) -> str:
 
 
 async def tells_how_it_is(worker: str, token: str) -> None:
-    """A worker with a port: to anybody that it is there, to who has a token what it does, and nothing else."""
+    """Check the health routes of a worker with a port: public health, metrics for tokens, and nothing else."""
     async with aiohttp.ClientSession(worker) as http:
         for path, said, status in (
             ("/healthz", "", 200),
@@ -126,7 +126,7 @@ def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str,
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
-def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
+def test_the_server_reports_an_unavailable_database_and_then_continues(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (database, writer, notifications):
@@ -139,7 +139,7 @@ def test_while_the_database_is_away_the_server_says_so_and_then_goes_on(
             between.cut()
             with monkeypatch.context() as impatient:  # only while it is away: a busy machine needs more time
                 for module in (database, writer):
-                    impatient.setattr(module, "PATIENCE_SECONDS", 0.3)
+                    impatient.setattr(module, "MAX_WAIT_SECONDS", 0.3)
                 for method, path, body in (
                     ("GET", "/readyz", None),
                     ("GET", "/v1/runs", None),

@@ -1,4 +1,4 @@
-"""Jobs are written by the commits that they are for, and only where somebody must look."""
+"""Commits write the jobs for the runs that they make runnable, and no others."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -33,7 +33,7 @@ async def asked(url: str, question: str) -> list[Any]:
 
 
 async def jobs(url: str) -> dict[str, float]:
-    """The runs that somebody is asked to look at, and in how many seconds."""
+    """Return the runs with a job, and the seconds until each is due."""
     found = await asked(
         url,
         "SELECT convert_from(payload, 'UTF8'), greatest(extract(epoch FROM execute_after - now()), 0)::FLOAT8 "
@@ -182,7 +182,7 @@ def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
 
 
 def test_no_place_stays_empty_when_all_come_and_go_at_once(url: str) -> None:
-    """Two processes let go of runs and submit others at the same moment: whoever has a place then has a job."""
+    """Two processes release and submit runs at the same time: every run with a slot then has a job."""
 
     async def story() -> None:
         async with open_in_two_processes(OnServer(url)) as (one, two):

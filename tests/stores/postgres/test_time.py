@@ -19,7 +19,7 @@ from treadle.testing.time import CountingIds, FakeClock
 
 @asynccontextmanager
 async def machine(url: str, ids: CountingIds, name: str, now: float) -> AsyncGenerator[StoreProcess, None]:
-    """A process whose own clock says this."""
+    """Yield a process whose own clock shows this time."""
     clock, told, database = FakeClock(now), Recorder(), await open_database(url)
     journal = PostgresJournal(database, PostgresWriter(database, told.lost), told, clock)
     yield StoreProcess(journal, told, clock, ids, name)

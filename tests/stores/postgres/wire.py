@@ -1,4 +1,4 @@
-"""The wire between a store and its server, which can be cut at any point."""
+"""A proxy between a store and its server that tests can cut at any byte."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
@@ -16,7 +16,7 @@ class Wire:
         self._server = server
         self._open: set[asyncio.StreamWriter] = set()
         self.down = False
-        """Nobody gets through."""
+        """No connection gets through."""
         self.on_request: Callable[[bytes], bool] = lambda _: False
         """Whether what the store is about to say never gets to the server: the connection is cut instead."""
         self.on_reply: Callable[[bytes], bool] = lambda _: False
@@ -24,7 +24,7 @@ class Wire:
         self.holding = False
         """What the store says is held back until this is over."""
         self.refused = 0
-        """How often somebody tried to get through while nobody did."""
+        """Number of connection attempts while none got through."""
         self.held = 0
         """How often something was held back."""
 
@@ -57,7 +57,7 @@ class Wire:
                 if cuts(data):
                     break
                 self.held += self.holding
-                while self.holding:  # noqa: ASYNC110 -- a test says so, and nobody else
+                while self.holding:  # noqa: ASYNC110 -- only a test changes it
                     await asyncio.sleep(0.01)
                 target.write(data)
                 await target.drain()
@@ -74,7 +74,7 @@ class Wire:
 
 @asynccontextmanager
 async def wire(url: str, folder: Path) -> AsyncGenerator[tuple[str, Wire], None]:
-    """A URL that leads to the same database over a wire, and the wire."""
+    """Yield a URL that leads to the same database through a proxy, and the proxy."""
     parts = urlsplit(url)
     [host] = parse_qs(parts.query)["host"]
     between = Wire(f"{host}/{SOCKET}")

@@ -1,4 +1,4 @@
-"""The official client of OpenAI, before an agent whose model is an endpoint that follows a script."""
+"""OpenAI's official client, connected to an agent with a scripted model endpoint."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine
@@ -36,13 +36,13 @@ class Talking(NamedTuple):
         )
 
     def another(self, token: str) -> Any:
-        """Whoever has this token."""
+        """The client with this token."""
         return self.client.with_options(api_key=token)
 
 
 @asynccontextmanager
 async def talking(tmp_path: Path, *script: Behaviour, more: str = "") -> AsyncGenerator[Talking, None]:
-    """The agent `one` has a persona, and more settings where they are given."""
+    """Serve the agent `one` with a persona and these settings, and yield the clients."""
     async with offered(tmp_path, *script) as server:
         file = server.home.agent_file("one")
         file.write_text(f"{file.read_text()}persona: You are one.\n{more}")

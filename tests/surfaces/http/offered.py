@@ -1,4 +1,4 @@
-"""An engine offered on a real socket, in this process, before an endpoint that plays the model."""
+"""An engine served on a real socket in this process, with a scripted model endpoint."""
 
 import json
 from collections.abc import AsyncGenerator, Sequence
@@ -77,7 +77,7 @@ class Offered:
     async def ask(
         self, method: str, path: str, body: Any = None, token: str | None = None, **headers: str
     ) -> Reply:
-        """One request, by an administrator unless another token is given; an empty one means none."""
+        """Send one request as an administrator, or with another token. An empty token sends none."""
         token = self.token if token is None else token
         said = {"Authorization": f"Bearer {token}"} if token else {}
         said |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -102,13 +102,13 @@ class Offered:
         return (await self.engine.context.access.create(wanted)).secret
 
     async def begin(self, agent: str = "one", **body: Any) -> str:
-        """A run that was asked for; its id."""
+        """Start a run, and return its ID."""
         reply = await self.ask("POST", f"/v1/agents/{agent}/runs", {"message": "Go.", **body})
         assert reply.status == 202, reply
         return reply.json["run_id"]
 
     async def until(self, run_id: str, status: str) -> Any:
-        """The run, when it has come so far."""
+        """Wait until the run has this state, and return the run."""
         while True:
             found = (await self.ask("GET", f"/v1/runs/{run_id}")).json
             if found["status"] == status:
@@ -125,7 +125,7 @@ async def offered(
     streams_per_token: int | None = None,
     clock: Clock | None = None,
 ) -> AsyncGenerator[Offered, None]:
-    """Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
+    """Serve an engine. Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
     async with FakeEndpoint(*script, policy=policy or (lambda _: says("Done."))) as endpoint:
         home = Home(tmp_path / "home", database)
         home.ensure()
@@ -150,5 +150,5 @@ def write_home(home: Path, url: str) -> None:
 
 
 def wants_a_file() -> Behaviour:
-    """The answer of a model that writes a file."""
+    """Return a model answer that writes a file."""
     return calls(fragment(0, "call_1", "write_file", '{"path": "x.txt", "content": "hello"}'))

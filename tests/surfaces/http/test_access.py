@@ -1,4 +1,4 @@
-"""Who may ask for what: tokens, scopes, hosts, sites, and agents that do not exist for everybody."""
+"""Access control: tokens, scopes, hosts, origins, and agents that a token cannot see."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> N
 
 
 def routes(server: Offered) -> list[tuple[str, str, Scope | None]]:
-    """Every route with every verb of it, and the scope that it asks for."""
+    """Return every route with each of its methods and the scope that it needs."""
     found: list[tuple[str, str, Scope | None]] = []
     for route in server.app.litestar.routes:
         assert isinstance(route, HTTPRoute), route

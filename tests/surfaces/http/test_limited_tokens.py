@@ -159,7 +159,7 @@ def test_the_open_streams_of_a_token_are_limited(tmp_path: Path) -> None:
             assert "streams_per_token" in refused.json["detail"]
             opened.append(await _open(server, other))
             opened[0][1].close()
-            while len(server.streams) > 3:  # noqa: ASYNC110 -- the server tells nobody that a reader left
+            while len(server.streams) > 3:  # noqa: ASYNC110 -- no event reports that a reader left
                 await asyncio.sleep(0)
             opened.append(await _open(server, token))
             streamed = {"model": "one", "messages": [{"role": "user", "content": "x"}], "stream": True}

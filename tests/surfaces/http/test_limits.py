@@ -1,4 +1,4 @@
-"""What a stranger can make the server wait for, or keep: not much, and it says so."""
+"""Limits on what an unauthenticated client can make the server wait for or store, and their errors."""
 
 import asyncio
 import json
@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Quick:
 
 
 async def exchange(server: Offered, *pieces: Bytes, pause: float = 0.0, bytes: int | None = None) -> Bytes:
-    """All that is answered to these bytes, or so many of it."""
+    """Send bytes, and return the whole answer or its first bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     answering = asyncio.ensure_future(reader.read() if bytes is None else reader.readexactly(bytes))
     for piece in pieces:
@@ -56,7 +56,7 @@ def head(server: Offered, line: str = "GET /v1/agents", *headers: str) -> bytes:
 
 
 def problem(answer: bytes) -> str:
-    """The kind of problem in a raw answer."""
+    """Return the problem type of a raw answer."""
     top, _, body = answer.partition(b"\r\n\r\n")
     assert b"content-type: application/problem+json" in top.lower(), answer[:300]
     return json.loads(body)["type"].removeprefix("urn:treadle:problem:")
@@ -308,7 +308,7 @@ def test_a_cancellation_inside_a_request_is_not_reported_as_shutdown() -> None:
 
 
 def test_a_disconnected_client_is_not_waited_for(tmp_path: Path) -> None:
-    """Whoever asks with `wait` and goes leaves nothing behind, and the run goes on."""
+    """A client that disconnects during `wait` leaves nothing behind, and the run continues."""
 
     async def perform() -> None:
         slow = Answer([delta(content="D"), PAUSE, delta(content="one."), delta(finish="stop"), DONE])

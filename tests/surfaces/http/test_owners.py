@@ -1,4 +1,4 @@
-"""What one user says never reaches another: no prompt, no list, no stream, no refusal and no number has it."""
+"""The data of one user never reaches another: not in prompts, lists, streams, errors or numbers."""
 
 import asyncio
 import json
@@ -369,7 +369,7 @@ def test_a_session_of_another_user_cannot_be_continued(tmp_path: Path) -> None:
             sent = {"model": "keen", "input": "Hello.", "previous_response_id": f"resp_{theirs.run_id}"}
             assert (await server.ask("POST", "/v1/responses", sent, bob)).status == 404
             assert len(await server.engine.service.runs()) == 1
-            await server.engine.context.house.delete_session(theirs.session_id, "a person")  # pyright: ignore[reportArgumentType] -- an id
+            await server.engine.context.retention.delete_session(theirs.session_id, "a person")  # pyright: ignore[reportArgumentType] -- an id
             gone = await server.ask("GET", f"/v1/responses/resp_{theirs.run_id}", token=bob)
             never = await server.ask("GET", f"/v1/responses/resp_{NOBODYS.run_id}", token=bob)
             assert without(gone, theirs) == without(never, NOBODYS)

@@ -10,7 +10,7 @@ from tests.surfaces.http.test_access import in_time
 
 
 async def walked(server: Offered, path: str, token: str | None = None) -> list[list[Any]]:
-    """All pages of a list, by two."""
+    """Return all pages of a list, two items each."""
     pages: list[list[Any]] = []
     cursor = ""
     while True:

@@ -1,4 +1,4 @@
-"""The real `treadle serve`, killed with -9 and started again on the same port, under those who read and submit."""
+"""`treadle serve`, killed with kill -9 and restarted on the same port while clients read and submit."""
 
 import asyncio
 import json
@@ -112,7 +112,7 @@ def follow(serving: Serving, accepted: dict[str, str], followed: dict[str, "asyn
 
 
 def ends(count: int) -> Done:
-    """Whether so many runs have ended among what was sent."""
+    """Return whether this many runs have ended in the stream."""
 
     def done(sent: list[Sent]) -> bool:
         return sum(each.type == "run_end" for each in sent) >= count

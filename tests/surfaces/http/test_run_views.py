@@ -1,4 +1,4 @@
-"""What a client learns of a run: its true state while it waits, its silence, and what it used."""
+"""Views of a run: its state while it waits, silent completions, and usage."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Signing a browser in: with a token or a one-time code, what the cookie is good for, and how it ends."""
+"""Sign-in of browsers: with a token or a one-time code, the rights of the cookie, and its end."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ PATH = "/v1/dashboard/sign-in"
 
 
 def own(server: Offered) -> dict[str, str]:
-    """The headers that the dashboard sends."""
+    """Return the headers that the dashboard sends."""
     return {"Origin": server.url, "X-Treadle": "dashboard"}
 
 
@@ -38,7 +38,7 @@ async def identity(server: Offered, cookie: str) -> Any:
     return json.loads(reply.body)["identity"]
 
 
-def test_a_cookie_stands_for_its_token_until_it_is_revoked(tmp_path: Path) -> None:
+def test_a_cookie_has_the_rights_of_its_token_until_it_is_revoked(tmp_path: Path) -> None:
     async def perform() -> None:
         clock = FakeClock(1_700_000_000.0)
         async with offered(tmp_path, clock=clock) as server:

@@ -1,4 +1,4 @@
-"""Streams: no gaps or duplicates, whoever disconnects, and only for callers that may see them."""
+"""Streams: no gaps or duplicates after disconnects, and only for callers that may see them."""
 
 import asyncio
 import random
@@ -34,14 +34,14 @@ def steps_and_words(request: Request) -> Answer:
 
 
 async def working(server: Offered) -> str:
-    """A run with many events; its id."""
+    """Start a run with many events, and return its ID."""
     agent = {"name": "busy", "model": "fake/m", "tools": ["glob"], "memory": {"remember": False, "recall": 0}}
     assert (await server.ask("POST", "/v1/agents", agent)).status == 201
     return await server.begin("busy")
 
 
 def assert_whole(sent: list[Sent]) -> None:
-    """All durable events once, in order, up to the end."""
+    """Check that all durable events are there once, in order, up to the end."""
     durable = [int(each.id) for each in sent if each.id is not None]
     assert durable == list(range(1, len(durable) + 1))
     assert [each.data["sequence"] for each in sent if each.id is not None] == durable
@@ -136,7 +136,7 @@ def test_a_slow_reader_is_disconnected_and_resumes(tmp_path: Path, monkeypatch: 
             run_id = await server.begin()
             path = f"/v1/runs/{run_id}/events"
             slow = await Wire.open(server.port, path, server.token, limit=1024)
-            await server.until(run_id, "completed")  # though nobody reads
+            await server.until(run_id, "completed")  # although no client reads
             sent = [each async for each in slow.events()]
             assert sent[-1].type == "stream_reset"
             assert sent[-1].id is None

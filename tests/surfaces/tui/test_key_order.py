@@ -119,7 +119,7 @@ def test_escape_closes_a_picker_whose_rows_never_come(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_changes_of_the_transcript_wait_for_keys_but_not_for_ever(tmp_path: Path) -> None:
+def test_changes_of_the_transcript_wait_for_keys_for_a_limited_time(tmp_path: Path) -> None:
     async def talk() -> None:
         async with open_app(tmp_path) as (app, pilot):
             asked: list[bool] = []

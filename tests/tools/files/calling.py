@@ -1,4 +1,4 @@
-"""Calling the file tools in a workspace, as the engine does."""
+"""Calls the file tools in a workspace, as the engine does."""
 
 import asyncio
 import os

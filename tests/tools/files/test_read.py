@@ -62,7 +62,7 @@ def test_a_binary_file_is_named_by_its_kind(workspace: Path, data: bytes, kind: 
 
 def test_a_missing_file_suggests_similar_names(workspace: Path) -> None:
     (workspace / "README.md").touch()
-    assert "Beside it there is README.md." in refused(workspace, "read_file", path="REDME.md")
+    assert "Similar names in that folder: README.md." in refused(workspace, "read_file", path="REDME.md")
     assert "glob finds" in refused(workspace, "read_file", path="nothing/like.it")
     (workspace / "b\nad").touch()
     assert r'"b\nad"' in refused(workspace, "read_file", path="bad")

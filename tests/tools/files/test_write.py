@@ -86,13 +86,13 @@ def test_newlines_byte_order_marks_and_encodings_are_preserved(
 @each(
     ("arguments", "words"),
     [
-        ({"old": "x = 1", "new": "x = 2"}, "stands there 2 times, at lines 2, 4. Take in more"),
+        ({"old": "x = 1", "new": "x = 2"}, "occurs 2 times, at lines 2, 4. Include more"),
         ({"old": "a", "new": "a"}, "are the same"),
         ({"old": "", "new": "a"}, "`old` is empty"),
         ({"old": "     1\tdef f():", "new": "a"}, "line numbers of read_file"),
-        ({"old": "def f():\n  x = 1\n", "new": "a"}, "other spaces stands at line 1:\ndef f():\n    x = 1"),
+        ({"old": "def f():\n  x = 1\n", "new": "a"}, "other spaces is at line 1:\ndef f():\n    x = 1"),
         ({"old": "def ff():", "new": "a"}, "nearest text is at line 1:\ndef f():"),
-        ({"old": "def h():", "new": "def g():"}, "stands there already, at line 3"),
+        ({"old": "def h():", "new": "def g():"}, "is in the file already, at line 3"),
         ({"old": "qqqqqqqqqq", "new": "a"}, "Nothing like it"),
     ],
 )
@@ -119,7 +119,7 @@ def test_an_edit_of_a_missing_file_creates_nothing(workspace: Path) -> None:
 
 def test_a_character_that_the_file_cannot_hold(workspace: Path) -> None:
     (workspace / "f").write_bytes(b"gr\xfcn")
-    assert "latin-1, which has no €" in refused(workspace, "edit_file", path="f", old="gr", new="€")
+    assert "latin-1, which cannot represent €" in refused(workspace, "edit_file", path="f", old="gr", new="€")
     assert (workspace / "f").read_bytes() == b"gr\xfcn"
 
 

@@ -24,7 +24,7 @@ def anywhere(address: Address) -> str | None:
 
 
 def only_here(address: Address) -> str | None:
-    """The first address of this machine is taken for a public one; the others are what they are."""
+    """Treat the first address of this machine as a public one."""
     return None if str(address) == "127.0.0.1" else why_not_public(address)
 
 
@@ -46,7 +46,7 @@ async def fetched(
 
 @asynccontextmanager
 async def serving(handler: Handler, host: str = "127.0.0.1") -> AsyncGenerator[int]:
-    """The port of a server that answers everything with this."""
+    """Yield the port of a server that gives this answer to every request."""
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", handler)
     runner = web.AppRunner(application, shutdown_timeout=0.1, auto_decompress=False)

@@ -96,11 +96,11 @@ def stop_children_first(state: RunState, finish: Finish, now: Instant) -> Signal
         return _make_signal(
             unsignalled, "cancel", state.cancelled or finish.outcome.reason or "The run above it has ended."
         )
-    patience = max(_give_up_at(state, child) for child in running)
-    if now >= patience:
+    give_up_at = max(_give_up_at(state, child) for child in running)
+    if now >= give_up_at:
         return finish
     ids = tuple([child.spawn.run_id for child in running])
-    return Wait("child", f"told to stop: {', '.join(ids)}", patience, ids)
+    return Wait("child", f"told to stop: {', '.join(ids)}", give_up_at, ids)
 
 
 def describe_stopped(state: RunState) -> tuple[str, ...]:

@@ -143,7 +143,7 @@ def _check_undecided(
     expired = ApprovalExpired(request.approval_id, call.call_id)
     if state.agent.approvals.on_expiry == "deny":
         return expired, make_denied(call, "Denied: no reviewer answered in time.", "expired")
-    reason = f"Nobody decided in time whether `{call.name}` may run ({request.approval_id})."
+    reason = f"No reviewer decided in time whether `{call.name}` may run ({request.approval_id})."
     outcome = Outcome(
         "approval_expired", state.turn.answer_so_far, reason, "Send its session a message to ask again."
     )

@@ -46,7 +46,7 @@ class MemorySaved(EventData, frozen=True):
     text: str
     source: MemorySource
     pinned: bool = False
-    """Its score does not fade with time."""
+    """Age does not lower its score."""
     repeats: MemoryId | None = None
     """An older memory with the same content. It counts as fresh again, and no memory is added."""
 

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 MAX_READERS = 4
 """Connections in the read pool of a process."""
-PATIENCE_SECONDS = 5.0
+MAX_WAIT_SECONDS = 5.0
 """How long a caller waits for an unavailable server or a lock before it gets an error."""
 FIRST_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 0.05, 1.0
 
@@ -56,7 +56,7 @@ class PostgresDatabase:
     ) -> Result:
         """Run several statements on one connection that is not shared meanwhile, with the same retries."""
         loop, pause = asyncio.get_running_loop(), FIRST_BACKOFF_SECONDS
-        until = loop.time() + PATIENCE_SECONDS
+        until = loop.time() + MAX_WAIT_SECONDS
         while True:
             if self._closed:
                 raise StoreError(f"The database {redact_url(self.url)} has been closed.")

@@ -40,7 +40,7 @@ from treadle.stores.postgres.connection import SQL as STATEMENTS
 from treadle.stores.postgres.database import (
     FIRST_BACKOFF_SECONDS,
     MAX_BACKOFF_SECONDS,
-    PATIENCE_SECONDS,
+    MAX_WAIT_SECONDS,
     PostgresDatabase,
 )
 from treadle.stores.postgres.driver import PostgresConnection
@@ -130,7 +130,7 @@ class PostgresWriter:
             future.set_exception(StoreError(f"The database {redact_url(self._database.url)} has been closed."))
         else:
             self._queue.append(
-                PendingOperation(operation, then, patient, future, self._loop.time() + PATIENCE_SECONDS)
+                PendingOperation(operation, then, patient, future, self._loop.time() + MAX_WAIT_SECONDS)
             )
             if self._serve_task is None:
                 self._serve_task = self._loop.create_task(self._serve())
@@ -140,7 +140,7 @@ class PostgresWriter:
         """Commit pending operations unless the server is unavailable, then disconnect."""
         self._closing = True
         if self._serve_task is not None:
-            _, silent = await asyncio.wait({self._serve_task}, timeout=PATIENCE_SECONDS)
+            _, silent = await asyncio.wait({self._serve_task}, timeout=MAX_WAIT_SECONDS)
             if silent:
                 self._drop()
                 await asyncio.wait(silent)
@@ -294,11 +294,11 @@ class PostgresWriter:
         """Reject impatient operations that waited too long. Those in a batch already sent are rejected only when
         the reply is late too."""
         now, where = self._loop.time(), redact_url(self._database.url)
-        late = StoreError(f"{where} has been busy for {PATIENCE_SECONDS:.0f} s. Try again later.")
+        late = StoreError(f"{where} has been busy for {MAX_WAIT_SECONDS:.0f} s. Try again later.")
         self._reject([item for item in self._queue if item.until <= now], self._problem or late)
-        if now - self._sent_at > PATIENCE_SECONDS:
+        if now - self._sent_at > MAX_WAIT_SECONDS:
             late = StoreError(
-                f"{where} has not replied for {PATIENCE_SECONDS:.0f} s; the request may or may not have been "
+                f"{where} has not replied for {MAX_WAIT_SECONDS:.0f} s; the request may or may not have been "
                 "applied. Try again later, with the same idempotency key if there is one."
             )
         elif self._sent_at < math.inf:

@@ -29,7 +29,7 @@ BACKGROUND_MODULE = "treadle.surfaces.cli.background"
 
 
 async def serve_editor(home: Home, agent: str) -> int:
-    """Serve one editor until it closes standard input, or until SIGTERM. A run in progress goes on in the
+    """Serve one editor until it closes standard input, or until SIGTERM. A run in progress continues in the
     background."""
     log = open_log(home)
     if sys.stdin is not None and sys.stdin.isatty():

@@ -18,7 +18,7 @@ from acp.schema import (
 
 from treadle.domain.messages import Image
 from treadle.surfaces.cli.call_view import decode, pretty_json, show_call, summarize_call
-from treadle.surfaces.cli.terminal import revealed, revealed_line
+from treadle.surfaces.cli.terminal import reveal, reveal_line
 
 CallContent = ContentToolCallContent | FileEditToolCallContent
 KINDS: dict[str, ToolKind] = {
@@ -67,8 +67,8 @@ def show_whole_call(name: str, arguments: str) -> ContentToolCallContent:
     if any(line.startswith("  !") for line in lines):
         return text_content(fence("\n".join(lines)))
     if name == "bash" and isinstance(command, str) and len(values) == 1:
-        return text_content(fence(revealed(command), "sh"))
-    return text_content(fence(revealed(pretty_json(arguments)).rstrip("\n"), "json"))
+        return text_content(fence(reveal(command), "sh"))
+    return text_content(fence(reveal(pretty_json(arguments)).rstrip("\n"), "json"))
 
 
 def show_result(text: str, images: Sequence[Image] = ()) -> list[CallContent]:
@@ -116,13 +116,13 @@ def _read_priority(entry: dict[str, Any]) -> PlanEntryPriority:
 def _make_title(name: str, arguments: str, values: dict[str, Any]) -> str:
     command, path, pattern = values.get("command"), values.get("path"), values.get("pattern")
     if name == "bash" and isinstance(command, str):
-        return revealed_line(command, TITLE_CHARACTERS)
+        return reveal_line(command, TITLE_CHARACTERS)
     if name in VERBS:
-        return f"{VERBS[name]} {revealed_line(str(path or values.get('url') or ''), TITLE_CHARACTERS)}".strip()
+        return f"{VERBS[name]} {reveal_line(str(path or values.get('url') or ''), TITLE_CHARACTERS)}".strip()
     if name in ("glob", "grep") and isinstance(pattern, str):
-        where = f" in {revealed_line(path, 60)}" if isinstance(path, str) and path not in ("", ".") else ""
+        where = f" in {reveal_line(path, 60)}" if isinstance(path, str) and path not in ("", ".") else ""
         verb = "Find" if name == "glob" else "Search for"
-        return f"{verb} {revealed_line(pattern, TITLE_CHARACTERS)}{where}"
+        return f"{verb} {reveal_line(pattern, TITLE_CHARACTERS)}{where}"
     return f"{name} {summarize_call(arguments, TITLE_CHARACTERS)}".strip()
 
 

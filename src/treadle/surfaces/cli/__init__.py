@@ -2,7 +2,7 @@
 
 
 def main() -> None:
-    """The entry point of the installed command."""
+    """Run the installed command `treadle`."""
     from treadle.surfaces.cli.app import main as run_command_line
 
     run_command_line()

@@ -35,7 +35,7 @@ from treadle.surfaces.cli.editor import is_editor_set, open_editor, write_copy
 from treadle.surfaces.cli.event_output import Printer
 from treadle.surfaces.cli.line_input import Prompt
 from treadle.surfaces.cli.output import alert
-from treadle.surfaces.cli.terminal import revealed_line, size_of
+from treadle.surfaces.cli.terminal import reveal_line, size_of
 
 BY = "terminal"
 OTHER_LINES = 10
@@ -132,7 +132,7 @@ class ApprovalDialog:
         """Run the dialog and return whether the call was decided."""
         self._printer.note(f"{self._call.tool} asks to run {self._where()}:")
         self._show(min(MOST_ROWS, size_of(sys.stderr).lines - OTHER_LINES))
-        self._printer.note(f"  ({revealed_line(self._call.reason)}; {self._call.approval_id})")
+        self._printer.note(f"  ({reveal_line(self._call.reason)}; {self._call.approval_id})")
         while True:
             typed = await self._prompt.ask(self._choices())
             if typed is None:
@@ -162,7 +162,7 @@ class ApprovalDialog:
 
     def _where(self) -> str:
         """Return where the call runs, and with which access."""
-        place = f"in {revealed_line(self._folder)}"
+        place = f"in {reveal_line(self._folder)}"
         if self._call.tool not in COMMANDS:
             return place
         policy = self._agent.confinement

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from treadle.surfaces.cli.call_view import decode, describe_rule
-from treadle.surfaces.cli.terminal import revealed_line
+from treadle.surfaces.cli.terminal import reveal_line
 
 COMMANDS = ("bash", "run_command")
 
@@ -26,17 +26,17 @@ def list_scopes(tool: str, arguments: str, pattern: str) -> tuple[ApprovalScope,
     found: list[ApprovalScope] = []
     if tool in COMMANDS and isinstance(command, str) and "\n" not in command:
         found.append(ApprovalScope("this command", escape(command.strip())))
-        found.append(ApprovalScope(f"`{revealed_line(pattern)}`", pattern))
+        found.append(ApprovalScope(f"`{reveal_line(pattern)}`", pattern))
     elif isinstance(path, str) and not path.startswith("/"):
         clean = normpath(path)
         found.append(ApprovalScope(f"`{tool}` of this file", escape(clean)))
         if dirname(clean) and not clean.startswith(".."):
             folder = dirname(clean)
-            found.append(ApprovalScope(f"`{tool}` in the folder {revealed_line(folder)}", f"{escape(folder)}/*"))
+            found.append(ApprovalScope(f"`{tool}` in the folder {reveal_line(folder)}", f"{escape(folder)}/*"))
     elif isinstance(url, str) and (parts := urlsplit(url)).hostname and parts.scheme in ("http", "https"):
         found.append(ApprovalScope("this address", escape(url)))
         host = f"{parts.scheme}://{parts.netloc}"
-        found.append(ApprovalScope(f"the host {revealed_line(parts.netloc)}", f"{escape(host)}/*"))
+        found.append(ApprovalScope(f"the host {reveal_line(parts.netloc)}", f"{escape(host)}/*"))
     if pattern not in {scope.pattern for scope in found} or not found:
         found.append(ApprovalScope(describe_rule(tool, pattern), pattern))
     return tuple({scope.pattern: scope for scope in reversed(found)}.values())[::-1]

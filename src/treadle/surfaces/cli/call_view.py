@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from treadle.surfaces.cli.terminal import pieces, revealed, revealed_line, unseen
+from treadle.surfaces.cli.terminal import count_invisible, is_invisible, pieces, reveal, reveal_line
 
 MARGIN, FURTHER = "  │ ", "  ┆ "
 """Before a line of the model's text, and before the rest of a line that is too long for the terminal. With a margin
@@ -143,7 +143,7 @@ def _rows(arguments: str, decoded: Decoded, width: int) -> Iterator[Row]:
         if not _is_short(text):
             lines = text.count("\n") + 1
             size = f"{len(text)} characters" + (f", {lines} lines" if lines > 1 else "")
-            yield Row(f"  {revealed_line(name, width)} ({size}):")
+            yield Row(f"  {reveal_line(name, width)} ({size}):")
             yield from _margined(text, width)
 
 
@@ -159,17 +159,17 @@ def _margined(text: str, width: int) -> Iterator[Row]:
     for line in text.split("\n"):
         margin = MARGIN
         for piece in pieces(line, width):
-            yield Row(margin + revealed(piece), len(piece))
+            yield Row(margin + reveal(piece), len(piece))
             margin = FURTHER
 
 
 def _warnings(arguments: str, decoded: Decoded) -> list[str]:
     said = [
-        f"  ! the arguments name `{revealed_line(name, SHORT)}` twice; the last one counts"
+        f"  ! the arguments name `{reveal_line(name, SHORT)}` twice; the last one counts"
         for name in decoded.repeated
     ]
     texts = [arguments] if decoded.values is None else list(_texts_in(decoded.values))
-    if hidden := sum(map(unseen, texts)):
+    if hidden := sum(map(count_invisible, texts)):
         characters = "character that is" if hidden == 1 else "characters that are"
         said.append(f"  ! it has {hidden} {characters} invisible; shown above as <U+…>")
     return said
@@ -197,21 +197,21 @@ def summarize_call(arguments: str, width: int | None = None) -> str:
     """Return the arguments on one line: a single value alone, several with their names, short ones first."""
     values = decode(arguments).values
     if values is None:
-        return revealed_line(arguments, width)
+        return reveal_line(arguments, width)
     texts = {name: _text(value) for name, value in values.items()}
     if len(texts) == 1:
-        return revealed_line(next(iter(texts.values())), width)
+        return reveal_line(next(iter(texts.values())), width)
     ordered = sorted(texts.items(), key=lambda item: not _is_short(item[1]))
-    return revealed_line(", ".join(f"{name}: {text}" for name, text in ordered), width)
+    return reveal_line(", ".join(f"{name}: {text}" for name, text in ordered), width)
 
 
 def readable_json(arguments: str) -> str:
     """Return the arguments as JSON on one line, to copy and change. Invisible characters are escaped."""
     values = decode(arguments).values
     if values is None:
-        return revealed_line(arguments)
+        return reveal_line(arguments)
     text = json.dumps(values, ensure_ascii=False)
-    return "".join(json.dumps(character)[1:-1] if unseen(character) else character for character in text)
+    return "".join(json.dumps(character)[1:-1] if is_invisible(character) else character for character in text)
 
 
 def pretty_json(arguments: str) -> str:
@@ -222,4 +222,4 @@ def pretty_json(arguments: str) -> str:
 
 def describe_rule(tool: str, pattern: str) -> str:
     """Return which calls a remembered approval covers."""
-    return f"every `{tool}`" if pattern == "*" else f"`{tool}` with `{revealed_line(pattern)}`"
+    return f"every `{tool}`" if pattern == "*" else f"`{tool}` with `{reveal_line(pattern)}`"

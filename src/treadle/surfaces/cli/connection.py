@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from treadle.remote.connection import Connection
 
 Owned = TypeVar("Owned")
-PATIENCE_SECONDS = 2.0
+OWNER_CHANGE_SECONDS = 2.0
 """How long an owner that cannot be attached to may be one that is starting or ending."""
 STARTING_SECONDS = 10.0
 """How long after it took the home an owner may still be starting: a busy machine needs seconds to open a socket."""
@@ -92,11 +92,11 @@ class HomeAccess:
 
     async def follow_home(self) -> bool:
         """Attach to the process that owns the home now; return whether there is one that answers."""
-        patience = PATIENCE_SECONDS
+        wait_seconds = OWNER_CHANGE_SECONDS
         if self._handing_over is not None:
             await asyncio.shield(self._handing_over)
-            self._handing_over, patience = None, START_SECONDS
-        deadline = asyncio.get_running_loop().time() + patience
+            self._handing_over, wait_seconds = None, START_SECONDS
+        deadline = asyncio.get_running_loop().time() + wait_seconds
         while asyncio.get_running_loop().time() < deadline:
             owner = find_owner(self.home)
             if owner is not None and owner.pid != os.getpid() and owner.socket is not None:
@@ -171,7 +171,7 @@ async def open_home(
 
 
 @asynccontextmanager
-async def administering(
+async def open_admin_caller(
     home: Home, own: Callable[[Home], AbstractAsyncContextManager[Caller]] = open_owning_caller
 ) -> AsyncGenerator[Caller, None]:
     """Yield a caller that can change a home: this process, if it can own the home, or the process that does."""
@@ -192,7 +192,7 @@ async def _own_or_attach(
 ) -> Owned | Attached:
     """Own the home, or attach to its owner. An owner that does not answer may be starting or ending, so this is
     retried for a while."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    deadline = asyncio.get_running_loop().time() + OWNER_CHANGE_SECONDS
     while True:
         try:
             return await opened.enter_async_context(own())

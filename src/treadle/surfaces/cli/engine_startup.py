@@ -1,4 +1,4 @@
-"""Opening an engine for a server or a worker. A database that is unavailable is waited for, as it is later."""
+"""Opens the engine of a server or a worker. An unavailable database is retried, at the start and later."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -11,7 +11,7 @@ from treadle.surfaces.cli.process import Stop
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 0.5, 5.0
 POLL_INTERVAL_SECONDS = 0.1
 """Poll interval for a home that is being handed over."""
-PATIENCE_SECONDS = 2.0
+OWNER_CHANGE_SECONDS = 2.0
 """How long an owner that cannot be asked may be one that is ending."""
 
 
@@ -20,14 +20,14 @@ async def take_over_home(engine: HostedEngine, stop: Stop, opened: AsyncExitStac
 
     Returns False if the server was stopped before that. Raises StoreOwned if the owner is a server too, or cannot
     hand over."""
-    asked, patience = False, asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    asked, deadline = False, asyncio.get_running_loop().time() + OWNER_CHANGE_SECONDS
     while True:
         try:
             return await open_engine(engine, stop, opened)
         except StoreOwned as owned:
             if not asked and owned.socket is not None:
                 asked = await _ask_for_home(owned, owned.socket)
-            elif not asked and asyncio.get_running_loop().time() > patience:
+            elif not asked and asyncio.get_running_loop().time() > deadline:
                 raise
         with suppress(TimeoutError):
             await asyncio.wait_for(stop.asked.wait(), POLL_INTERVAL_SECONDS)

@@ -32,17 +32,17 @@ class HomeLink:
     def __init__(self, home: Home, make_engine: "Callable[[], HostedEngine]") -> None:
         self.home = home
         self.watch: Watcher = lambda state, detail: None
-        """Is told when the link changes."""
+        """Called when the state of the link changes."""
         self._make_engine = make_engine
         self._access: HomeAccess | None = None
         self._lost = asyncio.Event()
         self._closing = asyncio.Event()
         self._opened: asyncio.Future[None] | None = None
-        self._keeping: asyncio.Task[None] | None = None
+        self._keeper: asyncio.Task[None] | None = None
 
     @property
     def access(self) -> HomeAccess | None:
-        """How the home is open now; None while it is not."""
+        """The access to the home, or None while it is not open."""
         return self._access
 
     @property
@@ -53,17 +53,17 @@ class HomeLink:
     async def open(self) -> None:
         """Open the home, and keep it open. Raise the error of the first attempt."""
         self._opened = asyncio.get_running_loop().create_future()
-        self._keeping = asyncio.create_task(self._keep(self._opened))
+        self._keeper = asyncio.create_task(self._keep(self._opened))
         await self._opened
 
     async def close(self) -> None:
         self._closing.set()
-        if self._keeping is not None:
+        if self._keeper is not None:
             with suppress(asyncio.CancelledError):
-                await self._keeping
+                await self._keeper
 
     def report_lost(self) -> None:
-        """Open the home again: the process that owns it does not answer."""
+        """Report that the process that owns the home does not answer. The link opens the home again."""
         self._lost.set()
 
     async def _keep(self, opened: "asyncio.Future[None]") -> None:
@@ -117,20 +117,20 @@ class HomeLink:
         """Perform an operation. One that only reads is performed again if the owner of the home ends meanwhile."""
         from treadle.remote.connection import ServerGone
 
-        attempts = READ_ATTEMPTS if operation.method == "GET" else 1
-        for attempt in range(1, attempts + 1):
+        attempts_left = READ_ATTEMPTS if operation.method == "GET" else 1
+        while True:
             access = self._access
             try:
                 return await self._client.call(operation, request, key=key)
             except ServerGone:
-                if attempt == attempts:
+                attempts_left -= 1
+                if not attempts_left:
                     self._leave(access)
                     raise
                 await self._wait_for_owner(access)
-        raise AssertionError("the last attempt returns or raises")
 
     def _leave(self, access: HomeAccess | None) -> None:
-        """Open the home again, unless that has happened since a call began."""
+        """Report the home as lost, unless it was opened again since the call began."""
         if self._access is access:
             self.report_lost()
 
@@ -149,8 +149,8 @@ class HomeLink:
         """Yield the stored events of a run, and continue if the owner of the home ends meanwhile."""
         from treadle.remote.connection import ServerGone
 
-        last = after
-        for attempt in range(1, READ_ATTEMPTS + 1):
+        last, attempts_left = after, READ_ATTEMPTS
+        while True:
             access = self._access
             try:
                 async with aclosing(self._client.stored(run_id, last)) as events:
@@ -159,7 +159,8 @@ class HomeLink:
                         yield event
                 return
             except ServerGone:
-                if attempt == READ_ATTEMPTS:
+                attempts_left -= 1
+                if not attempts_left:
                     self._leave(access)
                     raise
                 await self._wait_for_owner(access)

@@ -36,7 +36,7 @@ def parse_pairs(given: list[str]) -> dict[str, str]:
     for each in given:
         name, separator, value = each.partition("=")
         if not separator or not name:
-            raise UsageError(f"`{each}` is not NAME=VALUE. Write it so.")
+            raise UsageError(f"`{each}` does not have the form NAME=VALUE. Add the missing part.")
         pairs[name] = value
     return pairs
 

@@ -12,7 +12,7 @@ from treadle.domain.mcp_servers import McpServer
 from treadle.mcp.names import make_tool_name
 from treadle.surfaces.cli.call_view import quote_lines
 from treadle.surfaces.cli.output import count_of
-from treadle.surfaces.cli.terminal import revealed_line
+from treadle.surfaces.cli.terminal import reveal_line
 
 MAX_SCHEMA_CHARACTERS = 2000
 
@@ -20,33 +20,33 @@ MAX_SCHEMA_CHARACTERS = 2000
 def describe_target(settings: McpServer) -> str:
     """Return what a server is: its command line or its address."""
     if settings.url is not None:
-        return revealed_line(settings.url)
-    return revealed_line(" ".join((settings.command or "", *settings.args)))
+        return reveal_line(settings.url)
+    return reveal_line(" ".join((settings.command or "", *settings.args)))
 
 
 def describe_entry(entry: ServerEntry) -> Generator[str]:
     """Yield the settings of a server that decide what runs and with which rights. Values of secrets are not in
     them."""
     settings = entry.settings
-    yield f"server   {revealed_line(entry.name)}{f' (of agent {entry.agent})' if entry.agent else ''}"
+    yield f"server   {reveal_line(entry.name)}{f' (of agent {entry.agent})' if entry.agent else ''}"
     yield f"{'address' if settings.is_remote else 'command'}  {describe_target(settings)}"
     for name, values in (("env", settings.env), ("header", settings.headers)):
         for key, value in values.items():
-            yield f"{name:<8} {revealed_line(key)}={revealed_line(value)}"
+            yield f"{name:<8} {reveal_line(key)}={reveal_line(value)}"
     if not settings.is_remote:
         yield f"network  {'yes' if settings.network else 'no'}"
         for name, folders in (("reads", settings.readable), ("writes", settings.writable)):
             if folders:
-                yield f"{name:<8} {revealed_line(', '.join(folders))}"
+                yield f"{name:<8} {reveal_line(', '.join(folders))}"
         if settings.cwd is not None:
-            yield f"folder   {revealed_line(settings.cwd)}"
+            yield f"folder   {reveal_line(settings.cwd)}"
     if settings.trusted:
         yield "trusted  yes: its own statements about effects are believed"
 
 
 def describe_inspection(entry: ServerEntry, found: Inspection) -> Generator[str]:
     yield from describe_entry(entry)
-    yield f"is       {revealed_line(found.title) or 'unnamed'}, protocol {revealed_line(found.protocol)}"
+    yield f"is       {reveal_line(found.title) or 'unnamed'}, protocol {reveal_line(found.protocol)}"
     yield f"answers  in {found.seconds:.1f} s with {count_of(len(found.tools), 'tool')}"
     if found.confinement:
         yield f"warning  it ran without a sandbox: {found.confinement}"
@@ -69,7 +69,7 @@ def describe_tool(server: str, tool: Mapping[str, Any], width: int, label: str =
     """Yield the raw object of a tool: its description and its schema, and all other fields."""
     name = str(tool["name"])
     own = make_tool_name(server, name)
-    yield f"{label:<8} {own}{'' if own.endswith(f'__{name}') else f' ({revealed_line(name)})'}"
+    yield f"{label:<8} {own}{'' if own.endswith(f'__{name}') else f' ({reveal_line(name)})'}"
     yield from quote_lines(str(tool.get("description") or "(no description)"), width)
     for key, value in _as_dict(_as_dict(tool.get("inputSchema")).get("properties")).items():
         text = msgspec.json.encode(value).decode()

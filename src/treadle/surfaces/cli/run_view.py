@@ -1,4 +1,4 @@
-"""A run as `treadle runs show` prints it."""
+"""Runs as `treadle runs list` and `treadle runs show` print them."""
 
 import sys
 from collections.abc import Sequence
@@ -8,9 +8,20 @@ from treadle.domain.runs import Metrics
 from treadle.domain.users import LOCAL_USER
 from treadle.operations.operation import Caller
 from treadle.operations.runs import SHOW, RunDetail, RunView, ShowRun
-from treadle.surfaces.cli.output import amount, count_of, local_time, print_fields, when
+from treadle.surfaces.cli.output import (
+    Column,
+    amount,
+    count_of,
+    local_time,
+    print_fields,
+    print_table,
+    short_ids,
+    when,
+)
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.cli.tree_view import cost_of
+
+MESSAGE_COLUMN = Column("MESSAGE", shrinks_to=20)
 
 
 def print_run(view: RunDetail, waits: Sequence[str]) -> None:
@@ -40,6 +51,16 @@ def print_run(view: RunDetail, waits: Sequence[str]) -> None:
     )
     if result.text:
         print(f"\n{inert(result.text) if sys.stdout.isatty() else result.text}")
+
+
+def print_runs(views: Sequence[RunView], messages: Sequence[str]) -> None:
+    """Print a table of runs with the first line of their messages."""
+    names = short_ids([view.run_id for view in views])
+    rows = [
+        (name, when(view.created_at), state_of(view), view.agent, message)
+        for name, view, message in zip(names, views, messages, strict=True)
+    ]
+    print_table(("RUN", "CREATED", "STATE", Column("AGENT", shrinks_to=8), MESSAGE_COLUMN), rows)
 
 
 async def read_messages(caller: Caller, views: Sequence[RunView]) -> list[str]:

@@ -1,6 +1,6 @@
 """Text of models, tools and other people, made harmless for a terminal.
 
-`inert` is for prose: control characters are shown instead of obeyed, and what languages need stays. `revealed` is
+`inert` is for prose: control characters are shown instead of obeyed, and what languages need stays. `reveal` is
 for what a reviewer decides about: every invisible character is shown by its number."""
 
 import os
@@ -38,18 +38,18 @@ def inert(text: str) -> str:
     return text.translate(_INERT)
 
 
-def revealed(text: str) -> str:
+def reveal(text: str) -> str:
     """Return the text inert, with every invisible character shown as <U+200B>. Plain white space stays."""
     return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
 
 
-def unseen(text: str) -> int:
+def count_invisible(text: str) -> int:
     """Return how many characters of a text are invisible."""
-    return sum(map(is_unseen, text))
+    return sum(map(is_invisible, text))
 
 
 @cache
-def is_unseen(character: str) -> bool:
+def is_invisible(character: str) -> bool:
     if character in " \n\t":
         return False
     kind = category(character)
@@ -58,7 +58,7 @@ def is_unseen(character: str) -> bool:
 
 @cache
 def _shown(character: str) -> str:
-    return f"<U+{ord(character):04X}>" if is_unseen(character) else character
+    return f"<U+{ord(character):04X}>" if is_invisible(character) else character
 
 
 _UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
@@ -80,9 +80,9 @@ def one_line(text: str, width: int | None = None) -> str:
     return cut(inert(" ".join(text.split())), width)
 
 
-def revealed_line(text: str, width: int | None = None) -> str:
-    """Return the text revealed, on one line with line breaks as ⏎, and truncated to a width if one is given."""
-    return cut(revealed(text).replace("\n", "⏎").replace("\t", " "), width)
+def reveal_line(text: str, width: int | None = None) -> str:
+    """Return the text on one line, with hidden characters revealed and line breaks as ⏎, truncated to a width."""
+    return cut(reveal(text).replace("\n", "⏎").replace("\t", " "), width)
 
 
 def cut(line: str, width: int | None) -> str:

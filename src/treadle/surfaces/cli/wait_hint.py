@@ -12,7 +12,7 @@ from treadle.operations.local_admin import AGENT
 from treadle.operations.operation import Caller, EventSource, OperationClient
 from treadle.operations.run_tree import family
 from treadle.surfaces.cli.call_view import summarize_call
-from treadle.surfaces.cli.terminal import one_line, revealed_line
+from treadle.surfaces.cli.terminal import one_line, reveal_line
 
 PARKED = ("interrupted", "unavailable", "approval", "answer")
 """Wait reasons that need the user."""
@@ -46,7 +46,7 @@ async def list_questions(caller: Caller, run_id: RunId, options: str) -> list[st
         )
     for question in (await caller.call(runs.QUESTIONS, runs.OneRun(run_id))).items:
         how = f'treadle runs answer {run_id} {question.call_id} "…"{options}'
-        lines.append(f"an answer to “{revealed_line(question.question, MAX_CALL_CHARACTERS)}”: {how}")
+        lines.append(f"an answer to “{reveal_line(question.question, MAX_CALL_CHARACTERS)}”: {how}")
     return lines
 
 

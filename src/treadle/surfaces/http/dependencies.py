@@ -15,7 +15,7 @@ ApiRequest = Request[Any, Any, State]
 
 def context_of(request: ApiRequest) -> Context:
     """Return the context of a request: its principal, its idempotency key, and the services of the engine."""
-    return services_of(request).called_by(principal_of(request), submission_key(request.scope))
+    return services_of(request).for_caller(principal_of(request), submission_key(request.scope))
 
 
 def services_of(request: ApiRequest) -> Context:

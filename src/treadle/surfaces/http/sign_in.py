@@ -16,7 +16,7 @@ from treadle.surfaces.http.dependencies import ApiRequest, context_of, services_
 
 MAX_FAILURES = 10
 FAILURE_SECONDS = 60.0
-"""At most so many failed attempts of one client within this time."""
+"""Period for which failed attempts of one client are counted."""
 MAX_PROXY_FAILURES = 100
 """The same for all clients of a proxy on this machine. It names them in X-Forwarded-For."""
 MAX_PEERS = 10_000
@@ -77,7 +77,7 @@ async def sign_in(request: ApiRequest, data: Annotated[BrowserSignIn, Body()]) -
             if data.code is not None
             else "The token is not valid: it is unknown, expired or revoked. Use another, or run: treadle open",
         )
-    identity: Identity = identity_of(services.called_by(made.principal, None))
+    identity: Identity = identity_of(services.for_caller(made.principal, None))
     cookie = make_cookie(request.scope, made.cookie, _is_https(request))
     return Response(msgspec.json.encode(identity), media_type="application/json", headers={"Set-Cookie": cookie})
 

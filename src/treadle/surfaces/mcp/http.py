@@ -109,7 +109,7 @@ class McpMount:
         principal = state_of(request.request.scope)["principal"]
         home = self._home
         assert home is not None
-        context = self._context.called_by(principal, None)
+        context = self._context.for_caller(principal, None)
         return McpBackend(LocalCaller(context), principal, context.agents.names, lambda: list_skill_prompts(home))
 
 

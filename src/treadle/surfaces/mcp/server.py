@@ -21,7 +21,7 @@ from treadle.domain.ids import RunId
 from treadle.operations.refusal import Refusal
 from treadle.operations.runs import RunDetail
 from treadle.surfaces.mcp.backend import McpBackend, NotPermitted, describe_progress, is_parked
-from treadle.surfaces.mcp.tasks import PATIENCE_SECONDS, RunTasks, is_supported, make_task
+from treadle.surfaces.mcp.tasks import ANSWER_SECONDS, RunTasks, is_supported, make_task
 
 Request = ServerRequestContext[Any, Any]
 RUNS, SESSIONS = "treadle://runs/", "treadle://sessions/"
@@ -96,7 +96,7 @@ class AgentServer:
             if params.name == START:
                 return _make_result(await backend.show(started.run_id))
             has_tasks = is_supported(request)
-            run = await _follow(request, backend, started.run_id, PATIENCE_SECONDS if has_tasks else math.inf)
+            run = await _follow(request, backend, started.run_id, ANSWER_SECONDS if has_tasks else math.inf)
             return make_task(run) if has_tasks and run.outcome is None else _make_result(run)
         except NotPermitted:
             return _make_error("There is no such run.")

@@ -24,7 +24,7 @@ from treadle.surfaces.mcp.backend import McpBackend, NotPermitted
 Request = ServerRequestContext[Any, Any]
 EXTENSION = "io.modelcontextprotocol/tasks"
 FIRST_REVISION = "2026-07-28"
-PATIENCE_SECONDS = 2.0
+ANSWER_SECONDS = 2.0
 """A run that ends sooner is answered at once."""
 POLL_INTERVAL_MS = 1000
 ANSWER_FIELD = "answer"

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from treadle.surfaces.cli.call_view import describe_rule, quote_lines, show_call
-from treadle.surfaces.cli.terminal import one_line, revealed, revealed_line
+from treadle.surfaces.cli.terminal import one_line, reveal, reveal_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
@@ -126,9 +126,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             body.append("\n")
             for row in diff:
                 style = {"+": palette.added, "-": palette.removed, "@": palette.changed}.get(row[:1], palette.dim)
-                body.append(f"\n  {revealed(row)}", style)
+                body.append(f"\n  {reveal(row)}", style)
         if view.reason:
-            body.append(f"\n  ({revealed_line(view.reason)})", palette.dim)
+            body.append(f"\n  ({reveal_line(view.reason)})", palette.dim)
         choices = Text()
         for index, (key, name, help_) in enumerate(texts.APPROVAL_CHOICES):
             if key == "4" and view.pattern is None:
@@ -147,7 +147,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         choices = Text()
         for number, option in enumerate(question.options, start=1):
             choices.append(f" {number} ", palette.accent + palette.strong)
-            choices.append(revealed_line(option, width - 4) + "\n", palette.text)
+            choices.append(reveal_line(option, width - 4) + "\n", palette.text)
         choices.append(texts.PLACEHOLDER_ANSWER, palette.dim)
         return title, body, choices
 

@@ -1,4 +1,4 @@
-"""The values of a conversation: what waits for the user, what is queued, what was used, and who is told."""
+"""The state of a conversation: pending decisions, queued messages, usage, and the views that show them."""
 
 from dataclasses import dataclass, field
 

@@ -14,7 +14,7 @@ from treadle.domain.ids import SessionId
 from treadle.operations.approval_service import Answer as Decided
 from treadle.surfaces.cli.call_view import describe_rule, quote_lines, readable_json, show_call
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
-from treadle.surfaces.cli.terminal import inert, one_line, revealed_line
+from treadle.surfaces.cli.terminal import inert, one_line, reveal_line
 from treadle.surfaces.markdown.stream import MarkdownStream
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import BY, Chat
@@ -196,7 +196,7 @@ class InlineChat(ChatListener):
             self._say(texts.APPROVAL_TITLE.format(agent=one_line(pending.agent), tool=one_line(view.tool)))
             for row in show_call(view.arguments, width).lines:
                 self._say(row)
-            self._say(f"  ({revealed_line(view.reason)})")
+            self._say(f"  ({reveal_line(view.reason)})")
             rule = "" if view.pattern is None else f" ({describe_rule(view.tool, view.pattern)})"
             without_rule = texts.INLINE_APPROVAL.rpartition("  4")[0]
             self._say(without_rule if view.pattern is None else texts.INLINE_APPROVAL + rule)
@@ -205,7 +205,7 @@ class InlineChat(ChatListener):
             for row in quote_lines(pending.question.question, width):
                 self._say(row)
             for number, option in enumerate(pending.question.options, start=1):
-                self._say(f"  {number}. {revealed_line(option)}")
+                self._say(f"  {number}. {reveal_line(option)}")
             self._say(texts.PLACEHOLDER_ANSWER)
         self._ring()
         self._prompt()

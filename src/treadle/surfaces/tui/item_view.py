@@ -9,7 +9,7 @@ from rich.style import Style
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
 from treadle.surfaces.cli.call_view import decode, show_call, summarize_call
-from treadle.surfaces.cli.terminal import cut, revealed_line
+from treadle.surfaces.cli.terminal import cut, reveal_line
 from treadle.surfaces.markdown.blocks import render_markdown
 from treadle.surfaces.markdown.palette import PLAIN, Palette
 from treadle.surfaces.markdown.wrapping import Line, clean, pad_line, wrap
@@ -168,7 +168,7 @@ def _summarize(item: CallItem, width: int) -> str:
     values = decode(item.arguments).values if item.name in SUBJECTS else None
     subject = None if values is None else values.get(SUBJECTS[item.name])
     if isinstance(subject, str):
-        return revealed_line(subject, width)
+        return reveal_line(subject, width)
     return summarize_call(item.arguments, width)
 
 

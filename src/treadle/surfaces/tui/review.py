@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.operations.approval_service import Answer
 from treadle.surfaces.cli.call_view import decode, readable_json
-from treadle.surfaces.cli.terminal import unseen
+from treadle.surfaces.cli.terminal import is_invisible
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import BY
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
@@ -143,4 +143,4 @@ def _editable(arguments: str) -> str:
     if values is None:
         return readable_json(arguments)
     text = json.dumps(values, ensure_ascii=False, indent=2)
-    return "".join(json.dumps(c)[1:-1] if unseen(c) else c for c in text)
+    return "".join(json.dumps(c)[1:-1] if is_invisible(c) else c for c in text)

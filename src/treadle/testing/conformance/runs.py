@@ -51,7 +51,7 @@ async def the_unfinished_come_oldest_first(harness: StoreHarness) -> None:
         assert [record.origin.run_id for record in await process.store.unfinished()] == runs[1:]
         of_b = await process.store.unfinished(SessionId("b"))
         assert [record.origin.run_id for record in of_b] == [runs[1], runs[3]]
-        assert await process.store.unfinished(SessionId("nobody")) == []
+        assert await process.store.unfinished(SessionId("ses_unknown")) == []
 
 
 async def an_agent_keeps_its_id(harness: StoreHarness) -> None:

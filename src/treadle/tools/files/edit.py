@@ -75,9 +75,8 @@ def _check_unambiguous(text: str, path: str, old: str, new: str, starts: list[in
         numbers = ", ".join(str(text.count("\n", 0, at) + 1) for at in starts[:_MAX_LISTED_LINES])
         more = ", …" if len(starts) > _MAX_LISTED_LINES else ""
         raise ToolError(
-            f"{display_name(path)}: `old` stands there {len(starts)} times, at lines {numbers}{more}. Take in more "
-            "of the "
-            "text around the one that is meant, or set all=true to change each. Nothing was changed."
+            f"{display_name(path)}: `old` occurs {len(starts)} times, at lines {numbers}{more}. Include more of "
+            "the surrounding text to select one, or set all=true to change each. Nothing was changed."
         )
 
 
@@ -87,7 +86,6 @@ def _encode(text: FileText, changed: str, path: str) -> bytes:
     except UnicodeEncodeError as error:
         wrong = display_name(changed[error.start : error.start + 1])
         raise ToolError(
-            f"{display_name(path)} is written in {text.encoding}, which has no {wrong}. Leave it out, or write the "
-            "whole "
-            "file as UTF-8 with write_file. Nothing was changed."
+            f"{display_name(path)} is written in {text.encoding}, which cannot represent {wrong}. Leave it out, or "
+            "write the whole file as UTF-8 with write_file. Nothing was changed."
         ) from None

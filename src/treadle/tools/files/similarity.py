@@ -22,17 +22,17 @@ def explain_not_found(text: str, old: str, new: str) -> str:
     if all(_NUMBERED.match(line) for line in wanted if line.strip()):
         return "It begins with the line numbers of read_file: leave them out."
     if (at := _find_ignoring_spaces(lines, wanted)) is not None:
-        return f"The same text with other spaces stands at line {at + 1}:\n{_quote_lines(lines, at, len(wanted))}\n"
+        return f"The same text with other spaces is at line {at + 1}:\n{_quote_lines(lines, at, len(wanted))}\n"
     if new.strip() and new in text:
         line = text.count("\n", 0, text.find(new)) + 1
-        return f"But `new` stands there already, at line {line}: the change may have been made before."
+        return f"But `new` is in the file already, at line {line}: the change may have been made before."
     if (at := _find_nearest(lines, wanted)) is not None:
         return f"The nearest text is at line {at + 1}:\n{_quote_lines(lines, at, len(wanted))}\nCopy it exactly."
     return "Nothing like it is in the file. Read the file again."
 
 
 def _find_ignoring_spaces(lines: list[str], wanted: list[str]) -> int | None:
-    """Return the line where the same text stands with other spaces."""
+    """Return the line of the same text with other spaces."""
     words = _strip_spaces(wanted)
     if not words.strip():
         return None

@@ -396,5 +396,5 @@ def _suggest_neighbours(folder: int, name: str) -> str:
         names = []
     close = get_close_matches(name[:200], names, n=3)
     if not close:
-        return "glob finds what is."
-    return f"Beside it there is {', '.join(display_name(one) for one in close)}."
+        return "Use glob to find files."
+    return f"Similar names in that folder: {', '.join(display_name(one) for one in close)}."

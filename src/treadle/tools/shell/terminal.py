@@ -214,7 +214,7 @@ TERMINAL_RULES = (
     ),
     CommandRule(
         ("read",),
-        "waits for somebody to type; there is nobody. Give the value in the command",
+        "waits for a person to type, and none is there. Give the value in the command",
         ("read x", "read -p 'sure? ' answer"),
         ("echo 1 | read x", "while read x; do echo $x; done < f", "ls | while read f; do ls $f; done"),
         lambda call: not call.fed and not call.has("-u"),

@@ -90,7 +90,7 @@ WRAPPERS: Mapping[str, CommandWrapper] = {
         ("--null", "--no-run-if-empty", "--verbose", "--interactive", "--exit", "--replace", "--max-lines"),
         ("--max-args", "--max-procs", "--delimiter", "--arg-file", "--max-chars"),
         keep=True,
-        why="`xargs` adds words to a command that nobody has seen",
+        why="`xargs` adds words to a command that no reviewer has seen",
     ),
     "parallel": CommandWrapper(
         "kv0q",
@@ -98,7 +98,7 @@ WRAPPERS: Mapping[str, CommandWrapper] = {
         ("--keep-order", "--dry-run", "--null"),
         ("--jobs",),
         keep=True,
-        why="`parallel` adds words to a command that nobody has seen",
+        why="`parallel` adds words to a command that no reviewer has seen",
     ),
     "watch": CommandWrapper(
         "bcdegtxpwC",

@@ -17,7 +17,7 @@ from treadle.domain.suggestions import find_closest
 from treadle.operations import agents
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.editor import open_editor, write_copy
 from treadle.surfaces.cli.output import Column, note, print_error, print_json, print_list, print_result
 from treadle.surfaces.cli.process import USAGE
@@ -133,7 +133,7 @@ async def agent_state(
         async with open_persistent_readonly_caller(home) as caller:
             view = await caller.call(agents.SHOW, agents.OneAgent(name))
     else:
-        async with administering(home) as caller:
+        async with open_admin_caller(home) as caller:
             view = await caller.call(agents.SET_STATE, agents.SetState(name, state))
     if json:
         print_json(view)

@@ -30,7 +30,7 @@ from treadle.surfaces.cli.shared_options import (
     Note,
     decision_of,
 )
-from treadle.surfaces.cli.terminal import columns, revealed_line
+from treadle.surfaces.cli.terminal import columns, reveal_line
 
 if TYPE_CHECKING:
     from treadle.operations.approval_service import Answer
@@ -144,7 +144,7 @@ def _row(view: ApprovalView) -> tuple[str, ...]:
         short_id(view.approval_id),
         view.tool,
         summarize_call(view.arguments, MAX_ARGUMENT_CHARACTERS),
-        revealed_line(view.reason),
+        reveal_line(view.reason),
         when(view.requested_at),
         short_id(view.run_id),
     )

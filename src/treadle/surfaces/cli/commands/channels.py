@@ -9,7 +9,7 @@ from treadle.operations import channels
 from treadle.operations.channels import ApprovedPairing, ChannelView, NewPairing, OneChannel, RevokedPerson
 from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import Column, local_time, note, print_list, print_result
 from treadle.surfaces.cli.shared_options import Json
 
@@ -60,7 +60,7 @@ async def list_channels(json: Json = False) -> int:
 @group.command("test")
 async def try_channel(channel: ChannelArgument, json: Json = False) -> int:
     """Log in to the platform of a channel. Nothing is sent."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         found = await caller.call(channels.TEST, OneChannel(channel))
     print_result(found, f"{channel} works: logged in as {found.account}.", json=json)
     return 0
@@ -71,7 +71,7 @@ async def pair(
     channel: ChannelArgument, grant: GrantOption = None, user: UserOption = "", json: Json = False
 ) -> int:
     """Create a code. The person who sends it to the bot within an hour may write from then on."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         made = await caller.call(channels.PAIR, NewPairing(channel, _grants(grant), user))
     text = f"Send {made.code} to the bot on {channel} before {local_time(made.expires_at)}."
     print_result(made, text, json=json)
@@ -88,7 +88,7 @@ async def approve(
     json: Json = False,
 ) -> int:
     """Let a person write who was sent a pairing code, or change the grants of a known person."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         person = await caller.call(channels.APPROVE, ApprovedPairing(code, _grants(grant), user))
     who = f"{person.name or person.sender} ({person.channel}:{person.sender})"
     print_result(person, f"{who} may write now, as {person.user}: {', '.join(person.grants)}.", json=json)
@@ -102,7 +102,7 @@ async def revoke(
     json: Json = False,
 ) -> int:
     """Revoke a person's access. Sessions and memories stay."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         await caller.call(channels.REVOKE, RevokedPerson(channel, sender))
     revoked = {"channel": channel, "sender": sender, "revoked": True}
     print_result(revoked, f"{sender} may no longer write on {channel}.", json=json)

@@ -1,4 +1,4 @@
-"""`treadle doctor`: what was probed, what is only configured, what is missing, and which guards are armed."""
+"""`treadle doctor`: checks of the configuration, of providers and of the guards."""
 
 import os
 from collections.abc import Sequence
@@ -29,15 +29,15 @@ async def diagnose(
     Nothing is changed or charged: providers with a key are asked for the list of their models. Each line is
     `probed` or a `setting`, which was not tried. The exit code is 1 if something is wrong."""
     with ProgressLine(is_shown=not json) as line:
-        line.show("examining this machine …")
+        line.show("checking the configuration and the providers …")
         from treadle.doctor.examination import examine
-        from treadle.surfaces.cli.guard_self_test import fire_all
+        from treadle.surfaces.cli.guard_self_test import check_guards
 
         findings = await examine(
             Home.from_environment(os.environ), offline=offline, progress=line.show_probes, timeout_seconds=timeout
         )
-        line.show("making every guard fire once …")
-        checks = await fire_all()
+        line.show("testing the guards …")
+        checks = await check_guards()
     if json:
         for each in (*findings, *checks):
             print_json(each)
@@ -64,4 +64,4 @@ def _print_findings(findings: "Sequence[Finding]", checks: "Sequence[Check]") ->
             (alert if finding.state == "wrong" else note)(f"{finding.about}: {finding.advice}")
     for check in checks:
         if not check.armed:
-            alert(f"{check.guard}: it did not fire when it had to ({check.detail}). Please report it.")
+            alert(f"{check.guard}: the guard did not fire in its test ({check.detail}). Please report it.")

@@ -8,7 +8,7 @@ from treadle.operations.inbound_webhooks import NewHook, NewHookView
 from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli.admin_references import find_hook
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result, short_id
 from treadle.surfaces.cli.shared_options import AgentOption, Json
 
@@ -59,7 +59,7 @@ async def add_hook(
     """Create an inbound webhook. Its secret is printed once, on standard output.
 
     Senders sign requests with it (Standard Webhooks) and need no access token."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         created = await caller.call(inbound_webhooks.CREATE, NewHook(name, agent, message, session))
     return _print_secret(created, json)
 
@@ -67,7 +67,7 @@ async def add_hook(
 @group.command("remove")
 async def remove_hook(hook: HookArgument, json: Json = False) -> int:
     """Remove an inbound webhook."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         hook_id = await find_hook(caller, hook)
         await caller.call(inbound_webhooks.REMOVE, inbound_webhooks.OneHook(hook_id))
     print_result({"hook_id": hook_id, "removed": True}, f"Removed {hook_id}.", json=json)
@@ -77,7 +77,7 @@ async def remove_hook(hook: HookArgument, json: Json = False) -> int:
 @group.command("rotate")
 async def rotate_hook(hook: HookArgument, json: Json = False) -> int:
     """Replace the secret of an inbound webhook. The new secret is printed once; the old one is invalid."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         hook_id = await find_hook(caller, hook)
         created = await caller.call(inbound_webhooks.ROTATE, inbound_webhooks.OneHook(hook_id))
     return _print_secret(created, json)

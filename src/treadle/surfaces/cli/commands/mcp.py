@@ -32,7 +32,7 @@ from treadle.surfaces.cli.mcp_entries import (
 from treadle.surfaces.cli.output import Column, alert, count_of, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import revealed_line, size_of
+from treadle.surfaces.cli.terminal import reveal_line, size_of
 
 SECTION = "mcp_servers"
 group = Group("mcp")
@@ -85,20 +85,20 @@ async def add_server(
     home = current_home()
     if name in home.config().mcp_servers:
         raise UsageError(f"There is an MCP server `{name}` already. Remove it first: treadle mcp remove {name}")
-    values: dict[str, Any] = {}
-    if command:
-        values |= {"command": command[0], **({"args": command[1:]} if command[1:] else {})}
-    if url is not None:
-        values["url"] = url
-    values |= {"env": parse_pairs(env)} if env else {}
-    values |= {"headers": parse_pairs(header)} if header else {}
-    values |= {"readable": resolve_paths(readable)} if readable else {}
-    values |= {"writable": resolve_paths(writable)} if writable else {}
     if not command and url is None:
-        raise UsageError(f"Say what the server is: treadle mcp add {name} -- COMMAND..., or --url URL.")
+        raise UsageError(f"No program and no address: use treadle mcp add {name} -- COMMAND..., or --url URL.")
+    settings: dict[str, Any] = {
+        "command": command[0] if command else None,
+        "args": command[1:] if command else None,
+        "url": url,
+        "env": parse_pairs(env) if env else None,
+        "headers": parse_pairs(header) if header else None,
+        "readable": resolve_paths(readable) if readable else None,
+        "writable": resolve_paths(writable) if writable else None,
+    }
     if command and network is None and Prompt.is_possible() and not yes:
         network = await ask_yes_or_no(f"Does {name} need the network?")
-    values |= {"network": True} if network else {}
+    values = {key: value for key, value in (settings | {"network": network}).items() if value}
     check_entry(name, values)
     add_entry(home, SECTION, name, values)
     if not json:
@@ -130,7 +130,7 @@ async def list_servers(json: Json = False) -> int:
     )
     rows = [
         (
-            revealed_line(entry.name),
+            reveal_line(entry.name),
             entry.agent or NONE,
             describe_state(entry),
             str(len(entry.tools)),
@@ -244,7 +244,7 @@ async def import_servers(
             target = server.values.get("url") or " ".join(
                 [server.values["command"], *server.values.get("args", [])]
             )
-            note(f"{server.name}: {revealed_line(target)}")
+            note(f"{server.name}: {reveal_line(target)}")
     if new and not yes:
         if not Prompt.is_possible():
             raise UsageError("There is no terminal to ask at. Read the file, then import it with --yes.")

@@ -18,7 +18,7 @@ from treadle.operations.memory_service import ALL, refuse_unknown_agent
 from treadle.operations.operation import LocalCaller
 from treadle.ports.memory import FoundMemory
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import (
     Column,
     count_of,
@@ -116,7 +116,7 @@ async def add_memory(
     home = current_home()
     text = _decode(sys.stdin.buffer.read()) if text == "-" else text
     await _refuse_unknown_agent(home, agent)
-    async with administering(home, open_owning_memory_caller) as caller:
+    async with open_admin_caller(home, open_owning_memory_caller) as caller:
         added = await caller.call(memories.SAVE, memories.SaveMemory(agent, text, kind, pinned, user))
     saved = SavedMemory(added[0].memory_id if added else None)
     said = f"Saved as {saved.memory_id}, for `{agent}`." if added else f"`{agent}` already remembers this."
@@ -141,7 +141,7 @@ async def forget_memories(memory_ids: Ids, json: Json = False) -> int:
     """Delete memories with their index entries. The journals of runs that saved or recalled them keep the text."""
     home = current_home()
     found = await find_memories(home, memory_ids)
-    async with administering(home, open_owning_memory_caller) as caller:
+    async with open_admin_caller(home, open_owning_memory_caller) as caller:
         forgotten = await caller.call(memories.FORGET_SEVERAL, memories.ForgetMemories(found))
     runs = sorted({memory.run_id for memory in forgotten if memory.run_id is not None})
     if json:
@@ -173,7 +173,7 @@ async def assign_memories(
     await _refuse_unknown_agent(home, agent)
     found = tuple(await find_memories(home, memory_ids)) if memory_ids else None
     wanted = memories.AssignMemories(user, found, agent, from_user)
-    async with administering(home, open_owning_memory_caller) as caller:
+    async with open_admin_caller(home, open_owning_memory_caller) as caller:
         assigned = await caller.call(memories.ASSIGN, wanted)
     merged = f"; {assigned.merged} merged with facts that `{user}` already has" if assigned.merged else ""
     print_result(assigned, f"Assigned {_count(assigned.moved)} to `{user}`{merged}.", json=json)
@@ -210,7 +210,7 @@ async def import_memories(
         raise UsageError(f"{file} cannot be read: {error.strerror}. Nothing was imported.") from None
     await _refuse_unknown_agent(home, agent)
     wanted = memories.ImportMemories(data, agent, (DEFAULT_AGENT, *home.agents()), user)
-    async with administering(home, open_owning_memory_caller) as caller:
+    async with open_admin_caller(home, open_owning_memory_caller) as caller:
         imported = await caller.call(memories.IMPORT, wanted)
     skipped = f"; skipped {imported.known} that exist already" if imported.known else ""
     print_result(imported, f"Imported {_count(imported.new)}{skipped}.", json=json)
@@ -220,7 +220,7 @@ async def import_memories(
 async def _pin(memory_ids: Sequence[str], pinned: bool, json: bool) -> int:
     home = current_home()
     found = await find_memories(home, memory_ids)
-    async with administering(home, open_owning_memory_caller) as caller:
+    async with open_admin_caller(home, open_owning_memory_caller) as caller:
         for memory_id in found:  # an unknown one raises before any is changed
             await caller.call(memories.FIND, memories.OneMemory(memory_id))
         for memory_id in found:

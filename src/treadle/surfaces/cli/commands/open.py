@@ -5,7 +5,7 @@ from typing import Annotated
 from treadle.config.database_url import is_postgres
 from treadle.domain.errors import UsageError
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import print_json
 from treadle.surfaces.cli.shared_options import Json
 from treadle.surfaces.cli.sign_in_link import make_url, open_browser
@@ -25,7 +25,7 @@ async def open_dashboard(
     from treadle.operations.operation import NoParameters
 
     home = current_home()
-    async with administering(home) as caller:
+    async with open_admin_caller(home) as caller:
         link = await caller.call(dashboard.LINK, NoParameters())
     settings = home.config().server
     address = link.url

@@ -15,7 +15,7 @@ from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
 from treadle.surfaces.cli.output import Column, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import revealed_line
+from treadle.surfaces.cli.terminal import reveal_line
 
 group = Group("plugins")
 Name = Annotated[str, Argument(metavar="NAME", help="The name of the hook.")]
@@ -99,4 +99,4 @@ def _state(plugin: ApprovedPlugin, approved: Sequence[ApprovedPlugin]) -> str:
 
 def _row(plugin: ApprovedPlugin, kind: str, state: str) -> tuple[str, ...]:
     package = f"{plugin.package} {plugin.version}"
-    return revealed_line(plugin.name), kind, state, revealed_line(package), revealed_line(plugin.value)
+    return reveal_line(plugin.name), kind, state, reveal_line(package), reveal_line(plugin.value)

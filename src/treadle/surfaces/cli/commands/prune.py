@@ -11,13 +11,13 @@ from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.domain.access import OWNER
 from treadle.domain.durations import parse_duration
 from treadle.domain.errors import UsageError
-from treadle.operations.sessions import PRUNE, PruneSessions
+from treadle.operations.sessions import PRUNE, Pruned, PruneSessions
 from treadle.ports.deletion import IdleSession
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.commands.sessions import deleting
+from treadle.surfaces.cli.commands.sessions import open_deleting_caller
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import Column, count_of, note, print_json, print_table, short_id, when
 from treadle.surfaces.cli.shared_options import Json, Yes
 from treadle.surfaces.cli.terminal import is_terminal
@@ -54,14 +54,14 @@ async def prune(
     export = None if archive is None else EventExportFile(archive)
     if dry_run or not yes:
         async with open_persistent_readonly_caller(home) as caller:
-            idle = await caller.context.house.idle(age, agent)
+            idle = await caller.context.retention.idle(age, agent)
         if dry_run:
             return _print_preview(idle, json)
         if idle and not await is_confirmed(_question(idle), f"Deleting {count_of(len(idle), 'session')}"):
             note("Nothing was deleted.")
             return 1
     if export is None:
-        async with administering(home, deleting) as caller:
+        async with open_admin_caller(home, open_deleting_caller) as caller:
             done = await caller.call(PRUNE, PruneSessions(age, agent))
     else:
         async with open_archiving_retention(home, export) as retention:
@@ -70,18 +70,23 @@ async def prune(
     if json:
         print_json(msgspec.structs.asdict(done) | {"archive": written})
         return 0
+    _print_summary(done, written)
+    return 0
+
+
+def _print_summary(done: Pruned, written: str | None) -> None:
+    """Print what was deleted, and the file to which the events were written before."""
     if written is not None:
         note(f"Wrote their events to {written} first.")
     if not done.sessions and not done.requests:
         note("No session is that old. Nothing was deleted.")
-        return 0
+        return
     counts = (
         *(count_of(done.runs, "run"), count_of(done.events, "event")),
         count_of(done.memories, "memory", "memories"),
     )
     stored = f" and {count_of(done.requests, 'stored response')} of old requests" if done.requests else ""
     note(f"Deleted {count_of(done.sessions, 'session')} ({', '.join(counts)}){stored}.")
-    return 0
 
 
 def _age(older_than: str) -> float:

@@ -13,17 +13,13 @@ from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home
 from treadle.surfaces.cli.output import (
-    Column,
     note,
     parse_since,
     print_json,
     print_list,
-    print_table,
-    short_ids,
-    when,
 )
 from treadle.surfaces.cli.references import find_question, find_run, find_session
-from treadle.surfaces.cli.run_view import read_messages, state_of
+from treadle.surfaces.cli.run_view import print_runs, read_messages
 from treadle.surfaces.cli.shared_options import (
     BaseUrl,
     Decisions,
@@ -44,7 +40,6 @@ MAX_CANCEL_POLLS = 200
 """How often a command polls whether a run has ended that nothing in its session holds up."""
 SAME, DIFFERENT, UNDECIDED = 0, 1, 3
 """Exit codes of `treadle runs replay`."""
-MESSAGE = Column("MESSAGE", shrinks_to=20)
 group = Group("runs")
 
 
@@ -101,12 +96,7 @@ async def list_runs(
         empty = "No runs match." if is_filtered else 'No runs yet. Start one: treadle run "Hello."'
         print_list(views, (), lambda _: (), json=json, empty=empty)
         return 0
-    names = short_ids([view.run_id for view in views])
-    rows = [
-        (name, when(view.created_at), state_of(view), view.agent, message)
-        for name, view, message in zip(names, views, messages, strict=True)
-    ]
-    print_table(("RUN", "CREATED", "STATE", Column("AGENT", shrinks_to=8), MESSAGE), rows)
+    print_runs(views, messages)
     return 0
 
 

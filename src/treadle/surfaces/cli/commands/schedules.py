@@ -15,7 +15,7 @@ from treadle.operations.schedules import NewSchedule, ScheduleView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_schedule
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import Column, local_time, note, print_list, print_result, short_id, when
 from treadle.surfaces.cli.references import find_session
 from treadle.surfaces.cli.shared_options import AgentOption, Json
@@ -77,7 +77,7 @@ async def add_schedule(
         raise UsageError(
             f"`{every}` has no unit: write {every}s for seconds, {every}m for minutes or {every}h for hours."
         )
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         session_id = None if session is None else await _find_or_name_session(caller, session)
         new = NewSchedule(agent, message, every, zone, session_id, deliver)
         view = await caller.call(schedules.CREATE, new)
@@ -88,7 +88,7 @@ async def add_schedule(
 @group.command("remove")
 async def remove_schedule(schedule: ScheduleArgument, json: Json = False) -> int:
     """Remove a schedule. Runs that it has started continue."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         schedule_id = await find_schedule(caller, schedule)
         await caller.call(schedules.REMOVE, schedules.OneSchedule(schedule_id))
     print_result({"schedule_id": schedule_id, "removed": True}, f"Removed {schedule_id}.", json=json)
@@ -98,7 +98,7 @@ async def remove_schedule(schedule: ScheduleArgument, json: Json = False) -> int
 @group.command("pause")
 async def pause_schedule(schedule: ScheduleArgument, json: Json = False) -> int:
     """Pause a schedule."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         schedule_id = await find_schedule(caller, schedule)
         view = await caller.call(schedules.PAUSE, schedules.OneSchedule(schedule_id))
     print_result(view, f"Paused {schedule_id}. Resume it: treadle schedules resume {schedule_id}", json=json)
@@ -108,7 +108,7 @@ async def pause_schedule(schedule: ScheduleArgument, json: Json = False) -> int:
 @group.command("resume")
 async def resume_schedule(schedule: ScheduleArgument, json: Json = False) -> int:
     """Resume a schedule from its next tick."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         schedule_id = await find_schedule(caller, schedule)
         view = await caller.call(schedules.RESUME, schedules.OneSchedule(schedule_id))
     print_result(view, f"{schedule_id} fires {_next(view)}.", json=json)

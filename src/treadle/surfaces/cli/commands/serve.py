@@ -75,9 +75,9 @@ async def serve(
             app = make_application(engine)
             url = app.address = await listen(app, host, port, settings, opened)
             await opened.enter_async_context(accept_attachments(engine, home, app))
-            await opened.enter_async_context(engine.context.automation().at_work())
-            await opened.enter_async_context(home.watching_config(note))
-            await opened.enter_async_context(engine.context.channels().at_work())
+            await opened.enter_async_context(engine.context.automation().run_in_background())
+            await opened.enter_async_context(home.watch_config(note))
+            await opened.enter_async_context(engine.context.channels().run_in_background())
             tune_for_long_run()
             _announce_server(url, token, home, json)
             await _show_dashboard(engine.context.sign_ins, host, url, open_page, json)
@@ -149,7 +149,7 @@ async def worker(
 
                 host = settings.host if host is None else host
                 url = await listen(make_application(engine, ROUTES), host, port, settings, opened)
-            await opened.enter_async_context(home.watching_config(note))
+            await opened.enter_async_context(home.watch_config(note))
             tune_for_long_run()
             _announce_worker(home, concurrency, url, json)
             await stop.asked.wait()

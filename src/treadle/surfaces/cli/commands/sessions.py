@@ -12,7 +12,7 @@ from treadle.operations.runs import RunView
 from treadle.operations.sessions import SessionDetail, SessionView
 from treadle.surfaces.cli.command_line import Argument, Group
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import (
     Column,
     count_of,
@@ -71,7 +71,7 @@ async def rename_session(
     json: Json = False,
 ) -> int:
     """Give a session a title. By default its title is the beginning of its first message."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         session_id = await find_session(caller, session)
         view = await caller.call(sessions.RENAME, sessions.RenameSession(session_id, title))
     print_result(view, f"{view.session_id} is now titled: {one_line(view.title)}", json=json)
@@ -87,7 +87,7 @@ async def set_model(
     json: Json = False,
 ) -> int:
     """Choose the model for the next runs of a session."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         session_id = await find_session(caller, session)
         view = await caller.call(sessions.SET_MODEL, sessions.SetModel(session_id, model))
     chosen = f"the model of `{view.agent}`" if view.model is None else one_line(view.model)
@@ -106,7 +106,7 @@ async def delete_session(session: SessionArgument, yes: Yes = False, json: Json 
     if not yes and not await is_confirmed(question, f"Deleting {session_id}"):
         note("Nothing was deleted.")
         return 1
-    async with administering(home, deleting) as caller:
+    async with open_admin_caller(home, open_deleting_caller) as caller:
         done = await caller.call(sessions.DELETE, sessions.DeleteSession(session_id))
     if json:
         print_json(done)
@@ -119,8 +119,8 @@ async def delete_session(session: SessionArgument, yes: Yes = False, json: Json 
     return 0
 
 
-def deleting(home: Home) -> AbstractAsyncContextManager[LocalCaller]:
-    """Own a home to delete from it."""
+def open_deleting_caller(home: Home) -> AbstractAsyncContextManager[LocalCaller]:
+    """Return a caller that owns the home and can delete from it."""
     return open_owning_caller(home, "Nothing was deleted.")
 
 

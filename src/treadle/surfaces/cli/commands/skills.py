@@ -18,7 +18,7 @@ from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
 from treadle.surfaces.cli.output import Column, note, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
-from treadle.surfaces.cli.terminal import revealed_line, size_of
+from treadle.surfaces.cli.terminal import reveal_line, size_of
 
 ORIGINS = {"home": "home", "workspace": "workspace", "shipped": "treadle"}
 STATES = {"changed": "changed since"}
@@ -191,20 +191,20 @@ async def _is_confirmed(found: FoundSkill, content: SkillContent) -> bool:
 def _describe(found: FoundSkill, content: SkillContent | None, width: int) -> Generator[str]:
     """Yield all that a reviewer must see. The text of files has a margin, so that none of it can pass for a line of
     Treadle."""
-    yield f"skill    {revealed_line(found.name)}"
-    yield f"from     {ORIGINS[found.origin]}: {revealed_line(found.path)}"
-    yield f"state    {_state(found)}{f': {revealed_line(found.reason)}' if found.reason else ''}"
+    yield f"skill    {reveal_line(found.name)}"
+    yield f"from     {ORIGINS[found.origin]}: {reveal_line(found.path)}"
+    yield f"state    {_state(found)}{f': {reveal_line(found.reason)}' if found.reason else ''}"
     yield f"tools    {_describe_tools(found).removeprefix('tools: ')}"
     for line in _warnings(found):
         yield f"warning  {line}"
-    yield f"about    {revealed_line(found.description)}"
+    yield f"about    {reveal_line(found.description)}"
     if content is None:
         return
     yield f"sha256   {content.sha256}"
     yield f"files    {len(content.files)}"
     for file in content.files:
         yield ""
-        yield f"{revealed_line(file.path)}, {len(file.content)} bytes{', a program' if file.executable else ''}"
+        yield f"{reveal_line(file.path)}, {len(file.content)} bytes{', a program' if file.executable else ''}"
         text = _text(file)
         if text is None:
             yield "  (not text, not shown)"
@@ -234,13 +234,13 @@ def _describe_tools(found: FoundSkill) -> str:
 def _warnings(found: FoundSkill) -> Generator[str]:
     brought = _tools_of(found)
     for name, what in brought.acting.items():
-        yield f"with this skill an agent gets {revealed_line(name)}, which {what}"
+        yield f"with this skill an agent gets {reveal_line(name)}, which {what}"
     if brought.unknown:
         yield f"no tool has these names: {_join(brought.unknown)}"
 
 
 def _join(names: Iterable[str]) -> str:
-    return ", ".join(map(revealed_line, names))
+    return ", ".join(map(reveal_line, names))
 
 
 def _check_hash(found: FoundSkill, content: SkillContent, given: str) -> None:
@@ -265,11 +265,11 @@ def _text(file: SkillFile) -> str | None:
 
 
 def _table_row(found: FoundSkill) -> tuple[str, ...]:
-    what = revealed_line(found.reason or found.description)
+    what = reveal_line(found.reason or found.description)
     brought = _tools_of(found)
     marked = [f"{name}!" if name in brought.acting else name for name in brought.tools]
-    tools = " ".join([*marked, *(f"{revealed_line(name)}?" for name in brought.unknown)])
-    return revealed_line(found.name), ORIGINS[found.origin], _state(found), tools, what
+    tools = " ".join([*marked, *(f"{reveal_line(name)}?" for name in brought.unknown)])
+    return reveal_line(found.name), ORIGINS[found.origin], _state(found), tools, what
 
 
 def _state(found: FoundSkill) -> str:

@@ -12,11 +12,11 @@ from treadle.domain.quotas import NO_QUOTAS, Quotas
 from treadle.domain.users import LOCAL_USER
 from treadle.operations import tokens
 from treadle.operations.operation import NoParameters
-from treadle.operations.tokens import TokenView
+from treadle.operations.tokens import NewTokenView, TokenView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_token
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import Column, note, print_json, print_list, print_result, short_id, when
 from treadle.surfaces.cli.shared_options import Json
 
@@ -92,15 +92,12 @@ async def create_token(
         user,
         visibility,
     )
-    async with administering(home) as caller:
+    async with open_admin_caller(home) as caller:
         record = await caller.call(tokens.CREATE, new)
     if json:
         print_json(record)
         return 0
-    seen = "that user alone" if record.visibility == "own" else "all users"
-    note(f"What it creates belongs to {_user(record)}. It sees sessions, runs and memories of {seen}.")
-    note(f"{record.token_id} for `{record.name}`. The token is shown only once:")
-    print(record.token)
+    _print_new_token(record)
     return 0
 
 
@@ -122,12 +119,20 @@ async def revoke_token(
             "That is the token itself, which does not belong on a command line. Revoke it by its id or its name: "
             "`treadle tokens list` shows them."
         )
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         record = await find_token(caller, token)
         await caller.call(tokens.REVOKE, tokens.RevokeToken(record.token_id))
     value = {"token_id": record.token_id, "revoked": True}
     print_result(value, f"Revoked {record.token_id} (`{record.name}`).", json=json)
     return 0
+
+
+def _print_new_token(record: NewTokenView) -> None:
+    """Print the token on standard output, and its owner and its id on standard error."""
+    seen = "that user alone" if record.visibility == "own" else "all users"
+    note(f"What it creates belongs to {_user(record)}. It sees sessions, runs and memories of {seen}.")
+    note(f"{record.token_id} for `{record.name}`. The token is shown only once:")
+    print(record.token)
 
 
 def _expiry(lifetime: str | None) -> datetime | None:

@@ -99,7 +99,7 @@ async def grant_secret(name: Name, agent: Agents = None, tool: Tools = None, jso
     print_result(secret_view(secret), f"{name} is {_granted(secret)}.", json=json)
     if not json:
         _warn_about_unknown(agent)
-        for line in what_tools_could_do(name, tool or (EVERY,)):
+        for line in describe_grant_risks(name, tool or (EVERY,)):
             note(line)
     return 0
 
@@ -162,8 +162,8 @@ def _read(name: str) -> str:
 # ── Words ──
 
 
-def what_tools_could_do(name: str, tools: Sequence[str]) -> list[str]:
-    """What a grant trusts its tools with: the redactor hides what comes back, and nothing else."""
+def describe_grant_risks(name: str, tools: Sequence[str]) -> list[str]:
+    """Return what a tool could do with a granted secret. The redactor covers only text that comes back."""
     given = "every tool" if EVERY in tools else ", ".join(f"`{tool}`" for tool in tools)
     lines = [
         f"{given} of that agent gets the value of {name} when it runs. Text that comes back is redacted in its "

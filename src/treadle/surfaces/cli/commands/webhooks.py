@@ -9,7 +9,7 @@ from treadle.operations.webhooks import NewWebhook, WebhookView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_dead_event, find_webhook
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import administering, current_home
+from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import (
     Column,
     count_of,
@@ -78,7 +78,7 @@ async def add_webhook(
     for name in agent or ():
         home.refuse_unknown(name)
     new = NewWebhook(url, tuple(event or ("*",)), tuple(agent) if agent else None, attempts)
-    async with administering(home) as caller:
+    async with open_admin_caller(home) as caller:
         created = await caller.call(webhooks.CREATE, new)
     if json:
         print_json(created)
@@ -91,7 +91,7 @@ async def add_webhook(
 @group.command("remove")
 async def remove_webhook(webhook: WebhookArgument, json: Json = False) -> int:
     """Remove a webhook."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         webhook_id = await find_webhook(caller, webhook)
         await caller.call(webhooks.REMOVE, webhooks.OneWebhook(webhook_id))
     print_result({"webhook_id": webhook_id, "removed": True}, f"Removed {webhook_id}.", json=json)
@@ -135,7 +135,7 @@ async def retry_dead(
     json: Json = False,
 ) -> int:
     """Retry undeliverable events and enable the webhook again."""
-    async with administering(current_home()) as caller:
+    async with open_admin_caller(current_home()) as caller:
         webhook_id = await find_webhook(caller, webhook)
         event_id = None if event is None else await find_dead_event(caller, webhook_id, event)
         retried = await caller.call(webhooks.RETRY, webhooks.RetryEvents(webhook_id, event_id))

@@ -1,0 +1,57 @@
+"""The leader lock: one process holds it, and another takes over when that process ends."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+
+from tests.patience import HANG_SECONDS
+from tests.stores.postgres.servers import CUT, tell
+from treadle.stores.postgres import leader_lock
+from treadle.stores.postgres.database import open_database
+from treadle.stores.postgres.leader_lock import LeaderLock
+
+
+@asynccontextmanager
+async def taking(url: str, name: str, holders: list[str], begun: asyncio.Event) -> AsyncGenerator[None, None]:
+    """Run a process that competes for the leader lock."""
+    database = await open_database(url)
+
+    async def work() -> None:
+        holders.append(name)
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            holders.remove(name)
+
+    task = asyncio.create_task(LeaderLock(database).take("webhooks", work))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
+        await database.close()
+
+
+def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.02)
+
+    async def story() -> None:
+        holders, begun = list[str](), asyncio.Event()
+        async with asyncio.timeout(HANG_SECONDS), AsyncExitStack() as opened:
+            async with taking(url, "first", holders, begun):
+                await begun.wait()
+                await opened.enter_async_context(taking(url, "second", holders, begun))
+                await asyncio.sleep(0.1)
+                assert holders == ["first"]
+                begun.clear()
+            await begun.wait()
+            assert holders == ["second"]
+            begun.clear()
+            await tell(url, CUT + "locktype = 'advisory'")
+            await begun.wait()
+            assert holders == ["second"], "it has stopped, and begun anew with another connection"
+
+    asyncio.run(story())

@@ -1,0 +1,166 @@
+"""Watchers see the events of each run from the beginning and in order."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from treadle.domain.agents import AgentSpec
+from treadle.domain.envelope import Draft, Event, Origin, make_drafts
+from treadle.domain.events import EventData, ResumeRequested, RunEnd, RunQueued, StepStart
+from treadle.domain.ids import AgentId, RunId, SessionId
+from treadle.domain.runs import Metrics
+from treadle.system.clock import TimeOrderedIds
+from treadle.telemetry.event_watch import Watch
+
+ORIGIN = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
+QUEUED = RunQueued(AgentSpec("a", "p/m"))
+END = RunEnd("completed", "completed", Metrics())
+ids = TimeOrderedIds()
+
+
+class Notebook:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def remember(self, event: Event) -> None:
+        self.lines.append(f"({event.sequence} {event.type})")
+
+    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        self.lines += [f"{sequence} {draft.type}" for sequence, draft in enumerate(drafts, first)]
+
+    def forget(self, run_id: RunId) -> None:
+        self.lines.append(f"{run_id} is left to others")
+
+
+class Broken:
+    def remember(self, event: Event) -> None:
+        raise RuntimeError("it never worked")
+
+    def see(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        raise RuntimeError("it never worked")
+
+    def forget(self, run_id: RunId) -> None:
+        raise RuntimeError("it never worked")
+
+
+class Kept:
+    """A journal, in pages of two."""
+
+    def __init__(self, *events: EventData) -> None:
+        made = make_drafts(ids, 1.0, events)
+        self.events = [
+            Event(one.event_id, 1.0, ORIGIN, number, one.type, one.data, one.raw)
+            for number, one in enumerate(made, 1)
+        ]
+        self.reads = 0
+        self.open = asyncio.Event()
+
+    async def read(self, run_id: RunId, after: int) -> Sequence[Event]:
+        self.reads += 1
+        await self.open.wait()
+        return self.events[after : after + 2]
+
+
+def told(*events: EventData) -> list[Draft]:
+    return make_drafts(ids, 2.0, events)
+
+
+def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
+        watch = Watch([notebook], kept.read)
+        watch(ORIGIN, 4, told(StepStart(2)))
+        await asyncio.sleep(0)
+        watch(ORIGIN, 5, told(END))
+        assert notebook.lines == []
+        kept.open.set()
+        await watch.close()
+        assert notebook.lines == [
+            "(1 run_queued)", "(2 step_start)", "(3 resume_requested)", "4 step_start", "5 run_end"
+        ]  # fmt: skip
+        assert kept.reads == 2, "no more than is needed, and once"
+
+    asyncio.run(story())
+
+
+def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1))
+        watch = Watch([notebook], kept.read)
+        watch.take(kept.events)
+        watch.take(kept.events)
+        watch(ORIGIN, 3, told(END))
+        await watch.close()
+        assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 run_end"]
+        assert kept.reads == 0
+
+    asyncio.run(story())
+
+
+def test_a_run_that_is_being_read_is_reported_once() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested())
+        watch = Watch([notebook], kept.read)
+        watch(ORIGIN, 3, told(ResumeRequested()))
+        watch.take(kept.events)
+        kept.open.set()
+        await watch.close()
+        assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 resume_requested"]
+
+    asyncio.run(story())
+
+
+def test_a_run_that_begins_here_is_never_read() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept()
+        watch = Watch([notebook], kept.read)
+        watch(ORIGIN, 1, told(QUEUED))
+        watch(ORIGIN, 2, told(StepStart(1), END))
+        assert notebook.lines == ["1 run_queued", "2 step_start", "3 run_end"]
+        assert kept.reads == 0
+
+    asyncio.run(story())
+
+
+def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
+    async def story() -> None:
+        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
+        kept.open.set()
+        watch = Watch([notebook], kept.read)
+        watch(ORIGIN, 1, told(QUEUED))
+        watch.forget(ORIGIN.run_id)
+        watch.forget(ORIGIN.run_id)
+        watch(ORIGIN, 3, told(StepStart(2)))
+        watch.forget(ORIGIN.run_id)  # while its beginning is being read
+        await watch.close()
+        left = "run_1 is left to others"
+        back = ["(1 run_queued)", "(2 step_start)", "3 step_start"]
+        assert notebook.lines == ["1 run_queued", left, *back, left]
+
+    asyncio.run(story())
+
+
+def test_one_that_fails_does_not_keep_the_others_from_seeing(caplog: pytest.LogCaptureFixture) -> None:
+    notebook = Notebook()
+    watch = Watch([Broken(), notebook], Kept().read)
+    watch(ORIGIN, 1, told(QUEUED))
+    assert notebook.lines == ["1 run_queued"]
+    assert "Broken failed on events of run_1" in caplog.text
+
+
+def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pytest.LogCaptureFixture) -> None:
+    async def unreadable(run_id: RunId, after: int) -> Sequence[Event]:
+        raise OSError("the disk is gone")
+
+    async def story() -> None:
+        notebook = Notebook()
+        watch = Watch([notebook], unreadable)
+        watch(ORIGIN, 4, told(END))
+        await watch.close()
+        assert notebook.lines == ["4 run_end"]
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(story())
+    assert "the beginning of run_1 could not be read" in caplog.text

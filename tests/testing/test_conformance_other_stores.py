@@ -1,0 +1,35 @@
+"""The stores on SQLite other than the journal pass the conformance checks."""
+
+import asyncio
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tests.patience import HANG_SECONDS
+from tests.testing.harnesses import KeptOnFile
+from tests.testing.test_conformance import named
+from treadle.testing.conformance import access, automation, deletion, memories, memory_events, owners, titles
+from treadle.testing.conformance.store_harness import FullStoreCheck
+
+PARTS = (memories, memory_events, owners, access, automation, deletion, titles)
+KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
+
+
+@pytest.mark.parametrize("check", named(KEPT_CHECKS))
+def test_sqlite(check: FullStoreCheck, tmp_path: Path) -> None:
+    async def bounded() -> None:
+        async with asyncio.timeout(HANG_SECONDS):
+            await check(KeptOnFile(tmp_path))
+
+    asyncio.run(bounded())
+
+
+@pytest.mark.parametrize("module", PARTS)
+def test_every_check_is_listed_and_states_its_contract(module: ModuleType) -> None:
+    functions = inspect.getmembers(module, inspect.iscoroutinefunction)
+    defined = {name for name, value in functions if value.__module__ == module.__name__ and name[0] != "_"}
+    assert {check.__name__ for check in module.CHECKS} == defined
+    assert len(module.CHECKS) == len(defined)
+    assert all(check.__doc__ for check in module.CHECKS)
