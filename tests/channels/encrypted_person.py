@@ -122,7 +122,7 @@ async def serve_matrix(
         for user in people:
             name = user[1:].partition(":")[0]
             await manager.store.keep_person(Person("matrix", user, name, name, ("direct", "groups"), 0.0))
-        async with manager.at_work():
+        async with manager.run_in_background():
             while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                 await asyncio.sleep(0.01)
             yield engine

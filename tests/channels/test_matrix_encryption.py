@@ -61,7 +61,7 @@ def test_people_and_agents_talk_in_an_encrypted_room(tmp_path: Path) -> None:
                 await anna.write_file(ROOM, "notes.txt", b"all about looms")
                 await anna.wait_for(ROOM, lambda texts: "all about looms" in texts[-1])
             async with open_person(fake.url, ANNA, PASSWORD, BOT, tmp_path / "anna") as anna:
-                await anna.write(ROOM, "are you there?")  # nobody is
+                await anna.write(ROOM, "are you there?")  # the server is stopped
                 async with serve_bot(fake, tmp_path):
                     await anna.wait_for_text(ROOM, "you said: are you there?")
         kinds = {each["type"] for each in fake.events if each["room_id"] == ROOM and "state_key" not in each}

@@ -130,13 +130,13 @@ def test_a_file_appears_once_when_the_server_ends_while_it_is_sent(tmp_path: Pat
             async with opened(tmp_path, FunctionModel(answer)) as engine:
                 manager: Any = engine.context.channels()
                 await manager.store.keep_person(ANNA)
-                async with manager.at_work():
+                async with manager.run_in_background():
                     await fake.write("UANNA", "draw")
                     await fake.wait_for(lambda: f"[file {name}]" in fake.texts("DUANNA"), HANG_SECONDS)
             fake.is_stuck = False
             async with opened(tmp_path, FunctionModel(answer)) as engine:
                 manager = engine.context.channels()
-                async with manager.at_work():
+                async with manager.run_in_background():
                     while (await manager.list())[0].unsent:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.01)
             assert fake.texts("DUANNA") == [

@@ -217,7 +217,7 @@ def test_people_are_answered_in_direct_messages_and_threads(url: str, tmp_path: 
                 manager: Any = engine.context.channels()
                 person = Person("slack", anna, "Anna", f"slack|{anna}", ("direct", "groups"), 0.0)
                 await manager.store.keep_person(person)
-                async with manager.at_work():
+                async with manager.run_in_background():
                     direct = await emulator.open_direct()
                     await emulator.write(direct, "draw it")
                     found = await emulator.wait_for(direct, lambda seen: len(seen) == 3)

@@ -77,7 +77,7 @@ def test_people_and_agents_talk_in_encrypted_rooms(tmp_path: Path) -> None:
                     await anna.write_file(room, "notes.txt", b"all about looms")
                     await anna.wait_for(room, lambda texts: "all about looms" in texts[-1])
             async with open_person(synapse.url, ANNA, "password", BOT, tmp_path / "anna") as anna:
-                await anna.write(room, "are you there?")  # nobody is
+                await anna.write(room, "are you there?")  # the server is stopped
                 async with serve_matrix(tmp_path, channel, "password", ANNA):
                     await anna.wait_for_text(room, "you said: are you there?")
             assert await synapse.texts(token, room, BOT) == [], "no text is readable on the server"

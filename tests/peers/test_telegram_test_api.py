@@ -94,7 +94,7 @@ async def chatting(
     write_home(folder, channels, {"TELEGRAM_TOKEN": TOKEN}, agent)
     async with aiohttp.ClientSession() as session, opened(folder, model) as engine:
         engine.add_tools(*tools)
-        async with engine.context.channels().at_work():
+        async with engine.context.channels().run_in_background():
             yield engine, Emulator(url, session)
 
 
