@@ -165,7 +165,26 @@ def test_the_device_is_signed_by_the_identity_of_its_account(tmp_path: Path) -> 
                 await check({**settings, "recovery_key": RECOVERY_KEY}, tmp_path / "three")
             fake.keys.identities.clear()
             token = {"homeserver": fake.url, "user": BOT, "access_token": TOKEN}
-            assert "only with its password" in await check(token, tmp_path / "four")
+            assert "only with its password" in await check(token, tmp_path / "three")
+
+    asyncio.run(work())
+
+
+def test_keys_that_are_not_its_own_are_not_signed(tmp_path: Path) -> None:
+    """A homeserver that lies would read the messages with keys of its own."""
+
+    async def work() -> None:
+        fake = FakeMatrix()
+        async with serve_fake_matrix(fake):
+            settings = {"homeserver": fake.url, "user": BOT, "password": PASSWORD}
+            assert await check(settings, tmp_path / "one") == BOT
+            [device] = fake.keys.query({"device_keys": {BOT: []}})["device_keys"][BOT].values()
+            name = f"curve25519:{device['device_id']}"
+            device["keys"][name] = device["keys"][name][::-1]
+            device["signatures"] = {}
+            with pytest.raises(ChannelError, match="other encryption keys"):
+                await check(settings, tmp_path / "one")
+            assert device["signatures"] == {}
 
     asyncio.run(work())
 

@@ -95,10 +95,10 @@ export const texts = {
     toolsOffered: (count: number) => `Tools offered: ${count}`, body: "Request body", noSteps: "No steps yet", total: "Total",
   },
   compare: {
-    title: "Compare runs", about: "What two runs have in common, and where they part.", left: "Run", right: "Other run", agent: "Agent", model: "Model",
+    title: "Compare runs", about: "What two runs have in common, and where they differ.", left: "Run", right: "Other run", agent: "Agent", model: "Model",
     cost: "Cost", tokens: "Tokens", duration: "Duration", choose: "Choose two runs.", agentDiffers: "Differences of the agents", outcome: "Differences of the outcome",
-    raw: "All data", parts: (steps: number) => `They part after ${steps} equal steps.`, same: (steps: number) => `All ${steps} steps are equal.`,
-    parting: (one: number | null, other: number | null) => `Where they part: step ${one ?? "–"} and step ${other ?? "–"}`,
+    raw: "All data", parts: (steps: number) => `They differ after ${steps} equal ${steps === 1 ? "step" : "steps"}.`, same: (steps: number) => `All ${steps} steps are equal.`,
+    parting: (one: number | null, other: number | null) => `First difference: step ${one ?? "–"} and step ${other ?? "–"}`,
   },
   search: { title: "Search", about: "Find messages and answers of all sessions.", placeholder: "Text to find", none: "Nothing found", kinds: { message: "Message", answer: "Answer" } },
   chat: {

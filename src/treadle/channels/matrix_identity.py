@@ -25,8 +25,8 @@ from treadle.ports.channel import ChannelError
 SELF_SIGNING = "m.cross_signing.self_signing"
 UNSIGNED = (
     "The device is not verified, so clients such as Element exchange no encrypted messages with it: the account "
-    "has an identity whose keys are not here. Set `recovery_key`, or reset the identity of the account in a "
-    "client and delete {file}."
+    "has an identity whose keys are not here. Set `recovery_key`. If you have none, reset the identity of the "
+    "account in a client, which shows a new one."
 )
 NEEDS_PASSWORD = (
     "The device is not verified, so clients such as Element exchange no encrypted messages with it: the homeserver "
@@ -59,7 +59,7 @@ async def sign_device(client: AsyncClient, file: Path, password: str, recovery_k
     user, device = str(client.user_id), str(client.device_id)
     try:
         found = await _call(client, "POST", "/v3/keys/query", {"device_keys": {user: []}})
-        keys: dict[str, Any] = found["device_keys"].get(user, {}).get(device) or {}
+        keys = _own_keys(client, found["device_keys"].get(user, {}).get(device) or {})
         if user not in found.get("master_keys", {}):
             identity = _create(file)
             await _publish(client, identity, user, password)
@@ -67,7 +67,7 @@ async def sign_device(client: AsyncClient, file: Path, password: str, recovery_k
         published = next(iter(found["self_signing_keys"][user]["keys"].values()))
         seed = await _find_seed(client, file, published, recovery_key)
         if seed is None:
-            return UNSIGNED.format(file=file)
+            return UNSIGNED
         if keys and not _is_signed(keys, user, published):
             signed = _sign({**keys, "signatures": {}}, seed, user)
             answer = await _call(client, "POST", "/v3/keys/signatures/upload", {user: {device: signed}})
@@ -78,6 +78,19 @@ async def sign_device(client: AsyncClient, file: Path, password: str, recovery_k
             return NEEDS_PASSWORD
         raise ChannelError(f"the device cannot be verified: {error}") from None
     return ""
+
+
+def _own_keys(client: AsyncClient, published: dict[str, Any]) -> dict[str, Any]:
+    """Return the published keys of this device. A homeserver that shows others must not get them signed."""
+    assert client.olm is not None
+    own = client.olm.account.identity_keys
+    wanted = {f"{kind}:{client.device_id}": own[kind] for kind in ("curve25519", "ed25519")}
+    names = (published.get("user_id"), published.get("device_id"), published.get("keys"))
+    if published and names != (client.user_id, client.device_id, wanted):
+        raise ChannelError(
+            "the homeserver has other encryption keys for this device. Delete the folder of the channel"
+        )
+    return published
 
 
 # ── The identity ──
