@@ -297,7 +297,7 @@ def test_a_summary_that_is_not_shorter_changes_nothing(tmp_path: Path) -> None:
                 await engine.run(agent(), text, session=first.session_id)
             done = await engine.run(agent(output={"type": "integer"}), "/compact", session=first.session_id)
             assert done.outcome == "failed"
-            assert "no shorter" in done.reason
+            assert "is not shorter" in done.reason
 
     asyncio.run(story())
 

@@ -97,7 +97,7 @@ def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
             result = await engine.run(agent(tools=["agent_spawn", "read_file"], workspace=folder), "go")
             [child] = await children_of(engine, result.run_id)
             [refused] = of(await journal(engine, child), ToolCallError)
-            assert "leads elsewhere" in refused.content
+            assert "is now a link" in refused.content
             assert "not for you" not in refused.content
 
     asyncio.run(story())
