@@ -464,7 +464,7 @@ def test_a_run_that_asked_no_model_has_nothing_to_fork(tmp_path: Path) -> None:
             first = await engine.submit(one, "Go.", session="ses_x")
             await until(engine, first, "token")
             behind = await engine.submit(one, "And?", session="ses_x")
-            with pytest.raises(UsageError, match="called no model.*treadle runs show"):
+            with pytest.raises(UsageError, match=r"called no model.*treadle runs show"):
                 await engine.fork(behind)
             await engine.cancel(behind)
             await engine.cancel(first)
