@@ -9,7 +9,7 @@ from collections.abc import Callable
 from rich.segment import Segment
 from rich.style import Style
 from textual.events import Click, MouseScrollUp, Resize
-from textual.geometry import Size
+from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
@@ -218,6 +218,16 @@ class TranscriptView(ScrollView, can_focus=False):
             segments = [Segment(segment.text, base + (segment.style or PLAIN)) for segment in line]
             made.append(Strip(segments).adjust_cell_length(width, base))
         return made
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return visible lines. The view has no border, padding or tint, so it does not need the general way, which
+        takes several times as long and delays the echo of keys."""
+        width, base = self.region.width, self.rich_style
+        strips = [self.render_line(y).adjust_cell_length(width, base) for y in crop.line_range]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, self.background_colors[1]) for strip in strips]
+        first, last = crop.column_span
+        return strips if (first, last) == (0, width) else [strip.crop(first, last) for strip in strips]
 
     def render_line(self, y: int) -> Strip:
         """Return one visible line."""
