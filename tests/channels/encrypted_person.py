@@ -113,15 +113,18 @@ async def open_person(
 
 @asynccontextmanager
 async def serve_matrix(
-    folder: Path, channel: Mapping[str, Any], password: str, *people: str
+    folder: Path, channel: Mapping[str, Any], password: str, *people: str, cursor: str | None = None
 ) -> AsyncGenerator[Any, None]:
-    """Open an engine whose agent repeats what people write, and yield it once it follows its rooms."""
+    """Open an engine whose agent repeats what people write, and yield it once it follows its rooms. `cursor` is the
+    position that another server has stored."""
     write_home(folder, {"matrix": channel}, {"MATRIX": password}, READER)
     async with opened(folder, echo()) as engine:
         manager: Any = engine.context.channels()
         for user in people:
             name = user[1:].partition(":")[0]
             await manager.store.keep_person(Person("matrix", user, name, name, ("direct", "groups"), 0.0))
+        if cursor is not None:
+            await manager.store.receive("matrix", [], cursor, 0.0)
         async with manager.run_in_background():
             while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                 await asyncio.sleep(0.01)
