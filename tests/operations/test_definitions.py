@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from openapi_spec_validator import validate
 
+from tests.fake_endpoint import Silence
 from tests.surfaces.http.offered import offered
 from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId, SessionId
@@ -120,7 +121,7 @@ def test_a_call_has_the_same_result_in_this_process_and_over_http(tmp_path: Path
 
 def test_images_of_a_steer_reach_the_run_from_another_process(tmp_path: Path) -> None:
     async def story() -> None:
-        async with offered(tmp_path) as web:
+        async with offered(tmp_path, Silence()) as web:
             run_id = RunId(await web.begin("asking"))
             async with Connection(Address(url=web.url, token=web.token)) as connection:
                 wanted = SteerRun(run_id, "Look.", attachments=(Attachment("image/png", PIXEL),))
