@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import vodozemac
+from aiohttp import web
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
@@ -186,6 +187,26 @@ def test_keys_that_are_not_its_own_are_not_signed(tmp_path: Path) -> None:
             with pytest.raises(ChannelError, match="other encryption keys"):
                 await check(settings, tmp_path / "one")
             assert device["signatures"] == {}
+            device["keys"][name] = device["keys"][name][::-1]
+            token = {"homeserver": fake.url, "user": BOT, "access_token": TOKEN}
+            before = json.dumps(device)
+            with pytest.raises(ChannelError, match="no other program uses"):  # the device of the folder `one`
+                await check(token, tmp_path / "two")
+            assert json.dumps(device) == before
+
+    asyncio.run(work())
+
+
+def test_a_homeserver_without_identities_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"errcode": "M_UNRECOGNIZED", "error": "Unrecognized request"}, status=404)
+
+    async def work() -> None:
+        fake = FakeMatrix()
+        monkeypatch.setattr(fake, "upload_identity", refuse)
+        async with serve_fake_matrix(fake):
+            settings = {"homeserver": fake.url, "user": BOT, "password": PASSWORD}
+            assert "(Unrecognized request)" in await check(settings, tmp_path / "one")
 
     asyncio.run(work())
 

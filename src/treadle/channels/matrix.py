@@ -39,7 +39,7 @@ from treadle.channels.matrix_device import (
     is_from_device_of,
     name_encrypted_file,
 )
-from treadle.channels.matrix_identity import sign_device
+from treadle.channels.matrix_identity import check_device, sign_device
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
@@ -146,6 +146,7 @@ class Matrix:
     async def _verify_device(self) -> str:
         """Publish the keys of this device and sign them. Return why other clients will not trust it, if so."""
         assert self._device is not None
+        await check_device(self._client)
         await exchange_keys(self._client)
         settings, file = self._settings, self._device.identity_file
         return await sign_device(self._client, file, settings.password, settings.recovery_key)

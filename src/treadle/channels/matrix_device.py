@@ -17,7 +17,7 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
     MegolmEvent,
     SyncResponse,
 )
-from nio.crypto.attachments import decrypt_attachment  # pyright: ignore[reportMissingTypeStubs]
+from nio.crypto.attachments import decrypt_attachment  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
 from treadle.ports.channel import ChannelError, ChannelRefused
 

@@ -28,6 +28,10 @@ UNSIGNED = (
     "has an identity whose keys are not here. Set `recovery_key`. If you have none, reset the identity of the "
     "account in a client, which shows a new one."
 )
+NOT_SIGNED = (
+    "The device is not verified, so clients such as Element exchange no encrypted messages with it: the homeserver "
+    "does not accept an identity for the account ({reason})."
+)
 NEEDS_PASSWORD = (
     "The device is not verified, so clients such as Element exchange no encrypted messages with it: the homeserver "
     "creates an identity for the account only with its password. Set `password` instead of `access_token`."
@@ -53,44 +57,58 @@ class Refused(Exception):
         self.body = body
 
 
+async def check_device(client: AsyncClient) -> None:
+    """Raise ChannelError if the device of a client belongs to another program, whose keys must not be replaced."""
+    try:
+        await _query(client)
+    except Refused as error:
+        raise ChannelError(f"the homeserver does not show the encryption keys of the device: {error}") from None
+
+
 async def sign_device(client: AsyncClient, file: Path, password: str, recovery_key: str) -> str:
     """Sign the device of a client with the identity of its account. An account without an identity gets one, whose
     keys are stored in a file. Return why that is not possible, or an empty text."""
     user, device = str(client.user_id), str(client.device_id)
     try:
-        found = await _call(client, "POST", "/v3/keys/query", {"device_keys": {user: []}})
-        keys = _own_keys(client, found["device_keys"].get(user, {}).get(device) or {})
-        if user not in found.get("master_keys", {}):
+        keys, published = await _query(client)
+        if published is None:
             identity = _create(file)
             await _publish(client, identity, user, password)
-            found["self_signing_keys"] = {user: _describe(identity.self_signing, "self_signing", user)}
-        published = next(iter(found["self_signing_keys"][user]["keys"].values()))
+            published = _public(identity.self_signing)
         seed = await _find_seed(client, file, published, recovery_key)
         if seed is None:
             return UNSIGNED
         if keys and not _is_signed(keys, user, published):
-            signed = _sign({**keys, "signatures": {}}, seed, user)
+            signed = _sign(keys, seed, user)
             answer = await _call(client, "POST", "/v3/keys/signatures/upload", {user: {device: signed}})
             if answer.get("failures"):
-                raise ChannelError(f"the homeserver rejects the signature of the device: {answer['failures']}")
+                return NOT_SIGNED.format(reason=answer["failures"])
     except Refused as error:
-        if error.status == 401 and "flows" in error.body:
-            return NEEDS_PASSWORD
-        raise ChannelError(f"the device cannot be verified: {error}") from None
+        return NEEDS_PASSWORD if error.status == 401 else NOT_SIGNED.format(reason=error)
     return ""
 
 
-def _own_keys(client: AsyncClient, published: dict[str, Any]) -> dict[str, Any]:
-    """Return the published keys of this device. A homeserver that shows others must not get them signed."""
+async def _query(client: AsyncClient) -> tuple[dict[str, Any], str | None]:
+    """Return the published keys of this device, and the self-signing key of its account. Keys that are not those of
+    this client belong to another program, or the homeserver lies: they must be neither replaced nor signed."""
     assert client.olm is not None
+    user, device = str(client.user_id), str(client.device_id)
+    found = await _call(client, "POST", "/v3/keys/query", {"device_keys": {user: []}})
     own = client.olm.account.identity_keys
-    wanted = {f"{kind}:{client.device_id}": own[kind] for kind in ("curve25519", "ed25519")}
-    names = (published.get("user_id"), published.get("device_id"), published.get("keys"))
-    if published and names != (client.user_id, client.device_id, wanted):
+    wanted = {f"{kind}:{device}": own[kind] for kind in ("curve25519", "ed25519")}
+    try:
+        keys = cast("dict[str, Any]", found["device_keys"].get(user, {}).get(device) or {})
+        names = (keys.get("user_id"), keys.get("device_id"), keys.get("keys"))
+        signing = found.get("self_signing_keys", {}).get(user)
+        published = None if signing is None else str(next(iter(signing["keys"].values())))
+    except (AttributeError, KeyError, TypeError, StopIteration):
+        raise ChannelError("the answer of the homeserver about encryption keys cannot be read") from None
+    if keys and names != (user, device, wanted):
         raise ChannelError(
-            "the homeserver has other encryption keys for this device. Delete the folder of the channel"
+            "the device of this login has other encryption keys. Set `password` instead of `access_token`, or an "
+            "access token that no other program uses; with a password, delete the folder of the channel"
         )
-    return published
+    return keys, published
 
 
 # ── The identity ──
@@ -101,8 +119,10 @@ def _create(file: Path) -> CrossSigningKeys:
     if (known := _read(file)) is not None:
         return known
     identity = CrossSigningKeys(*(_encode(Ed25519PrivateKey.generate().private_bytes_raw()) for _ in range(3)))
-    file.touch(mode=0o600)
-    file.write_bytes(msgspec.json.encode(identity))
+    fresh = file.with_name(f"{file.name}.new")
+    fresh.touch(mode=0o600)
+    fresh.write_bytes(msgspec.json.encode(identity))
+    fresh.replace(file)
     return identity
 
 
@@ -201,10 +221,13 @@ async def _read_secret(client: AsyncClient, recovery_key: str) -> str:
     except (Refused, KeyError):
         raise ChannelError("the account has no secret storage for `recovery_key`. Set it up in a client") from None
     derived = HKDF(SHA256(), 64, bytes(32), SELF_SIGNING.encode()).derive(key)
-    ciphertext = _decode(secret["ciphertext"])
-    if not hmac.compare_digest(hmac.digest(derived[32:], ciphertext, hashlib.sha256), _decode(secret["mac"])):
+    try:
+        ciphertext, mac, iv = (_decode(secret[name]) for name in ("ciphertext", "mac", "iv"))
+    except (KeyError, TypeError, ValueError):
+        raise ChannelError("the secret storage of the account is damaged. Set it up again in a client") from None
+    if not hmac.compare_digest(hmac.digest(derived[32:], ciphertext, hashlib.sha256), mac):
         raise ChannelError("`recovery_key` does not belong to the account")
-    decryptor = Cipher(AES(derived[:32]), CTR(_decode(secret["iv"]))).decryptor()
+    decryptor = Cipher(AES(derived[:32]), CTR(iv)).decryptor()
     return (decryptor.update(ciphertext) + decryptor.finalize()).decode().rstrip("=")
 
 
