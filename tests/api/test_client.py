@@ -17,7 +17,7 @@ from treadle.operations import sessions
 
 
 def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with (
             offered(tmp_path, says("One."), says("Two.")) as web,
             treadle.AsyncClient(web.url, token=web.token) as client,
@@ -35,11 +35,11 @@ def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
             with pytest.raises(UnknownRun):
                 await client.show("run_none")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_sync_client_decides_an_approval_and_sees_a_denied_call(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path, wants_a_file(), says("I did not.")) as web:
 
             def work() -> treadle.Result:
@@ -57,11 +57,11 @@ def test_a_sync_client_decides_an_approval_and_sees_a_denied_call(tmp_path: Path
             assert [(call.tool, "Not today." in call.reason) for call in here.denied] == [("write_file", True)]
             assert here.blocked == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_stream_resumes_after_the_server_was_killed(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
             write_home(tmp_path / "home", endpoint.url)
             serving = Serving(Shell(tmp_path / "home"))
@@ -79,7 +79,7 @@ def test_a_stream_resumes_after_the_server_was_killed(tmp_path: Path) -> None:
     async def collect(client: treadle.AsyncClient, run_id: str) -> list[int]:
         return [event.sequence async for event in client.events(run_id) if event.durable]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_client_that_is_not_open_says_how_to_open_it() -> None:

@@ -23,7 +23,7 @@ def make_engine(folder: Path, *replies: str) -> HostedEngine:
 
 
 def test_an_unknown_option_raises_with_a_suggestion(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with make_engine(tmp_path) as engine:
             with pytest.raises(TypeError, match="`sesion` is not an option of a run"):
                 await engine.run(AGENT, "Hello.", sesion="x")  # pyright: ignore[reportCallIssue] -- the mistake
@@ -31,7 +31,7 @@ def test_an_unknown_option_raises_with_a_suggestion(tmp_path: Path) -> None:
                 await engine.fork("run_1", stepp=1)  # pyright: ignore[reportCallIssue] -- the mistake
             assert await engine.service.runs() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_dir_shows_the_public_names() -> None:
@@ -49,11 +49,11 @@ def test_run_sync_works_while_an_event_loop_runs(tmp_path: Path) -> None:
 
 
 def test_events_serialise_as_clients_receive_them(tmp_path: Path) -> None:
-    async def story() -> list[treadle.Event]:
+    async def scenario() -> list[treadle.Event]:
         async with make_engine(tmp_path, "Yes.") as engine:
             return [event async for event in engine.stream(AGENT, "Hello.")]
 
-    *_, end = asyncio.run(story())
+    *_, end = asyncio.run(scenario())
     assert json.loads(end.to_json()) == end.to_dict()
     assert (end.to_dict()["type"], end.to_dict()["data"]["text"]) == ("run_end", "Yes.")
 
@@ -68,14 +68,14 @@ def test_a_pydantic_model_is_an_output_type(tmp_path: Path) -> None:
     assert agent.spec.output is not None
     assert set(agent.spec.output["properties"]) == {"name", "people"}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with make_engine(tmp_path, '{"name": "Rome", "people": 3}', '{"name": "Rome"}') as engine:
             assert (await engine.run(agent, "Which city?")).output == City(name="Rome", people=3)
             run_id = await engine.submit(AGENT, "Which city?")
             with pytest.raises(UsageError, match="The answer cannot be read as"):
                 await engine.wait(run_id, City)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_agent_has_a_heartbeat_as_in_its_file() -> None:

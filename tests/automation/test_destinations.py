@@ -56,7 +56,7 @@ def test_the_address_of_a_name_decides() -> None:
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:{}/", "http://localhost:{}/", "http://[::ffff:127.0.0.1]:{}/"])
 def test_nothing_is_sent_there_without_the_setting(tmp_path: Path, url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with sending(tmp_path) as works, receiver() as other:
             made = await works.add(url.format(other.url.rpartition(":")[2].rstrip("/")))
             await works.kill()
@@ -68,18 +68,18 @@ def test_nothing_is_sent_there_without_the_setting(tmp_path: Path, url: str) -> 
             assert "allow_local" in webhook.problem
             assert not other.received
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_webhook_that_could_not_be_sent_to_is_refused_when_it_is_added(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with sending(tmp_path) as works:
             works.book = works.new_book(allow_local=False)
             for url in ("http://127.0.0.1:9/", "http://localhost/", "https://[::1]/x", "http://169.254.169.254/"):
                 with pytest.raises(UsageError, match="allow_local"):
                     await works.add(url)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_setting_is_off_unless_it_is_given(tmp_path: Path) -> None:

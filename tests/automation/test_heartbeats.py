@@ -78,14 +78,14 @@ async def first_end(engine: HostedEngine) -> RunId:
     raise AssertionError("the feed has no end")
 
 
-def perform(story: Any) -> None:
-    asyncio.run(story())
+def perform(scenario: Any) -> None:
+    asyncio.run(scenario())
 
 
 def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Path) -> None:
     model = ScriptedModel(say("The door is open."), say("NO_REPLY"), say("[SILENT]"), say("It is shut again."))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with beating(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 15m, message: 'Is the door open?'}\n")
             assert await beats.after(0) == [], "it begins to count when it is found"
@@ -97,13 +97,13 @@ def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Pat
         asked = "Is the door open?"
         assert said(model) == [[asked], *[[asked, "The door is open.", asked]] * 3]
 
-    perform(story)
+    perform(scenario)
 
 
 def test_an_omission_survives_a_restart(tmp_path: Path) -> None:
     model = ScriptedModel(say("NO_REPLY"), say("hello"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with beating(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
             await beats.after(0)
@@ -113,7 +113,7 @@ def test_an_omission_survives_a_restart(tmp_path: Path) -> None:
             await beats.engine.run(hero, "hi", session=silent.session_id)
         assert said(model)[1] == ["hi"]
 
-    perform(story)
+    perform(scenario)
 
 
 def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
 
     model = ScriptedModel(ask(call("look")), say("NO_REPLY"), say("yes"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with beating(tmp_path, model) as beats:
             beats.engine.add_tools(look)
             beats.write("tools: [look]\nheartbeat: {every: 60, message: 'Anything?'}\n")
@@ -141,13 +141,13 @@ def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
             await beats.engine.run(beats.home.agent("hero"), "hi", session=record.origin.session_id)
         assert "Remember the milk." in str(said(model)[-1])
 
-    perform(story)
+    perform(scenario)
 
 
 def test_it_follows_the_file(tmp_path: Path) -> None:
     model = ScriptedModel(*[say("yes")] * 4)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with beating(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 60, message: 'One?'}\n")
             await beats.after(0)
@@ -166,13 +166,13 @@ def test_it_follows_the_file(tmp_path: Path) -> None:
             assert await beats.schedules.list() == []
         assert [request[-1] for request in said(model)] == ["One?", "Two?", "Two?"]
 
-    perform(story)
+    perform(scenario)
 
 
 def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> None:
     model = ScriptedModel(say("one"), say("two"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with beating(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
             await beats.after(0)
@@ -183,13 +183,13 @@ def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> No
             assert second.session_id != first.session_id
             assert said(model)[1] == ["Anything?"]
 
-    perform(story)
+    perform(scenario)
 
 
 def test_a_heartbeat_asks_no_user_and_calls_that_need_approval_are_denied(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("post")), say("I could not."))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with beating(tmp_path, model) as beats:
             beats.engine.add_tools(post)
             beats.write(
@@ -203,11 +203,11 @@ def test_a_heartbeat_asks_no_user_and_calls_that_need_approval_are_denied(tmp_pa
             assert "approval_requested" not in types
             assert "tool_call_start" not in types
 
-    perform(story)
+    perform(scenario)
 
 
 def test_the_agents_of_a_home_fire_while_the_engine_is_at_work(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(*[say("yes")] * 50)) as engine:
             folder = tmp_path / "home" / "agents" / "hero"
             folder.mkdir(parents=True)
@@ -219,4 +219,4 @@ def test_the_agents_of_a_home_fire_while_the_engine_is_at_work(tmp_path: Path) -
             assert isinstance(events[2].data, UserMessage)
             assert events[2].data.message.text == "Well?"
 
-    perform(story)
+    perform(scenario)

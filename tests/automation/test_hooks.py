@@ -39,7 +39,7 @@ async def new_hook(web: Served, **more: Any) -> Any:
 
 
 def test_a_signed_message_starts_a_run_with_its_event_first(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
             hook = await new_hook(web, session="issue-{{payload.issue.number}}")
@@ -58,11 +58,11 @@ def test_a_signed_message_starts_a_run_with_its_event_first(tmp_path: Path) -> N
                 assert isinstance(said, UserMessage)
                 assert said.message.text == "Look at It rains (cold)"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unsigned_request_is_refused_without_a_reason(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = FakeClock()
         async with served(tmp_path, ScriptedModel(), clock) as web:
             hook = await new_hook(web)
@@ -93,7 +93,7 @@ def test_an_unsigned_request_is_refused_without_a_reason(tmp_path: Path) -> None
             assert await web.engine.service.runs() == []
             assert (await web.send("POST", hook["path"], ISSUE, good)).status == 202, "the good one is good"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_of_several_signatures_is_enough() -> None:
@@ -106,7 +106,7 @@ def test_one_of_several_signatures_is_enough() -> None:
 
 
 def test_the_same_message_again_is_refused_and_starts_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
             hook = await new_hook(web)
@@ -121,14 +121,14 @@ def test_the_same_message_again_is_refused_and_starts_nothing(tmp_path: Path) ->
             assert keyed.status == 409
             assert len(await web.engine.service.runs()) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── The gate ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_only_sending_needs_no_token(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with served(tmp_path, ScriptedModel()) as web:
             hook = await new_hook(web)
             runner = await web.token("read", "run", "approve")
@@ -148,11 +148,11 @@ def test_only_sending_needs_no_token(tmp_path: Path) -> None:
                 assert (await web.ask(method, path, body, token=runner)).status == 403, (method, path)
             assert len((await web.ask("GET", "/v1/hooks")).json["items"]) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_secret_is_shown_once_and_kept_in_the_vault_alone(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
             hook = await new_hook(web)
@@ -173,11 +173,11 @@ def test_the_secret_is_shown_once_and_kept_in_the_vault_alone(tmp_path: Path) ->
             assert (await web.send("POST", hook["path"], ISSUE, new)).status == 401
             assert (await web.ask("DELETE", hook["path"])).status == 404
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
             hook = await new_hook(web, message="{{payload.short}}")
@@ -193,14 +193,14 @@ def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
             assert answer.status == 413, "no agent is told so much at once"
             assert len(await web.engine.service.runs()) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Templates ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_values_of_a_payload_are_inserted_as_plain_text(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
             hook = await new_hook(web, message="{{payload.a}}", session="{{payload.s}}")
@@ -215,7 +215,7 @@ def test_values_of_a_payload_are_inserted_as_plain_text(tmp_path: Path) -> None:
                     value
                 ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(

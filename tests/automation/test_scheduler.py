@@ -21,8 +21,8 @@ from treadle.stores.sqlite.deletion import SqliteDeletions
 EVERY = 600.0
 
 
-def perform(story: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(story)
+def perform(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(scenario)
 
 
 def every_ten_minutes(**more: Any) -> NewSchedule:
@@ -30,7 +30,7 @@ def every_ten_minutes(**more: Any) -> NewSchedule:
 
 
 def test_a_tick_starts_one_run_with_its_event_first() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
         view = await works.book.add(every_ten_minutes())
@@ -51,11 +51,11 @@ def test_a_tick_starts_one_run_with_its_event_first() -> None:
         assert isinstance(events[0].data, RunQueued)
         assert events[0].data.asker is None, "nobody can be asked something back"
 
-    perform(story())
+    perform(scenario())
 
 
 def test_missed_ticks_become_one_run_for_the_last_of_them() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
@@ -66,11 +66,11 @@ def test_missed_ticks_become_one_run_for_the_last_of_them() -> None:
         assert event.data.due_at == began + 7 * EVERY
         assert event.data.missed_since == began + EVERY
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_tick_during_the_run_before_is_skipped_and_on_its_record() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
@@ -90,11 +90,11 @@ def test_a_tick_during_the_run_before_is_skipped_and_on_its_record() -> None:
         [kept] = await works.book.list()
         assert kept.problem == ""
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_clock_that_is_set_back_fires_nothing_twice() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
@@ -117,11 +117,11 @@ def test_a_clock_that_is_set_back_fires_nothing_twice() -> None:
         await works.scheduler.look()
         assert sorted(await works.fired()) == sorted(set(await works.fired()))
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_clock_that_was_wrong_by_years_does_not_stop_a_schedule() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
@@ -140,11 +140,11 @@ def test_a_clock_that_was_wrong_by_years_does_not_stop_a_schedule() -> None:
         assert near == [began + EVERY, began + 2 * EVERY], "what has fired does not fire again"
         assert len(await works.fired()) == 3
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_clock_that_jumps_ahead_fires_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         await works.book.add(every_ten_minutes())
         works.clock.jump(86_400 * 365)
@@ -153,14 +153,14 @@ def test_a_clock_that_jumps_ahead_fires_once() -> None:
         await works.scheduler.look()
         assert len(await works.fired()) == 1
 
-    perform(story())
+    perform(scenario())
 
 
 @pytest.mark.parametrize("death", DEATHS)
 @pytest.mark.parametrize("down", [0.0, EVERY * 2.5])
 @pytest.mark.parametrize("busy", [False, True])
 def test_a_tick_is_handled_once_wherever_the_process_dies(death: str, down: float, busy: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
         await works.book.add(every_ten_minutes())
@@ -185,11 +185,11 @@ def test_a_tick_is_handled_once_wherever_the_process_dies(death: str, down: floa
         if down:
             assert began + 4 * EVERY in seen
 
-    perform(story())
+    perform(scenario())
 
 
 def test_pausing_resuming_and_removing() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         view = await works.book.add(every_ten_minutes())
         paused = await works.book.pause(view.schedule_id)
@@ -211,11 +211,11 @@ def test_pausing_resuming_and_removing() -> None:
             with pytest.raises(UnknownSchedule, match="treadle schedules list"):
                 await change(ScheduleId("sch_none"))
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_run_that_cannot_start_is_reported_and_the_next_tick_fires() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         agents: dict[str, Any] = {}
         works = Clockwork(agents=lambda: agents)
         await works.book.add(every_ten_minutes())
@@ -236,11 +236,11 @@ def test_a_run_that_cannot_start_is_reported_and_the_next_tick_fires() -> None:
         assert kept.problem == ""
         assert len(await works.fired()) == 1
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_message_that_looks_like_a_command_is_a_message() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         await works.book.add(NewSchedule("hero", "/reset now", EVERY, session_id="mine"))
         works.clock.pass_time(EVERY)
@@ -250,11 +250,11 @@ def test_a_message_that_looks_like_a_command_is_a_message() -> None:
         assert said.data.message.text == "/reset now"
         assert said.session_id == "mine"
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_deleted_session_is_reported() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         await works.book.add(every_ten_minutes(session_id="mine"))
         works.clock.pass_time(EVERY)
@@ -268,7 +268,7 @@ def test_a_deleted_session_is_reported() -> None:
         assert "deleted" in kept.problem
         assert await works.fired() == []
 
-    perform(story())
+    perform(scenario())
 
 
 @pytest.mark.parametrize(
@@ -280,13 +280,13 @@ def test_a_deleted_session_is_reported() -> None:
     ],
 )
 def test_a_schedule_that_would_never_fire_is_refused(wanted: NewSchedule, told: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         with pytest.raises(UsageError, match=told):
             await works.book.add(wanted)
         assert await works.book.list() == []
 
-    perform(story())
+    perform(scenario())
 
 
 down_times = st.lists(st.tuples(st.floats(0, 5000), st.booleans(), st.sampled_from((None, *DEATHS))), max_size=8)
@@ -297,7 +297,7 @@ down_times = st.lists(st.tuples(st.floats(0, 5000), st.booleans(), st.sampled_fr
 def test_whatever_the_downtimes_no_tick_fires_twice_and_the_last_missed_one_fires(
     times: list[tuple[float, bool, str | None]], every: float | str
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         works = Clockwork()
         await works.book.add(NewSchedule("hero", "look", every))
         [schedule] = await works.schedules.list()
@@ -318,4 +318,4 @@ def test_whatever_the_downtimes_no_tick_fires_twice_and_the_last_missed_one_fire
             if schedule.next_at <= now:
                 assert schedule.timing.latest(schedule.next_at, now) in seen
 
-    perform(story())
+    perform(scenario())

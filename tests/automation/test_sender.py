@@ -22,10 +22,10 @@ from treadle.operations.webhooks import DeadLetterView
 DAY = 86_400.0
 
 
-def perform(folder: Path, story: Callable[[Sending], Coroutine[Any, Any, None]]) -> None:
+def perform(folder: Path, scenario: Callable[[Sending], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         async with sending(folder) as works:
-            await story(works)
+            await scenario(works)
 
     asyncio.run(whole())
 
@@ -41,7 +41,7 @@ def first_fails(times: int, how: Behaviour = 500) -> Callable[[Received], Behavi
 
 
 def test_everything_comes_signed_and_in_order(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         await works.run()  # before anybody wanted it
         async with receiver() as other:
             made = await works.add(other.url)
@@ -61,11 +61,11 @@ def test_everything_comes_signed_and_in_order(tmp_path: Path) -> None:
                 Webhook(made.secret).verify(received[0].body + b" ", received[0].headers)
             assert works.live[0] == WebhookDelivered(made.webhook_id, journal[0].event_id, 1)
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_only_what_is_wanted_is_sent(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end", "step_*", agents=("hero",))
             await works.run("stranger")
@@ -74,11 +74,11 @@ def test_only_what_is_wanted_is_sent(tmp_path: Path) -> None:
             received = await other.until(6)
             assert [each.type for each in received] == ["step_start", "step_end", "run_end"] * 2
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(first_fails(2)) as other:
             made = await works.add(other.url, "run_end")
             results = [await works.run() for _ in range(2)]
@@ -105,7 +105,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
                 (made.webhook_id, 2),
             ]
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_failure_is_tried_again_later_and_nothing_overtakes_it(tmp_path: Path)
     ],
 )
 def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Behaviour, told: str) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         await works.kill()
         works.timeout_seconds = 0.2
         works.start()
@@ -131,31 +131,31 @@ def test_every_kind_of_failure_is_recorded_and_retried(tmp_path: Path, how: Beha
             await works.until(lambda webhook: webhook.delivered_at is not None)
             assert other.elsewhere == 0
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_an_unreachable_receiver_is_a_failure_like_any_other(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         await works.add("http://127.0.0.1:9/", "run_end")
         await works.run()
         failed = await works.until(lambda webhook: webhook.attempts == 1)
         assert "could not be reached" in failed.problem
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_an_answer_without_end_is_not_read(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(lambda _: "endless") as other:
             await works.add(other.url, "run_end")
             await works.run()
             await works.until(lambda webhook: webhook.delivered_at is not None)
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_a_hanging_receiver_delays_neither_others_nor_the_engine(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(lambda _: "hang") as slow, receiver() as quick:
             await works.add(slow.url, "run_end")
             await works.add(quick.url, "run_end")
@@ -164,11 +164,11 @@ def test_a_hanging_receiver_delays_neither_others_nor_the_engine(tmp_path: Path)
             await quick.until(3)
             assert len(slow.received) == 1
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_a_receiver_that_is_gone_is_not_contacted_until_a_retry_is_requested(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(first_fails(1, 410)) as other:
             made = await works.add(other.url, "run_end")
             await works.run()
@@ -182,11 +182,11 @@ def test_a_receiver_that_is_gone_is_not_contacted_until_a_retry_is_requested(tmp
             assert received[0].event_id == received[1].event_id != received[2].event_id
             assert not (await works.webhook()).disabled
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_after_so_many_attempts_it_is_given_up_and_can_be_sent_again(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(first_fails(3)) as other:
             made = await works.add(other.url, "run_end", most_attempts=2)
             results = [await works.run() for _ in range(2)]
@@ -211,11 +211,11 @@ def test_after_so_many_attempts_it_is_given_up_and_can_be_sent_again(tmp_path: P
 
             await eventually(none_left)
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_what_fails_again_stays_a_dead_letter(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(lambda _: 503) as other:
             made = await works.add(other.url, "run_end", most_attempts=1)
             result = await works.run()
@@ -232,11 +232,11 @@ def test_what_fails_again_stays_a_dead_letter(tmp_path: Path) -> None:
             await works.engine.context.retention.delete_session(result.session_id, "me")
             assert await works.book.dead(made.webhook_id) == [], "what is deleted is deleted here too"
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_after_three_days_it_is_given_up(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(lambda _: 500) as other:
             made = await works.add(other.url, "run_end")
             await works.run()
@@ -249,11 +249,11 @@ def test_after_three_days_it_is_given_up(tmp_path: Path) -> None:
             assert GIVE_UP_SECONDS <= works.clock.now() - began < GIVE_UP_SECONDS + MAX_DELAY_SECONDS
             assert 15 < len(other.received) < 25
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_killed_between_sending_and_keeping_it_is_sent_again_under_the_same_id(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end")
             works.webhooks.dying = True
@@ -269,11 +269,11 @@ def test_killed_between_sending_and_keeping_it_is_sent_again_under_the_same_id(t
             assert ids[0] == ids[1] != ids[2]
             assert received[0].body == received[1].body
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_a_restarted_sender_resumes_and_waits_as_long(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver(first_fails(1)) as other:
             await works.add(other.url, "run_end")
             await works.run()
@@ -286,11 +286,11 @@ def test_a_restarted_sender_resumes_and_waits_as_long(tmp_path: Path) -> None:
             received = await other.until(2)
             assert received[0].event_id == received[1].event_id
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_events_committed_while_no_sender_ran_are_sent_later(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end")
             await works.kill()
@@ -299,11 +299,11 @@ def test_events_committed_while_no_sender_ran_are_sent_later(tmp_path: Path) -> 
             received = await other.until(5)
             assert [msgspec.json.decode(each.body)["run_id"] for each in received] == [r.run_id for r in results]
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 def test_one_that_is_removed_gets_nothing_more(tmp_path: Path) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         async with receiver() as other:
             made = await works.add(other.url, "run_end")
             await works.run()
@@ -316,18 +316,18 @@ def test_one_that_is_removed_gets_nothing_more(tmp_path: Path) -> None:
                 with pytest.raises(UnknownWebhook, match="treadle webhooks list"):
                     await ask(WebhookId("whk_none"))
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "https://", "http://[::1", "x", "http://a b/", "http://x:99999/"])
 def test_what_cannot_be_sent_to_is_refused(tmp_path: Path, url: str) -> None:
-    async def story(works: Sending) -> None:
+    async def scenario(works: Sending) -> None:
         with pytest.raises(UsageError, match="cannot be sent to"):
             await works.add(url)
         with pytest.raises(UsageError, match="No stored event is called token"):
             await works.add("https://example.com", "token")
 
-    perform(tmp_path, story)
+    perform(tmp_path, scenario)
 
 
 @given(st.integers(1, 10_000), st.floats(0, 1))

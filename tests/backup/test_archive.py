@@ -118,7 +118,7 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
     Path(file).write_bytes(b"mine")
     shell.environment["TREADLE_DATABASE_URL"] = home.database_url
 
-    async def story() -> None:
+    async def scenario() -> None:
         before = await journal(home)
         refused = await shell("prune", "--older-than", "1ms", "--archive", file, "--yes")
         assert (refused.code, "already exists" in refused.complaint) == (2, True)
@@ -130,7 +130,7 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
             house = caller.context.retention
             assert await house.idle(0.001) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert Path(file).read_bytes() == b"mine"
 
 
@@ -149,7 +149,7 @@ def test_a_name_that_will_not_do_is_refused_at_once(tmp_path: Path, name: str) -
 
 
 def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_stores_readonly(home.database_url) as stores:
             shown = await stores.sessions.find(SessionId("ses_1"))
             assert shown is not None
@@ -157,7 +157,7 @@ def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
         async with open_owning_caller(home) as caller:
             await caller.call(RENAME, RenameSession(SessionId("ses_1"), "Numbers"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     asyncio.run(pruned(home, file := tmp_path / "past.jsonl"))
     titles = [json.loads(line) for line in lines(file) if b"session_title" in line]
     assert titles == [{"type": "session_title", "session_id": "ses_1", "title": "Numbers"}]

@@ -173,7 +173,7 @@ def test_a_copy_is_of_one_moment_while_the_owner_writes(tmp_path: Path) -> None:
     """Each transaction writes two rows; a copy that was torn would have one of them."""
     path = str(tmp_path / "t.db")
 
-    async def story() -> None:
+    async def scenario() -> None:
         with closing(open_database(path)) as owner:
             writing = True
 
@@ -209,7 +209,7 @@ def test_a_copy_is_of_one_moment_while_the_owner_writes(tmp_path: Path) -> None:
                 await task
             assert owner.execute("SELECT count(*) FROM agents").fetchall()[0][0] >= 2 * counts[-1]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Where a backup goes ──

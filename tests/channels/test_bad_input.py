@@ -24,7 +24,7 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
 def test_a_message_of_a_megabyte_is_refused_with_the_reason(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, echo()) as chat:
             await chat.admit(ANNA)
             await chat.fake.write(ANNA, "x" * 1_000_000)
@@ -32,11 +32,11 @@ def test_a_message_of_a_megabyte_is_refused_with_the_reason(tmp_path: Path) -> N
             assert "1000000 characters; at most 128000 are accepted" in text
             assert await chat.engine.context.service.runs() == []
 
-    perform(story())
+    perform(scenario())
 
 
 def test_images_and_texts_are_read_and_other_files_are_named(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, FunctionModel(lambda _: say("seen"))) as chat:
             await chat.admit(ANNA)
             chat.fake.files = {"good": PNG, "bad": b"MZ\x00program", "big": b"x" * 6_000_000, "text": b"notes"}
@@ -64,11 +64,11 @@ def test_images_and_texts_are_read_and_other_files_are_named(tmp_path: Path) -> 
             assert "big.png: it has more than 5000000 bytes" in big.text
             assert notes.parts[1] == Text("[File notes.txt]\nnotes")
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_edit_changes_a_message_in_progress_and_a_later_one_changes_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = asyncio.Event()
         seen: list[str] = []
 
@@ -97,11 +97,11 @@ def test_an_edit_changes_a_message_in_progress_and_a_later_one_changes_nothing(t
             await chat.fake.wait_for(lambda: len(chat.fake.texts(ANNA)) == 2)
             assert not any("too late" in text for text in seen)
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_deletion_cancels_the_run_that_the_message_started(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = asyncio.Event()
 
         async def answer(request: ModelRequest) -> Any:
@@ -120,11 +120,11 @@ def test_a_deletion_cancels_the_run_that_the_message_started(tmp_path: Path) -> 
             kinds = [type(event.data) async for event in chat.engine.events(runs[0].origin.run_id)]
             assert CancelRequested in kinds
 
-    perform(story())
+    perform(scenario())
 
 
 def test_bots_are_ignored_or_answered_a_few_times() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = SqliteChannels(InlineWriter(open_database(":memory:")))
         for sender in ("bot", "anna"):
             await store.keep_person(Person("c", sender, sender, sender, ("direct",), 0.0))
@@ -143,7 +143,7 @@ def test_bots_are_ignored_or_answered_a_few_times() -> None:
         distrusted = Incoming("3", "x", "anna", text="hi", distrust="forged")
         assert (await access.judge(distrusted)).dropped == "distrusted"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("dialect", [TELEGRAM, MATRIX, SLACK, PLAIN])

@@ -38,7 +38,7 @@ def delegate(*question: Any) -> FunctionModel:
 
 
 def test_a_plain_message_answers_the_question_of_a_child_run(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = delegate(call("clarify", question="Which colour?"))
         agent = AGENT + "tools: [agent_spawn, clarify]\n"
         async with chatting(tmp_path, model, agent=agent, streaming=False) as chat:
@@ -54,7 +54,7 @@ def test_a_plain_message_answers_the_question_of_a_child_run(tmp_path: Path) -> 
             events = [event.data async for event in service.stored(children[0].origin.run_id)]
             assert [each.text for each in events if isinstance(each, ClarifyAnswered)] == ["blue"]
 
-    perform(story())
+    perform(scenario())
 
 
 def test_the_answer_to_a_child_run_does_not_read_the_journal_of_the_root(
@@ -87,7 +87,7 @@ def test_the_answer_to_a_child_run_does_not_read_the_journal_of_the_root(
         is_over = len(messages) > 2 * steps + 1
         return say("root") if is_over else ask(call("agent_spawn", message="helper task"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         agent = AGENT + "tools: [agent_spawn, clarify, look]\nlimits: {max_steps: 100}\n"
 
         def prepare(engine: HostedEngine) -> None:
@@ -108,11 +108,11 @@ def test_the_answer_to_a_child_run_does_not_read_the_journal_of_the_root(
             assert root.sequence > 4 * steps
             assert read[root.origin.run_id] <= 64, "only the latest step is read"
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_option_of_a_child_run_is_a_button_for_the_person_who_started_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = delegate(call("clarify", question="Which colour?", options=["red", "blue"]))
         agent = AGENT + "tools: [agent_spawn, clarify]\n"
         async with chatting(tmp_path, model, agent=agent, streaming=False) as chat:
@@ -123,7 +123,7 @@ def test_an_option_of_a_child_run_is_a_button_for_the_person_who_started_it(tmp_
             texts = await chat.fake.wait_for(lambda: [each for each in chat.fake.texts(ANNA) if "root:" in each])
             assert "blue" in texts[0]
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_approval_of_a_child_run_is_decided_in_the_chat(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_an_approval_of_a_child_run_is_decided_in_the_chat(tmp_path: Path) -> No
         done.append(what)
         return "acted"
 
-    async def story() -> None:
+    async def scenario() -> None:
         agent = AGENT + "tools: [agent_spawn, act]\napprovals: {rules: [{tool: act, do: ask}]}\n"
         model = delegate(call("act", what="it"))
 
@@ -158,7 +158,7 @@ def test_an_approval_of_a_child_run_is_decided_in_the_chat(tmp_path: Path) -> No
             )
             assert not open_prompts(chat.fake)
 
-    perform(story())
+    perform(scenario())
 
 
 def open_prompts(fake: Any) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ def test_a_mail_is_fetched_once_for_all_its_attachments() -> None:
     mail.add_attachment("some text", filename="b.txt")
     mail.add_attachment(b"x" * 500, maintype="application", subtype="zip", filename="c.zip")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with serve_mail() as servers:
             channel, receiver = CountingEmail("email", servers.settings(verify=False)), OneMessage()
             receiving = asyncio.create_task(channel.receive(receiver))
@@ -105,4 +105,4 @@ def test_a_mail_is_fetched_once_for_all_its_attachments() -> None:
             gone = await load_attachments((IncomingFile(f"{place}/7", "d"),), channel, ChannelLimits())
             assert "the mail is no longer there" in str(gone)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

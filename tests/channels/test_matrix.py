@@ -21,7 +21,7 @@ ROOM, GROUP = "!room:fake.example", "!group:fake.example"
 
 
 def test_it_keeps_the_contract() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)
         async with serve_fake_matrix(fake):
@@ -37,11 +37,11 @@ def test_it_keeps_the_contract() -> None:
             assert await channel.fetch(IncomingFile("mxc://fake.example/media0"), 1000) == PNG
             await channel.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_rooms_groups_and_files(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)
         fake.add_room(GROUP, ANNA, BEN)
@@ -59,7 +59,7 @@ def test_rooms_groups_and_files(tmp_path: Path) -> None:
                         await asyncio.sleep(0.01)
                     await converse(fake, manager.store)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def converse(fake: FakeMatrix, store: ChannelStore) -> None:
@@ -90,7 +90,7 @@ def bot_events(fake: FakeMatrix, room_id: str) -> list[dict[str, Any]]:
 
 
 def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)
         fake.add_room(GROUP, ANNA, BEN)
@@ -111,11 +111,11 @@ def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Pa
                     assert fake.texts(GROUP) == []
                     assert await engine.context.service.runs() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_busy_server_is_obeyed(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)
         fake.errors = [(429, {"errcode": "M_LIMIT_EXCEEDED", "error": "slow down", "retry_after_ms": 100})]
@@ -132,4 +132,4 @@ def test_a_busy_server_is_obeyed(tmp_path: Path) -> None:
                     await fake.write(ANNA, ROOM, "hi")
                     await fake.wait_for(lambda: fake.texts(ROOM) == ["patience"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -19,7 +19,7 @@ RECIPIENTS = {"anna": {"to": str(ANNA), "agents": ["hero"]}}
 
 
 def test_a_schedule_delivers_its_answers(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, FunctionModel(lambda _: say("the news")), recipients=RECIPIENTS) as chat:
             automation = chat.engine.context.automation()
             async with automation.run_in_background():
@@ -30,11 +30,11 @@ def test_a_schedule_delivers_its_answers(tmp_path: Path) -> None:
             runs = await chat.engine.context.service.runs()
             assert chat.fake.texts(ANNA).count("the news") <= len(runs), "each answer once"
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_agent_sends_after_an_approval(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("send_message", to="telegram:anna", text="hi **Anna**")), say("sent"))
         agent = AGENT + "tools: [send_message]\napprovals: {via: api}\n"
         async with chatting(tmp_path, model, agent=agent, recipients=RECIPIENTS) as chat:
@@ -48,13 +48,13 @@ def test_an_agent_sends_after_an_approval(tmp_path: Path) -> None:
                     await service.decide(event.data.approval_id, Answer("approve"))
             await chat.says(ANNA, "hi Anna")
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_thousand_idle_conversations_have_no_tasks_and_timers(tmp_path: Path) -> None:
     """`python -m bench.channel_idle` measures their CPU."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         model = FunctionModel(lambda _: say("ok"))
         async with chatting(tmp_path, model) as chat:
             await chat.admit(ANNA)
@@ -67,7 +67,7 @@ def test_a_thousand_idle_conversations_have_no_tasks_and_timers(tmp_path: Path) 
             assert tasks <= before[0] + 20, "an idle conversation has no task"
             assert timers <= before[1] + 20, "an idle conversation has no timer"
 
-    perform(story())
+    perform(scenario())
 
 
 async def answer_and_count(chat: Chat) -> tuple[int, int]:

@@ -38,7 +38,7 @@ def sent_files(chat: Chat) -> list[tuple[str, bytes]]:
 
 
 def test_an_answer_sends_the_files_that_it_shows(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         answer = "Here: ![the chart](chart.png) and ![](my%20report.pdf). In code: `![x](chart.png)`"
         async with chatting(tmp_path, ScriptedModel(say(answer)), agent=READER) as chat:
             fill_workspace(tmp_path)
@@ -52,11 +52,11 @@ def test_an_answer_sends_the_files_that_it_shows(tmp_path: Path) -> None:
             ]
             assert [data for _, data in sent_files(chat)] == [PNG, b"%PDF-1.7"]
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_answer_sends_nothing_that_the_agent_may_not_read(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         names = (".env", "link.txt", "../config.yaml", "/etc/passwd", "leak.txt", "missing.png", "big.bin")
         answer = "\n".join(f"![{name}]({name})" for name in names) + "\n![web](https://example.com/x.png)"
         limits = {"sent_file_bytes": 1000}
@@ -70,11 +70,11 @@ def test_an_answer_sends_nothing_that_the_agent_may_not_read(tmp_path: Path) -> 
             assert "it contains the value of a secret" in text
             assert sent_files(chat) == []
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_agent_without_file_tools_sends_no_files(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         for agent in (AGENT, READER + "approvals: {default: ask}\n"):
             folder = tmp_path / str(len(agent))
             async with chatting(folder, ScriptedModel(say("![c](chart.png)")), agent=agent) as chat:
@@ -84,11 +84,11 @@ def test_an_agent_without_file_tools_sends_no_files(tmp_path: Path) -> None:
                 await chat.says(ANNA, "c (not sent: the agent may not read it without an approval)")
                 assert sent_files(chat) == []
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_failed_upload_does_not_repeat_what_was_sent(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         busy = {"error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 0.1}}
         async with chatting(
             tmp_path, ScriptedModel(say("![a](chart.png) ![b](my%20report.pdf)")), agent=READER
@@ -103,11 +103,11 @@ def test_a_failed_upload_does_not_repeat_what_was_sent(tmp_path: Path) -> None:
             await chat.fake.wait_for(lambda: len(sent_files(chat)) == 2)
             assert chat.fake.texts(ANNA) == ["a b", "[document chart.png]", "[document my report.pdf]"]
 
-    perform(story())
+    perform(scenario())
 
 
 def test_send_message_sends_files(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(
             ask(call("send_message", to="telegram:anna", text="secret", files=[".env"])),
             ask(call("send_message", to="telegram:anna", text="look", files=["chart.png"])),
@@ -124,11 +124,11 @@ def test_send_message_sends_files(tmp_path: Path) -> None:
             await chat.fake.wait_for(lambda: sent_files(chat))
             assert chat.fake.texts(ANNA) == ["look", "[photo chart.png]"]
 
-    perform(story())
+    perform(scenario())
 
 
 def test_slack_gets_files_after_the_answer(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeSlack()
         async with serve_fake_slack(fake):
             settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
@@ -144,7 +144,7 @@ def test_slack_gets_files_after_the_answer(tmp_path: Path) -> None:
             assert [each["text"] for each in fake.sent] == ["see chart", "[file chart.png]"]
             assert [each["data"] for each in fake.files.values()] == [PNG]
 
-    perform(story())
+    perform(scenario())
 
 
 class EveryFile:
@@ -160,7 +160,7 @@ class EveryFile:
 
 
 def test_only_files_outside_of_code_count_and_only_a_few() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         text = (
             '```\n![a](a)\n```\n![b](b) ![c](<c d> "t") ![bad](bad) ![](e) ~ ![x](data:image/png;base64,x) ![f](f)'
         )
@@ -171,4 +171,4 @@ def test_only_files_outside_of_code_count_and_only_a_few() -> None:
         assert "f (not sent: an answer may have 3 files)" in found
         assert "![x](data:" in found
 
-    perform(story())
+    perform(scenario())

@@ -22,7 +22,7 @@ ANNA = Person("slack", "UANNA", "Anna", "slack|UANNA", ("direct", "groups"), 0.0
 
 
 def test_it_keeps_the_contract() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeSlack()
         async with serve_fake_slack(fake):
             channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": fake.url})
@@ -33,11 +33,11 @@ def test_it_keeps_the_contract() -> None:
             await check_channel(channel, "C1", "nowhere", texts)
             await channel.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeSlack()
         async with serve_fake_slack(fake):
             settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
@@ -63,7 +63,7 @@ def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> N
                     )
                     assert not fake.unacknowledged
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_incoming_events_are_parsed() -> None:
@@ -117,7 +117,7 @@ def test_a_file_appears_once_when_the_server_ends_while_it_is_sent(tmp_path: Pat
     def answer(_: object) -> Any:
         return say("see ![chart](chart.png) and ![](my%20report.pdf)")
 
-    async def story() -> None:
+    async def scenario() -> None:
         fake = StuckSlack(name)
         async with serve_fake_slack(fake):
             settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
@@ -145,11 +145,11 @@ def test_a_file_appears_once_when_the_server_ends_while_it_is_sent(tmp_path: Pat
                 "[file my report.pdf]",
             ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_file_that_was_uploaded_but_not_shared_is_sent_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeSlack()
         async with serve_fake_slack(fake):
             channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": fake.url})
@@ -163,11 +163,11 @@ def test_a_file_that_was_uploaded_but_not_shared_is_sent_again() -> None:
                 await channel.share(file_id, message)
             await channel.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_messages_to_a_person_are_edited_in_the_direct_message() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeSlack()
         async with serve_fake_slack(fake):
             for _ in range(2):  # another process knows nothing of the first one
@@ -177,11 +177,11 @@ def test_messages_to_a_person_are_edited_in_the_direct_message() -> None:
                 await channel.close()
             assert fake.texts("DUANNA") == ["the answer"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_missing_scope_is_named() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeSlack()
         async with serve_fake_slack(fake):
             lacks = {"ok": False, "error": "missing_scope", "needed": "im:write", "provided": "chat:write"}
@@ -191,4 +191,4 @@ def test_a_missing_scope_is_named() -> None:
                 await channel.send(Outgoing("k", "UANNA", "hello"))
             await channel.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

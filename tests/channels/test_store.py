@@ -9,9 +9,9 @@ from treadle.stores.sqlite.writer import InlineWriter
 
 
 def test_it_keeps_the_contract() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         store = SqliteChannels(InlineWriter(open_database(":memory:")))
         await check_store(store)
         await check_settled(store)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -19,8 +19,8 @@ from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 ANNA, BEN, GROUP = 11, 22, -100
 
 
-def perform(story: Any) -> None:
-    asyncio.run(story)
+def perform(scenario: Any) -> None:
+    asyncio.run(scenario)
 
 
 def echo() -> FunctionModel:
@@ -31,7 +31,7 @@ def echo() -> FunctionModel:
 
 
 def test_an_unknown_sender_gets_a_code_and_nothing_else(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel()  # any call would fail
         async with chatting(tmp_path, model) as chat:
             for text in ("hello", "are you there?", "AAAAAAAA"):
@@ -45,14 +45,14 @@ def test_an_unknown_sender_gets_a_code_and_nothing_else(tmp_path: Path) -> None:
             assert "pairing code is" in chat.fake.sent[0]["text"]
             assert (await chat.engine.context.service.runs()) == []
 
-    perform(story())
+    perform(scenario())
 
 
 MENTION = {"type": "mention", "offset": 0, "length": 17}
 
 
 def test_a_paired_person_is_answered_in_a_session_of_their_own(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, echo()) as chat:
             await chat.admit(ANNA)
             await chat.admit(BEN)
@@ -70,11 +70,11 @@ def test_a_paired_person_is_answered_in_a_session_of_their_own(tmp_path: Path) -
                     await asyncio.sleep(0.01)  # the platform has the answer before it is recorded as sent
             assert (view.status, view.account, view.running) == ("connected", "@treadle_test_bot", 0)
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_message_that_arrives_twice_is_answered_once(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, echo()) as chat:
             await chat.admit(ANNA)
             number = await chat.fake.write(ANNA, "once")
@@ -84,11 +84,11 @@ def test_a_message_that_arrives_twice_is_answered_once(tmp_path: Path) -> None:
             await chat.says(ANNA, "you said: then")
             assert chat.fake.texts(ANNA) == ["you said: once", "you said: then"]
 
-    perform(story())
+    perform(scenario())
 
 
 def test_in_groups_only_mentions_and_replies_count(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, echo()) as chat:
             await chat.admit(ANNA, "direct", "groups")
             await chat.admit(BEN)
@@ -104,7 +104,7 @@ def test_in_groups_only_mentions_and_replies_count(tmp_path: Path) -> None:
             [run] = await chat.engine.context.service.runs()
             assert run.owner not in ("telegram|11", "local"), "a group has memories of its own"
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_approval_is_a_button_for_people_who_may_approve(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_an_approval_is_a_button_for_people_who_may_approve(tmp_path: Path) -> N
         done.append(what)
         return "done"
 
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("act", what="it")), say("finished"))
         agent = AGENT + "tools: [act]\napprovals: {default: ask}\n"
 
@@ -145,11 +145,11 @@ def test_an_approval_is_a_button_for_people_who_may_approve(tmp_path: Path) -> N
             assert done == ["it"]
             assert "Approved by Person 11 (telegram)." in chat.fake.texts(GROUP)
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_long_answer_is_streamed_and_split(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         text = "\n\n".join(f"Paragraph {number}: " + "word " * 60 for number in range(30))
         async with chatting(tmp_path, ScriptedModel(say(text))) as chat:
             await chat.admit(ANNA)
@@ -159,11 +159,11 @@ def test_a_long_answer_is_streamed_and_split(tmp_path: Path) -> None:
             assert all(part.startswith("Paragraph") for part in parts), "cut between paragraphs"
             assert "".join("".join(parts).split()) == "".join(text.split())
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_silent_completion_sends_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, ScriptedModel(say("NO_REPLY"), say("loud"))) as chat:
             await chat.admit(ANNA)
             await chat.fake.write(ANNA, "fyi")
@@ -174,7 +174,7 @@ def test_a_silent_completion_sends_nothing(tmp_path: Path) -> None:
             await chat.says(ANNA, "loud")
             assert chat.fake.texts(ANNA) == ["loud"]
 
-    perform(story())
+    perform(scenario())
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_silent_completion_sends_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_errors_of_the_platform_are_obeyed(tmp_path: Path, error: dict[str, Any], texts: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, echo(), streaming=False) as chat:
             await chat.admit(ANNA)
             await chat.admit(BEN)
@@ -199,7 +199,7 @@ def test_errors_of_the_platform_are_obeyed(tmp_path: Path, error: dict[str, Any]
             [view] = await chat.engine.context.channels().list()
             assert view.failed == 1 - texts
 
-    perform(story())
+    perform(scenario())
 
 
 class EagerTelegram(FakeTelegram):
@@ -213,7 +213,7 @@ class EagerTelegram(FakeTelegram):
 
 
 def test_a_server_that_does_not_wait_is_not_asked_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         monkeypatch.setattr(telegram, "POLL_PAUSE_SECONDS", 0.2)
         fake = EagerTelegram()
         async with serve_fake_telegram(fake):
@@ -225,4 +225,4 @@ def test_a_server_that_does_not_wait_is_not_asked_without_pause(monkeypatch: pyt
             assert time.monotonic() - began >= 0.5, "three pauses"
             await channel.close()
 
-    perform(story())
+    perform(scenario())

@@ -64,7 +64,7 @@ async def prepare(folder: Path, fake: FakeTelegram, model: str, webhook: str) ->
 
 
 def test_messages_are_posted_with_the_secret_and_stored_once(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         fake, port = FakeTelegram(), find_free_port()
         async with serve_model() as model, serve_fake_telegram(fake):
             home = await prepare(tmp_path, fake, model, f"http://127.0.0.1:{port}")
@@ -89,7 +89,7 @@ def test_messages_are_posted_with_the_secret_and_stored_once(tmp_path: Path) -> 
             await process.wait()
             assert fake.texts(ANNA) == [f"{ANSWER}{text}" for text in ("one", "two", "three", "four")]
 
-    perform(story())
+    perform(scenario())
 
 
 MESSAGE = {
@@ -113,7 +113,7 @@ async def refuse_forged(url: str) -> None:
 
 
 def test_a_channel_without_a_webhook_polls_again(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, FunctionModel(lambda _: say("polled"))) as chat:
             await chat.admit(ANNA)
             await chat.fake.write(ANNA, "hi")
@@ -131,11 +131,11 @@ def test_a_channel_without_a_webhook_polls_again(tmp_path: Path) -> None:
             assert not channel.verify({"x-telegram-bot-api-secret-token": channel._secret}), "it does not listen"
             await channel.close()
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_album_is_one_message(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, FunctionModel(lambda _: say("seen"))) as chat:
             await chat.admit(ANNA, "direct", "groups")
             chat.fake.files = {f"f{number}": PNG + bytes([number]) for number in range(4)}
@@ -155,4 +155,4 @@ def test_an_album_is_one_message(tmp_path: Path) -> None:
                 assert sum(isinstance(part, Image) for part in message.parts) == 3
             assert chat.fake.texts(ANNA) + chat.fake.texts(GROUP) == ["seen", "seen"]
 
-    perform(story())
+    perform(scenario())

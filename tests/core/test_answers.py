@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.story import READ, START, Story, noted, outcome, spec, use, waits
+from tests.core.run_scenario import READ, START, RunScenario, noted, outcome, spec, use, waits
 from treadle.core.context.projection import make_preamble
 from treadle.core.steps import CallModel, Finish, Step
 from treadle.domain import events as e
@@ -27,95 +27,95 @@ def result(step: Step) -> Outcome:
 
 
 def test_an_answer_completes_the_run() -> None:
-    assert result(Story().turn(text="Here it is.")) == Outcome("completed", "Here it is.")
+    assert result(RunScenario().turn(text="Here it is.")) == Outcome("completed", "Here it is.")
 
 
 @pytest.mark.parametrize("text", ["NO_REPLY", "[SILENT]", "  NO_REPLY\n"])
 def test_a_silent_answer_is_stored_and_returned_as_empty(text: str) -> None:
-    story = Story()
-    ended = result(story.turn(text=text))
+    scenario = RunScenario()
+    ended = result(scenario.turn(text=text))
     assert (ended.kind, ended.text) == ("silent", "")
-    assert story.state.transcript.messages[-1].text == "[no reply needed]"
+    assert scenario.state.transcript.messages[-1].text == "[no reply needed]"
 
 
 def test_an_answer_that_merely_contains_the_silent_marker_is_an_answer() -> None:
-    assert result(Story().turn(text="Say NO_REPLY to stay silent.")).kind == "completed"
+    assert result(RunScenario().turn(text="Say NO_REPLY to stay silent.")).kind == "completed"
 
 
 def test_calls_next_to_the_silent_marker_still_run() -> None:
-    story = Story(READ)
-    story.turn(use("read", path="a"), text="NO_REPLY")
-    assert story.ran == ["call_1"]
+    scenario = RunScenario(READ)
+    scenario.turn(use("read", path="a"), text="NO_REPLY")
+    assert scenario.ran == ["call_1"]
 
 
 def test_an_empty_turn_is_nudged_once_and_then_ends_the_run() -> None:
-    story = Story()
-    nudged = story.turn()
+    scenario = RunScenario()
+    nudged = scenario.turn()
     assert [type(note) for note in noted(nudged)] == [EmptyTurn]
-    assert result(story.turn()).kind == "empty"
+    assert result(scenario.turn()).kind == "empty"
 
 
 def test_reasoning_alone_is_an_empty_turn() -> None:
-    story = Story()
-    story.asks()
-    story.happens(e.LlmResponse(1, 1, (Thinking("hm", "p", "m"), Text(" \n")), "end_turn", Usage(), 1))
-    assert [type(note) for note in noted(story.decision())] == [EmptyTurn]
+    scenario = RunScenario()
+    scenario.asks()
+    scenario.happens(e.LlmResponse(1, 1, (Thinking("hm", "p", "m"), Text(" \n")), "end_turn", Usage(), 1))
+    assert [type(note) for note in noted(scenario.decision())] == [EmptyTurn]
 
 
 def test_empty_turns_count_only_in_a_row() -> None:
-    story = Story(READ)
-    story.turn()
-    story.turn(use("read", path="a"))
-    assert [type(note) for note in noted(story.turn())] == [EmptyTurn]
+    scenario = RunScenario(READ)
+    scenario.turn()
+    scenario.turn(use("read", path="a"))
+    assert [type(note) for note in noted(scenario.turn())] == [EmptyTurn]
 
 
 def test_a_cut_reply_is_continued_five_times_and_then_truncated_with_all_its_text() -> None:
-    story = Story()
+    scenario = RunScenario()
     for number in range(5):
-        story.asks()
-        story.replies(text=f"part {number}, ", stop="max_tokens")
-        [note] = noted(story.decision())
+        scenario.asks()
+        scenario.replies(text=f"part {number}, ", stop="max_tokens")
+        [note] = noted(scenario.decision())
         assert isinstance(note, Continuation)
         assert note.count == number + 1
-    story.asks()
-    story.replies(text="part 5", stop="max_tokens")
-    ended = result(story.decision())
+    scenario.asks()
+    scenario.replies(text="part 5", stop="max_tokens")
+    ended = result(scenario.decision())
     assert ended.kind == "truncated"
     assert ended.text == "part 0, part 1, part 2, part 3, part 4, part 5"
 
 
 def test_a_continued_reply_that_ends_is_one_answer() -> None:
-    story = Story()
-    story.asks()
-    story.replies(text="The answer ", stop="max_tokens")
-    assert result(story.turn(text="is 42.")) == Outcome("completed", "The answer is 42.")
+    scenario = RunScenario()
+    scenario.asks()
+    scenario.replies(text="The answer ", stop="max_tokens")
+    assert result(scenario.turn(text="is 42.")) == Outcome("completed", "The answer is 42.")
 
 
 def test_no_continuations_means_truncated_at_once() -> None:
-    story = Story(limits={"max_continuations": 0})
-    story.asks()
-    story.replies(text="half", stop="max_tokens")
-    assert result(story.decision()).kind == "truncated"
+    scenario = RunScenario(limits={"max_continuations": 0})
+    scenario.asks()
+    scenario.replies(text="half", stop="max_tokens")
+    assert result(scenario.decision()).kind == "truncated"
 
 
 # ── Output ──
 
 
 def test_an_invalid_answer_is_requested_again_twice_and_then_fails() -> None:
-    story = Story(output=SCHEMA)
+    scenario = RunScenario(output=SCHEMA)
     for count, text in enumerate(("no", '{"n": "x"}'), start=1):
-        [note] = noted(story.turn(text=text))
+        [note] = noted(scenario.turn(text=text))
         assert isinstance(note, OutputRejected)
         assert note.count == count
-    ended = result(story.turn(text="{}"))
+    ended = result(scenario.turn(text="{}"))
     assert ended.kind == "failed"
     assert "output schema" in ended.reason
 
 
 def test_an_answer_that_fits_at_last_completes() -> None:
-    story = Story(output=SCHEMA)
-    story.turn(text="no")
-    assert result(story.turn(text='{"n": 1}')) == Outcome("completed", '{"n": 1}')
+    scenario = RunScenario(output=SCHEMA)
+    scenario.turn(text="no")
+    assert result(scenario.turn(text='{"n": 1}')) == Outcome("completed", '{"n": 1}')
 
 
 def test_the_error_says_where_the_answer_is_invalid() -> None:
@@ -140,21 +140,21 @@ def test_formats_are_checked_because_types_are_read_by_them() -> None:
 
 
 def test_the_marker_is_removed_before_a_schema_is_checked() -> None:
-    story = Story(output=SCHEMA, loop=Loop(final_marker="DONE"))
-    assert result(story.turn(text='{"n": 1} DONE')) == Outcome("completed", '{"n": 1}')
+    scenario = RunScenario(output=SCHEMA, loop=Loop(final_marker="DONE"))
+    assert result(scenario.turn(text='{"n": 1} DONE')) == Outcome("completed", '{"n": 1}')
 
 
 # ── The marker ──
 
 
 def test_the_final_marker_ends_the_run_and_skips_its_calls() -> None:
-    story = Story(READ, loop=Loop(final_marker="DONE"))
-    step = story.turn(use("read", path="a"), text="All is well. DONE")
+    scenario = RunScenario(READ, loop=Loop(final_marker="DONE"))
+    step = scenario.turn(use("read", path="a"), text="All is well. DONE")
     assert isinstance(step, Finish)
     assert step.outcome == Outcome("completed", "All is well.")
-    story.happens(*step.events)
-    assert story.errors["call_1"].kind == "skipped"
-    assert story.ran == []
+    scenario.happens(*step.events)
+    assert scenario.errors["call_1"].kind == "skipped"
+    assert scenario.ran == []
 
 
 @pytest.mark.parametrize(
@@ -182,19 +182,19 @@ def test_the_final_marker_ends_the_run_and_skips_its_calls() -> None:
     ],
 )
 def test_the_final_marker_leaves_no_trace(text: str, left: str) -> None:
-    assert result(Story(loop=Loop(final_marker="DONE")).turn(text=text)) == Outcome("completed", left)
+    assert result(RunScenario(loop=Loop(final_marker="DONE")).turn(text=text)) == Outcome("completed", left)
 
 
 def test_a_word_that_contains_the_marker_does_not_end_the_run() -> None:
-    story = Story(READ, loop=Loop(final_marker="DONE"))
-    story.turn(use("read", path="a"), text="This is UNDONE and DONE_LATER.")
-    assert story.ran == ["call_1"]
+    scenario = RunScenario(READ, loop=Loop(final_marker="DONE"))
+    scenario.turn(use("read", path="a"), text="This is UNDONE and DONE_LATER.")
+    assert scenario.ran == ["call_1"]
 
 
 def test_without_the_marker_calls_are_made() -> None:
-    story = Story(READ, loop=Loop(final_marker="DONE"))
-    story.turn(use("read", path="a"), text="Not yet.")
-    assert story.ran == ["call_1"]
+    scenario = RunScenario(READ, loop=Loop(final_marker="DONE"))
+    scenario.turn(use("read", path="a"), text="Not yet.")
+    assert scenario.ran == ["call_1"]
 
 
 def test_the_prompt_mentions_the_marker_and_the_schema() -> None:
@@ -209,54 +209,54 @@ def test_the_prompt_mentions_the_marker_and_the_schema() -> None:
 
 
 def test_a_run_out_of_steps_ends() -> None:
-    story = Story(READ, limits={"max_steps": 2})
-    story.turn(use("read", path="a"))
-    assert result(story.turn(use("read", path="b"))).kind == "max_steps"
+    scenario = RunScenario(READ, limits={"max_steps": 2})
+    scenario.turn(use("read", path="a"))
+    assert result(scenario.turn(use("read", path="b"))).kind == "max_steps"
 
 
 def test_a_final_answer_on_the_last_step_completes() -> None:
-    story = Story(READ, limits={"max_steps": 2})
-    story.turn(use("read", path="a"))
-    assert result(story.turn(text="done")).kind == "completed"
+    scenario = RunScenario(READ, limits={"max_steps": 2})
+    scenario.turn(use("read", path="a"))
+    assert result(scenario.turn(text="done")).kind == "completed"
 
 
 def test_a_run_without_a_step_limit_continues() -> None:
-    story = Story(READ, limits={"max_steps": None})
+    scenario = RunScenario(READ, limits={"max_steps": None})
     for number in range(120):
-        assert isinstance(story.turn(use("read", path=str(number))), CallModel)
+        assert isinstance(scenario.turn(use("read", path=str(number))), CallModel)
 
 
 def test_a_retry_is_not_another_step() -> None:
-    story = Story(limits={"max_steps": 1})
-    story.asks()
-    story.happens(e.LlmError(1, 1, "overloaded", "busy", True), e.LlmRetry(1, 1, START, 0))
-    assert result(story.turn(text="done")).kind == "completed"
+    scenario = RunScenario(limits={"max_steps": 1})
+    scenario.asks()
+    scenario.happens(e.LlmError(1, 1, "overloaded", "busy", True), e.LlmRetry(1, 1, START, 0))
+    assert result(scenario.turn(text="done")).kind == "completed"
 
 
 def test_a_limit_ends_the_run_with_its_last_text() -> None:
-    story = Story(READ, limits={"max_steps": 2})
-    story.turn(use("read", path="a"), text="So far: the door is open.")
-    assert result(story.turn(use("read", path="b"))).text == "So far: the door is open."
+    scenario = RunScenario(READ, limits={"max_steps": 2})
+    scenario.turn(use("read", path="a"), text="So far: the door is open.")
+    assert result(scenario.turn(use("read", path="b"))).text == "So far: the door is open."
 
 
 def test_the_deadline_ends_the_run_whatever_is_in_progress() -> None:
-    story = Story(READ, limits={"deadline": "10s"})
-    story.asks()
-    story.replies(use("read", path="a"), text="so far")
-    story.now = START + 9.999
-    assert not isinstance(story.decision(), Finish)
-    story.now = START + 10
-    ended = result(story.decision())
+    scenario = RunScenario(READ, limits={"deadline": "10s"})
+    scenario.asks()
+    scenario.replies(use("read", path="a"), text="so far")
+    scenario.now = START + 9.999
+    assert not isinstance(scenario.decision(), Finish)
+    scenario.now = START + 10
+    ended = result(scenario.decision())
     assert (ended.kind, ended.text) == ("deadline", "so far")
 
 
 def test_hints_come_once_at_70_and_90_percent_if_enabled() -> None:
     told: dict[bool, list[tuple[int, int]]] = {}
     for wanted in (True, False):
-        story = Story(READ, limits={"max_steps": 10}, budget_hints=wanted)
+        scenario = RunScenario(READ, limits={"max_steps": 10}, budget_hints=wanted)
         told[wanted] = []
         for number in range(1, 10):
-            step = story.turn(use("read", path=str(number)))
+            step = scenario.turn(use("read", path=str(number)))
             told[wanted] += [(number, note.percent) for note in noted(step) if isinstance(note, BudgetHint)]
     assert told == {True: [(7, 70), (9, 90)], False: []}
 
@@ -265,75 +265,75 @@ def test_hints_come_once_at_70_and_90_percent_if_enabled() -> None:
 
 
 def test_a_cancel_ends_the_run_with_its_partial_output() -> None:
-    story = Story(READ)
-    story.turn(use("read", path="a"), text="so far")
-    story.happens(e.CancelRequested("enough"))
-    ended = result(story.decision())
+    scenario = RunScenario(READ)
+    scenario.turn(use("read", path="a"), text="so far")
+    scenario.happens(e.CancelRequested("enough"))
+    ended = result(scenario.decision())
     assert (ended.kind, ended.text) == ("cancelled", "so far")
     assert "enough" in ended.reason
 
 
 def test_an_interrupted_run_waits_and_its_calls_with_it() -> None:
-    story = Story(READ)
-    story.asks()
-    story.replies(use("read", path="a"))
-    story.happens(e.RunInterrupted("wait"))
-    assert waits(story.decision()).reason == "interrupted"
-    story.happens(e.ResumeRequested())
-    story.works()
-    assert story.ran == ["call_1"]
+    scenario = RunScenario(READ)
+    scenario.asks()
+    scenario.replies(use("read", path="a"))
+    scenario.happens(e.RunInterrupted("wait"))
+    assert waits(scenario.decision()).reason == "interrupted"
+    scenario.happens(e.ResumeRequested())
+    scenario.works()
+    assert scenario.ran == ["call_1"]
 
 
 def test_an_interrupted_run_still_has_its_deadline() -> None:
-    story = Story(limits={"deadline": 60})
-    story.happens(e.RunInterrupted("wait"))
-    assert waits(story.decision()).wake_at == START + 60
+    scenario = RunScenario(limits={"deadline": 60})
+    scenario.happens(e.RunInterrupted("wait"))
+    assert waits(scenario.decision()).wake_at == START + 60
 
 
 def test_resuming_an_uninterrupted_run_sends_nothing_to_the_model() -> None:
-    story = Story(READ)
-    story.asks()
-    story.happens(e.ResumeRequested())
-    assert story.state.turn.inbox == []
+    scenario = RunScenario(READ)
+    scenario.asks()
+    scenario.happens(e.ResumeRequested())
+    assert scenario.state.turn.inbox == []
 
 
 def test_a_message_that_came_with_the_final_answer_is_answered_too() -> None:
-    story = Story()
-    story.asks()
-    story.happens(e.MessageSteered(user("and one more thing"), "queue"))
-    story.replies(text="done")
-    assert isinstance(story.decision(), CallModel)
-    assert outcome(story.turn(text="that too")) == "completed"
+    scenario = RunScenario()
+    scenario.asks()
+    scenario.happens(e.MessageSteered(user("and one more thing"), "queue"))
+    scenario.replies(text="done")
+    assert isinstance(scenario.decision(), CallModel)
+    assert outcome(scenario.turn(text="that too")) == "completed"
 
 
 def test_several_messages_are_one_turn_of_the_user_in_their_order() -> None:
-    story = Story()
-    story.happens(e.MessageSteered(user("two"), "queue"), e.MessageSteered(user("three"), "queue"))
-    story.asks()
-    assert [message.text for message in story.state.transcript.messages] == ["go\n\ntwo\n\nthree"]
+    scenario = RunScenario()
+    scenario.happens(e.MessageSteered(user("two"), "queue"), e.MessageSteered(user("three"), "queue"))
+    scenario.asks()
+    assert [message.text for message in scenario.state.transcript.messages] == ["go\n\ntwo\n\nthree"]
 
 
 # ── Recoveries ──
 
 
 def test_a_run_is_set_aside_after_three_recoveries_without_progress() -> None:
-    story = Story()
+    scenario = RunScenario()
     for number in range(3):
-        story.happens(e.RunRecovered(number, "died"))
-        assert isinstance(story.decision(), CallModel)
-    story.happens(e.RunRecovered(4, "died"))
-    step = story.decision()
+        scenario.happens(e.RunRecovered(number, "died"))
+        assert isinstance(scenario.decision(), CallModel)
+    scenario.happens(e.RunRecovered(4, "died"))
+    step = scenario.decision()
     assert outcome(step) == "quarantined"
     assert isinstance(step, Finish)
     assert step.events == (e.RunQuarantined(4),)
 
 
 def test_progress_between_recoveries_starts_their_count_over() -> None:
-    story = Story(READ)
+    scenario = RunScenario(READ)
     for number in range(10):
-        story.happens(e.RunRecovered(number, "died"))
-        assert isinstance(story.turn(use("read", path=str(number))), CallModel)
+        scenario.happens(e.RunRecovered(number, "died"))
+        assert isinstance(scenario.turn(use("read", path=str(number))), CallModel)
 
 
 def test_an_unused_tool_in_the_schema_is_not_needed_to_answer() -> None:
-    assert outcome(Story(spec("nothing")).turn(text="done")) == "completed"
+    assert outcome(RunScenario(spec("nothing")).turn(text="done")) == "completed"

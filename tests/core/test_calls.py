@@ -1,6 +1,6 @@
 """Which calls run, concurrently or one after the other, and the results of those that do not."""
 
-from tests.core.story import AGAIN, OTHER_READ, READ, WRITE, Story, fails, spec, use
+from tests.core.run_scenario import AGAIN, OTHER_READ, READ, WRITE, RunScenario, fails, spec, use
 from tests.observed import all_told
 from treadle.core.steps import Finish, RunTools
 from treadle.core.tools.plan import OUTCOME_UNKNOWN
@@ -10,9 +10,9 @@ from treadle.domain.messages import ToolResult, ToolUse
 
 def batches(*names: str) -> list[tuple[str, ...]]:
     tools = (READ, OTHER_READ, WRITE, spec("talk", interactive=True), spec("pair", "write", parallel=True))
-    story = Story(*tools)
-    story.turn(*(use(name, str(index), n=index) for index, name in enumerate(names)))
-    return story.batches
+    scenario = RunScenario(*tools)
+    scenario.turn(*(use(name, str(index), n=index) for index, name in enumerate(names)))
+    return scenario.batches
 
 
 def test_reads_run_together() -> None:
@@ -36,79 +36,79 @@ def test_a_writing_tool_cannot_declare_itself_parallel() -> None:
 
 
 def test_an_unknown_tool_is_refused_with_the_nearest_name() -> None:
-    story = Story(READ, WRITE)
-    story.turn(use("raed", path="a"))
-    error = story.errors["call_1"]
+    scenario = RunScenario(READ, WRITE)
+    scenario.turn(use("raed", path="a"))
+    error = scenario.errors["call_1"]
     assert error.kind == "unknown_tool"
     assert error.content == "There is no tool `raed`. Did you mean `read`? Tools you may call: `read`, `write`."
-    assert story.ran == []
+    assert scenario.ran == []
 
 
 def test_an_unknown_tool_without_a_near_name_lists_the_available_names() -> None:
-    story = Story(READ)
-    story.turn(use("xyzzy"))
-    assert story.errors["call_1"].content == "There is no tool `xyzzy`. Tools you may call: `read`."
+    scenario = RunScenario(READ)
+    scenario.turn(use("xyzzy"))
+    assert scenario.errors["call_1"].content == "There is no tool `xyzzy`. Tools you may call: `read`."
 
 
 def test_an_unknown_tool_does_not_stop_other_calls() -> None:
-    story = Story(READ)
-    story.turn(use("nope"), use("read", path="a"), use("nope"))
-    assert story.ran == ["call_2"]
-    results = story.state.transcript.messages[-1].parts
+    scenario = RunScenario(READ)
+    scenario.turn(use("nope"), use("read", path="a"), use("nope"))
+    assert scenario.ran == ["call_2"]
+    results = scenario.state.transcript.messages[-1].parts
     assert [part.call_id for part in results if isinstance(part, ToolResult)] == ["call_1", "call_2", "call_3"]
 
 
 def test_results_stand_in_the_order_of_the_calls_whatever_ended_first() -> None:
-    story = Story(READ)
-    story.asks()
-    story.replies(use("read", "a", n=1), use("read", "b", n=2), use("read", "c", n=3))
-    story.happens(*(e.ToolCallStart(name, "read", "{}", "k") for name in "abc"))
-    story.happens(*(e.ToolCallEnd(name, "read", name.upper(), 1) for name in "cab"))
-    last = story.state.transcript.messages[-1]
+    scenario = RunScenario(READ)
+    scenario.asks()
+    scenario.replies(use("read", "a", n=1), use("read", "b", n=2), use("read", "c", n=3))
+    scenario.happens(*(e.ToolCallStart(name, "read", "{}", "k") for name in "abc"))
+    scenario.happens(*(e.ToolCallEnd(name, "read", name.upper(), 1) for name in "cab"))
+    last = scenario.state.transcript.messages[-1]
     assert all_told(last.parts) == (ToolResult("a", "A"), ToolResult("b", "B"), ToolResult("c", "C"))
 
 
 def test_the_conversation_has_no_results_before_all_calls_have_theirs() -> None:
-    story = Story(READ)
-    story.asks()
-    story.replies(use("read", "a", n=1), use("read", "b", n=2))
-    story.happens(e.ToolCallStart("b", "read", "{}", "k"), e.ToolCallEnd("b", "read", "B", 1))
-    assert story.state.transcript.messages[-1].role == "assistant"
+    scenario = RunScenario(READ)
+    scenario.asks()
+    scenario.replies(use("read", "a", n=1), use("read", "b", n=2))
+    scenario.happens(e.ToolCallStart("b", "read", "{}", "k"), e.ToolCallEnd("b", "read", "B", 1))
+    assert scenario.state.transcript.messages[-1].role == "assistant"
 
 
-def started(*calls: ToolUse) -> Story:
+def started(*calls: ToolUse) -> RunScenario:
     """Return a run whose worker died after these calls had started."""
-    story = Story(READ, WRITE, AGAIN)
-    story.asks()
-    story.replies(*calls)
-    story.happens(*(e.ToolCallStart(call.call_id, call.name, call.arguments, "key") for call in calls))
-    return story
+    scenario = RunScenario(READ, WRITE, AGAIN)
+    scenario.asks()
+    scenario.replies(*calls)
+    scenario.happens(*(e.ToolCallStart(call.call_id, call.name, call.arguments, "key") for call in calls))
+    return scenario
 
 
 def test_a_started_call_that_may_be_repeated_runs_again() -> None:
-    story = started(use("again", "a"))
-    step = story.decision()
+    scenario = started(use("again", "a"))
+    step = scenario.decision()
     assert isinstance(step, RunTools)
     assert [call.call_id for call in step.run] == ["a"]
     assert step.run[0].attempts == 1
 
 
 def test_a_started_call_that_cannot_be_repeated_is_reported_as_unknown() -> None:
-    story = started(use("write", "a"))
-    story.works()
-    assert story.ran == []
-    assert story.errors["a"].content == OUTCOME_UNKNOWN
-    assert story.errors["a"].kind == "interrupted"
+    scenario = started(use("write", "a"))
+    scenario.works()
+    assert scenario.ran == []
+    assert scenario.errors["a"].content == OUTCOME_UNKNOWN
+    assert scenario.errors["a"].kind == "interrupted"
 
 
 def test_three_of_five_calls_are_kept_and_two_are_classified() -> None:
     calls = [
         use(name, str(index), n=index) for index, name in enumerate(("read", "read", "again", "write", "read"))
     ]
-    story = started(*calls)
-    story.happens(*(e.ToolCallEnd(name, "read", f"result {name}", 1) for name in "014"))
-    story.works(lambda call: "ran again")
-    last = story.state.transcript.messages[-1]
+    scenario = started(*calls)
+    scenario.happens(*(e.ToolCallEnd(name, "read", f"result {name}", 1) for name in "014"))
+    scenario.works(lambda call: "ran again")
+    last = scenario.state.transcript.messages[-1]
     assert [(part.call_id, part.content) for part in all_told(last.parts)] == [
         ("0", "result 0"),
         ("1", "result 1"),
@@ -119,24 +119,26 @@ def test_three_of_five_calls_are_kept_and_two_are_classified() -> None:
 
 
 def test_calls_that_never_started_run_after_a_crash() -> None:
-    story = Story(READ, WRITE)
-    story.asks()
-    story.replies(use("write", "a"), use("read", "b"))
-    story.happens(e.ToolCallStart("a", "write", "{}", "k"))
-    story.works()
-    assert story.ran == ["b"]
-    assert set(story.errors) == {"a"}
+    scenario = RunScenario(READ, WRITE)
+    scenario.asks()
+    scenario.replies(use("write", "a"), use("read", "b"))
+    scenario.happens(e.ToolCallStart("a", "write", "{}", "k"))
+    scenario.works()
+    assert scenario.ran == ["b"]
+    assert set(scenario.errors) == {"a"}
 
 
 def test_a_started_call_of_an_ending_run_is_reported_as_unknown() -> None:
-    story = started(use("write", "a"))
-    story.happens(e.CancelRequested("enough"))
-    step = story.decision()
+    scenario = started(use("write", "a"))
+    scenario.happens(e.CancelRequested("enough"))
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert step.events == (e.ToolCallError("a", "write", "interrupted", OUTCOME_UNKNOWN, cause="outcome_unknown"),)
 
 
 def test_a_failed_call_is_an_error_result() -> None:
-    story = Story(READ)
-    story.turn(use("read", "a"), answer=fails)
-    assert all_told(story.state.transcript.messages[-1].parts) == (ToolResult("a", "a went wrong", is_error=True),)
+    scenario = RunScenario(READ)
+    scenario.turn(use("read", "a"), answer=fails)
+    assert all_told(scenario.state.transcript.messages[-1].parts) == (
+        ToolResult("a", "a went wrong", is_error=True),
+    )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.core.story import ORIGIN, READ, START, WRITE, Story, fails, same, use
+from tests.core.run_scenario import ORIGIN, READ, START, WRITE, RunScenario, fails, same, use
 from treadle.core import sub_states
 from treadle.core.fold import fold, fold_all
 from treadle.core.state import RunState, new_state
@@ -76,14 +76,14 @@ def picture(state: RunState) -> dict[str, Any]:
     return plain
 
 
-def in_the_middle() -> Story:
+def in_the_middle() -> RunScenario:
     """Return a run with one open call and one that has ended."""
-    story = Story(READ, WRITE)
-    story.turn(use("read", path="x"), text="first")
-    story.asks()
-    story.replies(use("read", "open", path="y"), text="second")
-    story.happens(e.ToolCallStart("open", "read", "{}", "key"))
-    return story
+    scenario = RunScenario(READ, WRITE)
+    scenario.turn(use("read", path="x"), text="first")
+    scenario.asks()
+    scenario.replies(use("read", "open", path="y"), text="second")
+    scenario.happens(e.ToolCallStart("open", "read", "{}", "key"))
+    return scenario
 
 
 @pytest.mark.parametrize("fact", FACTS, ids=lambda fact: type(fact).__name__)
@@ -94,12 +94,12 @@ def test_a_delivery_and_a_fact_give_the_same_state_in_either_order(
 ) -> None:
     pictures: list[dict[str, Any]] = []
     for pair in ((delivery, fact), (fact, delivery)):
-        story = in_the_middle()
+        scenario = in_the_middle()
         if interrupted:
-            story.happens(e.RunInterrupted("before"))
+            scenario.happens(e.RunInterrupted("before"))
         for offset, data in enumerate(pair):
-            fold(story.state, data, story.state.sequence + 1 + offset, START)
-        pictures.append(picture(story.state))
+            fold(scenario.state, data, scenario.state.sequence + 1 + offset, START)
+        pictures.append(picture(scenario.state))
     assert pictures[0] == pictures[1]
 
 
@@ -125,21 +125,21 @@ TURNS = st.lists(
 
 def tell(turns: list[Any], prefixes: list[list[Message]] | None = None) -> list[Event]:
     """Return a random run until it ends, with each request of the model."""
-    story = Story()
+    scenario = RunScenario()
     for calls, text, answer, delivery in turns:
-        if not isinstance(story.decision(), CallModel):
+        if not isinstance(scenario.decision(), CallModel):
             break
-        story.asks()
+        scenario.asks()
         if prefixes is not None:
-            prefixes.append(list(story.state.transcript.messages))
-        story.replies(*(use(name, n=number) for name, number in calls), text=text)
+            prefixes.append(list(scenario.state.transcript.messages))
+        scenario.replies(*(use(name, n=number) for name, number in calls), text=text)
         if delivery is not None:
-            story.happens(delivery)
-        step = story.works() if answer is None else story.works(answer)
+            scenario.happens(delivery)
+        step = scenario.works() if answer is None else scenario.works(answer)
         if isinstance(step, Finish):
-            story.happens(*step.events, e.RunEnd("completed", "completed", Metrics()))
+            scenario.happens(*step.events, e.RunEnd("completed", "completed", Metrics()))
             break
-    return [journaled(data, number) for number, data in enumerate(story.events, start=1)]
+    return [journaled(data, number) for number, data in enumerate(scenario.events, start=1)]
 
 
 def journaled(data: EventData, sequence: int) -> Event:
@@ -215,34 +215,34 @@ def test_messages_of_earlier_runs_come_first() -> None:
 
 
 def test_the_history_of_a_run_includes_unsent_messages() -> None:
-    story = Story()
-    story.turn(text="done")
-    story.happens(e.MessageSteered(user("too late"), "queue"))
-    assert [message.text for message in story.state.said] == ["go", "done", "too late"]
+    scenario = RunScenario()
+    scenario.turn(text="done")
+    scenario.happens(e.MessageSteered(user("too late"), "queue"))
+    assert [message.text for message in scenario.state.said] == ["go", "done", "too late"]
 
 
 def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:
-    story = Story(READ)
-    story.asks()
-    story.replies(use("read", path="a"), text="I was about to", stop="interrupted")
-    assert story.state.turn.calls == []
-    assert story.state.transcript.messages[-1] == Message("assistant", (Text("I was about to"),))
+    scenario = RunScenario(READ)
+    scenario.asks()
+    scenario.replies(use("read", path="a"), text="I was about to", stop="interrupted")
+    assert scenario.state.turn.calls == []
+    assert scenario.state.transcript.messages[-1] == Message("assistant", (Text("I was about to"),))
 
 
 def test_metrics_add_up() -> None:
-    story = Story(READ)
-    story.turn(use("read", path="a"), use("read", path="b"))
-    story.now += 2
-    story.turn(text="done")
-    metrics = story.state.metrics(story.now)
+    scenario = RunScenario(READ)
+    scenario.turn(use("read", path="a"), use("read", path="b"))
+    scenario.now += 2
+    scenario.turn(text="done")
+    metrics = scenario.state.metrics(scenario.now)
     assert (metrics.steps, metrics.model_calls, metrics.actions) == (2, 2, 2)
     assert (metrics.input_tokens, metrics.output_tokens) == (20, 10)
     assert (metrics.duration_ms, metrics.model_ms, metrics.tool_ms, metrics.overhead_ms) == (2000, 14, 6, 1980)
 
 
 def test_a_request_that_repeats_a_lost_one_is_counted() -> None:
-    story = Story()
-    story.asks()
-    assert story.state.attempts.in_flight
-    story.happens(e.RunRecovered(2, "died"), e.LlmRequest(1, 2, "p", "m", 1, repeats_lost=True))
-    assert story.state.metrics(START).repeated_calls == 1
+    scenario = RunScenario()
+    scenario.asks()
+    assert scenario.state.attempts.in_flight
+    scenario.happens(e.RunRecovered(2, "died"), e.LlmRequest(1, 2, "p", "m", 1, repeats_lost=True))
+    assert scenario.state.metrics(START).repeated_calls == 1

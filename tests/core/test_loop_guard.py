@@ -5,7 +5,7 @@ from itertools import count
 
 import pytest
 
-from tests.core.story import POLL, READ, WRITE, Story, fails, noted, outcome, same, use
+from tests.core.run_scenario import POLL, READ, WRITE, RunScenario, fails, noted, outcome, same, use
 from treadle.core.steps import CallModel, Finish
 from treadle.core.tools.ledger import Call, make_call_key
 from treadle.domain.agents import Loop
@@ -21,47 +21,47 @@ def always_new() -> Callable[[Call], str]:
 
 
 def test_an_identical_call_is_warned_of_at_3_refused_at_5_and_ends_the_run_at_8() -> None:
-    story, answer = Story(READ), always_new()
+    scenario, answer = RunScenario(READ), always_new()
     warned: list[int] = []
     for number in range(1, 8):
-        step = story.turn(use("read", path="a"), answer=answer)
+        step = scenario.turn(use("read", path="a"), answer=answer)
         warned += [number for note in noted(step) if isinstance(note, LoopWarning)]
     assert warned == [3]
-    assert story.ran == ["call_1", "call_2", "call_3", "call_4"]
-    assert story.blocked == ["call_5", "call_6", "call_7"]
-    story.asks()
-    story.replies(use("read", path="a"))
-    assert outcome(story.decision()) == "stuck"
+    assert scenario.ran == ["call_1", "call_2", "call_3", "call_4"]
+    assert scenario.blocked == ["call_5", "call_6", "call_7"]
+    scenario.asks()
+    scenario.replies(use("read", path="a"))
+    assert outcome(scenario.decision()) == "stuck"
 
 
 def test_a_refused_call_gets_a_result_that_says_why() -> None:
-    story, answer = Story(READ), always_new()
+    scenario, answer = RunScenario(READ), always_new()
     for _ in range(5):
-        story.turn(use("read", path="a"), answer=answer)
-    last = story.state.transcript.messages[-1]
+        scenario.turn(use("read", path="a"), answer=answer)
+    last = scenario.state.transcript.messages[-1]
     assert [part.call_id for part in last.parts if isinstance(part, ToolResult)] == ["call_5"]
-    [refusal] = story.happened(ToolCallBlocked)
+    [refusal] = scenario.happened(ToolCallBlocked)
     assert isinstance(refusal, ToolCallBlocked)
     assert refusal.guard == "loop"
     assert "4 times already" in refusal.content
 
 
 def test_the_same_result_is_warned_of_at_2_and_refused_at_3() -> None:
-    story = Story(READ)
-    first = story.turn(use("read", path="a"), answer=same)
-    second = story.turn(use("read", path="a"), answer=same)
-    story.turn(use("read", path="a"), answer=same)
+    scenario = RunScenario(READ)
+    first = scenario.turn(use("read", path="a"), answer=same)
+    second = scenario.turn(use("read", path="a"), answer=same)
+    scenario.turn(use("read", path="a"), answer=same)
     assert noted(first) == []
     assert [type(note) for note in noted(second)] == [LoopWarning]
-    assert story.ran == ["call_1", "call_2"]
-    assert story.blocked == ["call_3"]
+    assert scenario.ran == ["call_1", "call_2"]
+    assert scenario.blocked == ["call_3"]
 
 
 def test_the_same_call_with_other_arguments_is_not_counted() -> None:
-    story = Story(READ)
+    scenario = RunScenario(READ)
     for number in range(12):
-        assert noted(story.turn(use("read", path=str(number)))) == []
-    assert story.blocked == []
+        assert noted(scenario.turn(use("read", path=str(number)))) == []
+    assert scenario.blocked == []
 
 
 def test_arguments_are_compared_by_value() -> None:
@@ -89,99 +89,99 @@ def test_whatever_a_model_writes_as_arguments_has_a_key(arguments: str) -> None:
 
 @pytest.mark.parametrize("period", [2, 3, 4])
 def test_a_cycle_is_refused_in_its_third_round_and_then_ends_the_run(period: int) -> None:
-    story = Story(READ, limits={"stuck_steps": 1000})
+    scenario = RunScenario(READ, limits={"stuck_steps": 1000})
     answer = always_new()
     for number in range(3 * period):
-        story.turn(use("read", path=str(number % period)), answer=answer)
-    assert story.blocked == [f"call_{3 * period}"]
-    story.asks()
-    story.replies(use("read", path="0"))
-    assert outcome(story.decision()) == "stuck"
+        scenario.turn(use("read", path=str(number % period)), answer=answer)
+    assert scenario.blocked == [f"call_{3 * period}"]
+    scenario.asks()
+    scenario.replies(use("read", path="0"))
+    assert outcome(scenario.decision()) == "stuck"
 
 
 def test_a_cycle_of_five_is_not_a_cycle() -> None:
-    story, answer = Story(READ, limits={"stuck_steps": 1000}), always_new()
+    scenario, answer = RunScenario(READ, limits={"stuck_steps": 1000}), always_new()
     for number in range(15):
-        story.turn(use("read", path=str(number % 5)), answer=answer)
-    assert story.blocked == []
+        scenario.turn(use("read", path=str(number % 5)), answer=answer)
+    assert scenario.blocked == []
 
 
 def test_two_rounds_are_not_a_cycle() -> None:
-    story, answer = Story(READ), always_new()
+    scenario, answer = RunScenario(READ), always_new()
     for path in ("a", "b", "a", "b", "c"):
-        story.turn(use("read", path=path), answer=answer)
-    assert story.blocked == []
+        scenario.turn(use("read", path=path), answer=answer)
+    assert scenario.blocked == []
 
 
 def test_strict_ends_the_run_at_three_in_a_row_whatever_their_results() -> None:
-    story, answer = Story(READ, loop=STRICT), always_new()
-    story.turn(use("read", path="a"), answer=answer)
-    story.turn(use("read", path="A "), answer=answer)
-    story.asks()
-    story.replies(use("read", path=" a"))
-    assert outcome(story.decision()) == "stuck"
+    scenario, answer = RunScenario(READ, loop=STRICT), always_new()
+    scenario.turn(use("read", path="a"), answer=answer)
+    scenario.turn(use("read", path="A "), answer=answer)
+    scenario.asks()
+    scenario.replies(use("read", path=" a"))
+    assert outcome(scenario.decision()) == "stuck"
 
 
 def test_strict_counts_in_a_row_only() -> None:
-    story, answer = Story(READ, loop=STRICT), always_new()
+    scenario, answer = RunScenario(READ, loop=STRICT), always_new()
     for path in ("a", "a", "b", "a", "a"):
-        assert isinstance(story.turn(use("read", path=path), answer=answer), CallModel)
+        assert isinstance(scenario.turn(use("read", path=path), answer=answer), CallModel)
 
 
 def test_a_poller_is_never_refused_and_is_reminded_ever_more_rarely() -> None:
-    story = Story(POLL, limits={"max_steps": None, "stuck_steps": 1000})
+    scenario = RunScenario(POLL, limits={"max_steps": None, "stuck_steps": 1000})
     warned: list[int] = []
     for number in range(1, 21):
-        warned += [number for _ in noted(story.turn(use("poll"), answer=same))]
+        warned += [number for _ in noted(scenario.turn(use("poll"), answer=same))]
     assert warned == [2, 4, 8, 16]
-    assert len(story.ran) == 20
+    assert len(scenario.ran) == 20
 
 
 def test_a_successful_write_by_another_call_starts_the_counts_over() -> None:
-    story = Story(READ, WRITE)
+    scenario = RunScenario(READ, WRITE)
     for number in range(6):
-        story.turn(use("read", path="tests"), answer=same)
-        story.turn(use("read", path="tests"), answer=same)
-        story.turn(use("write", text=str(number)))
-    assert story.blocked == []
+        scenario.turn(use("read", path="tests"), answer=same)
+        scenario.turn(use("read", path="tests"), answer=same)
+        scenario.turn(use("write", text=str(number)))
+    assert scenario.blocked == []
 
 
 def test_a_failed_write_does_not_start_the_counts_over() -> None:
-    story = Story(READ, WRITE)
-    story.turn(use("read", path="tests"), answer=same)
-    story.turn(use("read", path="tests"), answer=same)
-    story.turn(use("write", text="x"), answer=fails)
-    story.turn(use("read", path="tests"), answer=same)
-    assert story.blocked == ["call_4"]
+    scenario = RunScenario(READ, WRITE)
+    scenario.turn(use("read", path="tests"), answer=same)
+    scenario.turn(use("read", path="tests"), answer=same)
+    scenario.turn(use("write", text="x"), answer=fails)
+    scenario.turn(use("read", path="tests"), answer=same)
+    assert scenario.blocked == ["call_4"]
 
 
 def test_a_write_does_not_start_its_own_count_over() -> None:
-    story = Story(WRITE)
+    scenario = RunScenario(WRITE)
     for _ in range(3):
-        story.turn(use("write", text="same"), answer=same)
-    assert story.blocked == ["call_3"]
+        scenario.turn(use("write", text="same"), answer=same)
+    assert scenario.blocked == ["call_3"]
 
 
 def test_a_write_of_the_same_turn_comes_before_the_verdict_on_the_call_behind_it() -> None:
-    story = Story(READ, WRITE)
-    story.turn(use("read", path="tests"), answer=same)
-    story.turn(use("read", path="tests"), answer=same)
-    story.turn(use("write", text="a fix"), use("read", path="tests"), answer=same)
-    assert story.blocked == []
-    assert story.ran == ["call_1", "call_2", "call_3", "call_4"]
+    scenario = RunScenario(READ, WRITE)
+    scenario.turn(use("read", path="tests"), answer=same)
+    scenario.turn(use("read", path="tests"), answer=same)
+    scenario.turn(use("write", text="a fix"), use("read", path="tests"), answer=same)
+    assert scenario.blocked == []
+    assert scenario.ran == ["call_1", "call_2", "call_3", "call_4"]
 
 
 def test_when_one_call_ends_the_run_every_open_call_still_gets_a_result() -> None:
-    story, answer = Story(READ), always_new()
+    scenario, answer = RunScenario(READ), always_new()
     for _ in range(7):
-        story.turn(use("read", path="a"), answer=answer)
-    story.asks()
-    story.replies(use("read", path="b"), use("read", path="a"))
-    step = story.decision()
+        scenario.turn(use("read", path="a"), answer=answer)
+    scenario.asks()
+    scenario.replies(use("read", path="b"), use("read", path="a"))
+    step = scenario.decision()
     assert isinstance(step, Finish)
-    story.happens(*step.events)
-    assert story.state.open_calls == []
-    assert {call_id: story.errors[call_id].kind for call_id in ("call_8", "call_9")} == {
+    scenario.happens(*step.events)
+    assert scenario.state.open_calls == []
+    assert {call_id: scenario.errors[call_id].kind for call_id in ("call_8", "call_9")} == {
         "call_8": "skipped",
         "call_9": "skipped",
     }

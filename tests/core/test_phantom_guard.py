@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.core.story import Story, use
+from tests.core.run_scenario import RunScenario, use
 from tests.patience import cpu_seconds, processor_seconds
 from treadle.core.guards import phantom
 from treadle.core.guards.sentences import find_answer_claims
@@ -46,12 +46,12 @@ MOST_MISSES = 3
 
 def judged(answer: str, done: list[str], **agent: Any) -> bool:
     """Return whether the guard reports the answer of a run with these calls."""
-    story = Story(*TOOLS.values(), **agent)
+    scenario = RunScenario(*TOOLS.values(), **agent)
     if done:
-        story.turn(*(use(name, n=number) for number, name in enumerate(done)))
-    story.asks()
-    story.replies(text=answer)
-    return phantom.find_unverified_claim(story.state) is not None
+        scenario.turn(*(use(name, n=number) for number, name in enumerate(done)))
+    scenario.asks()
+    scenario.replies(text=answer)
+    return phantom.find_unverified_claim(scenario.state) is not None
 
 
 @pytest.mark.parametrize("names", [BLIND, ("answers_more.yaml",)], ids=["blind", "more"])
@@ -70,28 +70,28 @@ def test_there_are_enough_answers_of_both_kinds() -> None:
 
 
 def test_a_phantom_claim_is_challenged_once_and_then_delivered_with_a_note() -> None:
-    story = Story(TOOLS["read_file"])
-    story.asks()
-    story.replies(text="I have sent the email to Bob.")
-    step = story.decision()
+    scenario = RunScenario(TOOLS["read_file"])
+    scenario.asks()
+    scenario.replies(text="I have sent the email to Bob.")
+    step = scenario.decision()
     assert isinstance(step, CallModel)
     [event] = step.events
     assert isinstance(event, e.PhantomAction)
     assert event.claim == "I have sent the email to Bob."
-    story.asks()
-    story.replies(text="The email has been sent to Bob.")
-    step = story.decision()
+    scenario.asks()
+    scenario.replies(text="The email has been sent to Bob.")
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert (step.outcome.kind, step.outcome.unverified_claim) == ("completed", "The email has been sent to Bob.")
 
 
 def test_an_answer_that_retracts_the_claim_is_clean() -> None:
-    story = Story(TOOLS["read_file"])
-    story.asks()
-    story.replies(text="I have sent the email to Bob.")
-    story.asks()
-    story.replies(text="I have not sent any email: I have no tool for it.")
-    step = story.decision()
+    scenario = RunScenario(TOOLS["read_file"])
+    scenario.asks()
+    scenario.replies(text="I have sent the email to Bob.")
+    scenario.asks()
+    scenario.replies(text="I have not sent any email: I have no tool for it.")
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert step.outcome.unverified_claim == ""
 
@@ -117,11 +117,11 @@ PLAN = (
 @pytest.mark.parametrize("answer", [EDIT, "I have sent the email to Bob.", "I deleted the old branch."])
 @pytest.mark.parametrize("tools", [(), (ToolSpec("clarify", "Ask.", {}, effect="none", asks_a_person=True),)])
 def test_an_agent_without_tools_is_not_challenged(answer: str, tools: tuple[ToolSpec, ...]) -> None:
-    story = Story()
-    story.happens(e.RunStart(tools))  # in place of the tools of every story
-    story.asks()
-    story.replies(text=answer)
-    step = story.decision()
+    scenario = RunScenario()
+    scenario.happens(e.RunStart(tools))  # in place of the tools of every scenario
+    scenario.asks()
+    scenario.replies(text=answer)
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert (step.outcome.text, step.outcome.unverified_claim) == (answer, "")
 
@@ -136,16 +136,16 @@ def test_an_agent_without_tools_is_not_challenged(answer: str, tools: tuple[Tool
     ],
 )
 def test_work_in_the_first_answer_is_not_lost_to_a_second_that_only_takes_back(first: str, second: str) -> None:
-    story = Story(TOOLS["read_file"])
-    story.asks()
-    story.replies(text=first)
-    step = story.decision()
+    scenario = RunScenario(TOOLS["read_file"])
+    scenario.asks()
+    scenario.replies(text=first)
+    step = scenario.decision()
     assert isinstance(step, CallModel)
     [event] = step.events
     assert isinstance(event, e.PhantomAction)
-    story.asks()
-    story.replies(text=second)
-    step = story.decision()
+    scenario.asks()
+    scenario.replies(text=second)
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert (step.outcome.text, step.outcome.unverified_claim) == (first, event.claim)
 
@@ -160,41 +160,41 @@ def test_work_in_the_first_answer_is_not_lost_to_a_second_that_only_takes_back(f
     ],
 )
 def test_a_second_answer_that_keeps_the_work_or_replaces_a_bare_claim_is_delivered(first: str, second: str) -> None:
-    story = Story(TOOLS["read_file"])
-    story.asks()
-    story.replies(text=first)
-    step = story.decision()
+    scenario = RunScenario(TOOLS["read_file"])
+    scenario.asks()
+    scenario.replies(text=first)
+    step = scenario.decision()
     assert isinstance(step, CallModel)
-    story.asks()
-    story.replies(text=second)
-    step = story.decision()
+    scenario.asks()
+    scenario.replies(text=second)
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert step.outcome.text == second
 
 
 def test_an_answer_after_the_work_was_done_is_delivered_however_short() -> None:
-    story = Story(TOOLS["edit_file"])
-    story.asks()
-    story.replies(text=EDIT)
-    step = story.decision()
+    scenario = RunScenario(TOOLS["edit_file"])
+    scenario.asks()
+    scenario.replies(text=EDIT)
+    step = scenario.decision()
     assert isinstance(step, CallModel)
-    story.turn(use("edit_file", "c1"))
-    story.asks()
-    story.replies(text="I updated app.py.")
-    step = story.decision()
+    scenario.turn(use("edit_file", "c1"))
+    scenario.asks()
+    scenario.replies(text="I updated app.py.")
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert (step.outcome.text, step.outcome.unverified_claim) == ("I updated app.py.", "")
 
 
 def test_a_call_that_failed_bears_nothing_out() -> None:
-    story = Story(TOOLS["send_email"])
-    story.asks()
-    story.replies(use("send_email", "c1"))
-    story.happens(e.ToolCallStart("c1", "send_email", "{}", "k"))
-    story.happens(e.ToolCallError("c1", "send_email", "failed", "no such address"))
-    story.asks()
-    story.replies(text="I sent the email.")
-    assert phantom.find_unverified_claim(story.state) is not None
+    scenario = RunScenario(TOOLS["send_email"])
+    scenario.asks()
+    scenario.replies(use("send_email", "c1"))
+    scenario.happens(e.ToolCallStart("c1", "send_email", "{}", "k"))
+    scenario.happens(e.ToolCallError("c1", "send_email", "failed", "no such address"))
+    scenario.asks()
+    scenario.replies(text="I sent the email.")
+    assert phantom.find_unverified_claim(scenario.state) is not None
 
 
 @pytest.mark.parametrize("done", [["bash"], ["send_email"]])

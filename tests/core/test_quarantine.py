@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.story import AGAIN, READ, Story, spec, use
+from tests.core.run_scenario import AGAIN, READ, RunScenario, spec, use
 from treadle.core.steps import CallModel
 from treadle.core.suspicion import MAX_DOUBT, Suspicion
 from treadle.domain import events as e
@@ -11,9 +11,9 @@ KILL = spec("kill")
 NOTHING = frozenset({""})
 
 
-def died(story: Story, *, alone: bool = True, lately: int = 0) -> Suspicion:
-    story.happens(e.RunRecovered(1, "died", alone, lately))
-    return story.state.guards.suspicion
+def died(scenario: RunScenario, *, alone: bool = True, lately: int = 0) -> Suspicion:
+    scenario.happens(e.RunRecovered(1, "died", alone, lately))
+    return scenario.state.guards.suspicion
 
 
 @pytest.mark.parametrize(
@@ -52,51 +52,51 @@ def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_bar() -> None:
 
 
 def test_reply_is_progress_after_a_death_in_a_model_call() -> None:
-    story = Story(READ)
-    story.asks()
-    assert died(story, alone=False).deaths == 1
-    story.asks()
-    story.replies(use("read", path="a"))
-    assert story.state.guards.suspicion.deaths == 0
+    scenario = RunScenario(READ)
+    scenario.asks()
+    assert died(scenario, alone=False).deaths == 1
+    scenario.asks()
+    scenario.replies(use("read", path="a"))
+    assert scenario.state.guards.suspicion.deaths == 0
 
 
 def test_result_of_the_tool_that_was_running_is_progress_and_that_of_another_is_not() -> None:
-    story = Story(READ, AGAIN)
-    story.asks()
-    story.replies(use("again", "c1"), use("read", "c2", path="a"))
-    story.happens(e.ToolCallStart("c1", "again", "{}", "key"))
-    assert died(story).activities == {"again"}
-    story.happens(e.ToolCallEnd("c2", "read", "seen", 1))
-    assert story.state.guards.suspicion.deaths == 1
-    story.happens(e.ToolCallEnd("c1", "again", "done", 1))
-    assert story.state.guards.suspicion.deaths == 0
+    scenario = RunScenario(READ, AGAIN)
+    scenario.asks()
+    scenario.replies(use("again", "c1"), use("read", "c2", path="a"))
+    scenario.happens(e.ToolCallStart("c1", "again", "{}", "key"))
+    assert died(scenario).activities == {"again"}
+    scenario.happens(e.ToolCallEnd("c2", "read", "seen", 1))
+    assert scenario.state.guards.suspicion.deaths == 1
+    scenario.happens(e.ToolCallEnd("c1", "again", "done", 1))
+    assert scenario.state.guards.suspicion.deaths == 0
 
 
 def test_tool_that_kills_its_worker_is_found_although_its_calls_are_never_repeated() -> None:
     """The model keeps calling it with other arguments. An unknown outcome is not progress, nor are replies and
     results of other tools in the same steps."""
-    story = Story(READ, KILL)
+    scenario = RunScenario(READ, KILL)
     for number in range(4):
-        assert isinstance(story.decision(), CallModel)
-        story.asks()
-        story.replies(use("read", f"r{number}", path=str(number)), use("kill", f"k{number}", n=number))
-        story.happens(e.ToolCallStart(f"r{number}", "read", "{}", "key"))
-        story.happens(e.ToolCallEnd(f"r{number}", "read", f"seen {number}", 1))
-        story.happens(e.ToolCallStart(f"k{number}", "kill", "{}", "key"))
-        died(story)
+        assert isinstance(scenario.decision(), CallModel)
+        scenario.asks()
+        scenario.replies(use("read", f"r{number}", path=str(number)), use("kill", f"k{number}", n=number))
+        scenario.happens(e.ToolCallStart(f"r{number}", "read", "{}", "key"))
+        scenario.happens(e.ToolCallEnd(f"r{number}", "read", f"seen {number}", 1))
+        scenario.happens(e.ToolCallStart(f"k{number}", "kill", "{}", "key"))
+        died(scenario)
         if number < 3:
-            story.works()
-    assert story.state.guards.suspicion.is_culprit
-    assert story.errors["k0"].kind == "interrupted"
+            scenario.works()
+    assert scenario.state.guards.suspicion.is_culprit
+    assert scenario.errors["k0"].kind == "interrupted"
 
 
 def test_finished_step_without_an_interrupted_call_is_progress() -> None:
-    story = Story(READ, KILL)
-    story.asks()
-    story.replies(use("kill", "k1"))
-    story.happens(e.ToolCallStart("k1", "kill", "{}", "key"))
-    died(story)
-    story.works()
-    assert story.state.guards.suspicion.deaths == 1
-    story.turn(use("read", path="a"))
-    assert story.state.guards.suspicion.deaths == 0
+    scenario = RunScenario(READ, KILL)
+    scenario.asks()
+    scenario.replies(use("kill", "k1"))
+    scenario.happens(e.ToolCallStart("k1", "kill", "{}", "key"))
+    died(scenario)
+    scenario.works()
+    assert scenario.state.guards.suspicion.deaths == 1
+    scenario.turn(use("read", path="a"))
+    assert scenario.state.guards.suspicion.deaths == 0

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.story import START, Story, outcome, waits
+from tests.core.run_scenario import START, RunScenario, outcome, waits
 from treadle.core.context.projection import project
 from treadle.core.retry import MAX_DELAY_MS, plan_retry
 from treadle.core.steps import CallModel, Finish
@@ -18,17 +18,17 @@ def error(attempt: int, retryable: bool = True) -> LlmError:
 
 def delays(policy: Retry, chance: float = 1.0, asked: float | None = None) -> list[int]:
     """Return the wait before each retry, until there are no more."""
-    story, found = Story(retry=policy), list[int]()
+    scenario, found = RunScenario(retry=policy), list[int]()
     for attempt in range(1, 100):
-        story.asks()
+        scenario.asks()
         failed = error(attempt)
-        retry = plan_retry(story.state, failed, asked, story.now, chance)
+        retry = plan_retry(scenario.state, failed, asked, scenario.now, chance)
         if retry is None:
             break
-        assert retry.wake_at == pytest.approx(story.now + retry.delay_ms / 1000)
+        assert retry.wake_at == pytest.approx(scenario.now + retry.delay_ms / 1000)
         found.append(retry.delay_ms)
-        story.happens(failed, retry)
-        story.now = retry.wake_at
+        scenario.happens(failed, retry)
+        scenario.now = retry.wake_at
     return found
 
 
@@ -49,12 +49,12 @@ def test_the_longest_wait_is_the_agents() -> None:
 
 
 def test_a_wait_that_is_too_long_ends_the_run_and_gives_the_time() -> None:
-    story = Story(retry=Retry(longest_wait="10m"))
-    story.asks()
+    scenario = RunScenario(retry=Retry(longest_wait="10m"))
+    scenario.asks()
     failed = LlmError(1, 1, "rate_limited", "slow down.", True, asked_wait=7500.0)
-    assert plan_retry(story.state, failed, 7500.0, story.now, 1.0) is None
-    story.happens(failed)
-    step = story.decision()
+    assert plan_retry(scenario.state, failed, 7500.0, scenario.now, 1.0) is None
+    scenario.happens(failed)
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert step.outcome.kind == "model_error"
     assert "It asks to wait 2 h 5 min, until 1970-01-01 02:21:40 UTC" in step.outcome.reason
@@ -66,28 +66,28 @@ def test_a_wait_gives_the_time_of_the_next_attempt() -> None:
 
 
 def test_a_single_retry_happens_once() -> None:
-    story = Story()
+    scenario = RunScenario()
     failed = LlmError(1, 1, "invalid_request", "cannot read the call", True, once=True)
-    story.asks()
-    first = plan_retry(story.state, failed, None, story.now, 0.0)
+    scenario.asks()
+    first = plan_retry(scenario.state, failed, None, scenario.now, 0.0)
     assert first is not None
-    story.happens(failed, first)
-    story.now = first.wake_at
-    story.asks()
-    assert plan_retry(story.state, failed, None, story.now, 0.0) is None
+    scenario.happens(failed, first)
+    scenario.now = first.wake_at
+    scenario.asks()
+    assert plan_retry(scenario.state, failed, None, scenario.now, 0.0) is None
 
 
 def test_a_reply_limit_that_is_too_large_is_lowered() -> None:
-    story = Story(model_settings=ModelSettings(max_tokens=20_000))
-    story.asks()
+    scenario = RunScenario(model_settings=ModelSettings(max_tokens=20_000))
+    scenario.asks()
     failed = LlmError(1, 1, "invalid_request", "max_tokens is too large", False, longest_reply=8192)
-    retry = plan_retry(story.state, failed, None, story.now, 0.0)
+    retry = plan_retry(scenario.state, failed, None, scenario.now, 0.0)
     assert retry is not None
     assert (retry.longest_reply, retry.delay_ms) == (8192, 0)
-    story.happens(failed, retry)
-    story.asks()
-    assert project(story.state, True, Profile()).settings.max_tokens == 8192
-    assert plan_retry(story.state, failed, None, story.now, 0.0) is None, "it is no lower than before"
+    scenario.happens(failed, retry)
+    scenario.asks()
+    assert project(scenario.state, True, Profile()).settings.max_tokens == 8192
+    assert plan_retry(scenario.state, failed, None, scenario.now, 0.0) is None, "it is no lower than before"
 
 
 def test_exponential_does_not_grow_without_bounds() -> None:
@@ -107,46 +107,46 @@ def test_no_attempts_means_no_retry() -> None:
 
 
 def test_an_error_that_waiting_cannot_fix_is_not_retried() -> None:
-    assert plan_retry(Story().state, error(1, retryable=False), 3.0, START, 1.0) is None
+    assert plan_retry(RunScenario().state, error(1, retryable=False), 3.0, START, 1.0) is None
 
 
-def failed_story(wake_in: float = 5.0) -> Story:
-    story = Story(limits={"deadline": 60})
-    story.asks()
-    story.happens(error(1), LlmRetry(1, 1, START + wake_in, round(wake_in * 1000)))
-    return story
+def failed_story(wake_in: float = 5.0) -> RunScenario:
+    scenario = RunScenario(limits={"deadline": 60})
+    scenario.asks()
+    scenario.happens(error(1), LlmRetry(1, 1, START + wake_in, round(wake_in * 1000)))
+    return scenario
 
 
 def test_the_run_waits_until_the_retry_and_then_asks_again_in_the_same_step() -> None:
-    story = failed_story()
-    wait = waits(story.decision())
+    scenario = failed_story()
+    wait = waits(scenario.decision())
     assert (wait.reason, wait.wake_at) == ("retry", START + 5)
-    story.now = START + 5
-    story.asks()
-    assert (story.state.step.number, story.state.step.attempts) == (1, 2)
+    scenario.now = START + 5
+    scenario.asks()
+    assert (scenario.state.step.number, scenario.state.step.attempts) == (1, 2)
 
 
 def test_a_retry_beyond_the_deadline_is_not_waited_for() -> None:
-    story = failed_story(wake_in=3600)
-    assert waits(story.decision()).wake_at == START + 60
+    scenario = failed_story(wake_in=3600)
+    assert waits(scenario.decision()).wake_at == START + 60
 
 
 def test_a_message_does_not_wait_for_the_retry() -> None:
-    story = failed_story()
-    story.happens(MessageSteered(user("hello?"), "queue"))
-    assert isinstance(story.decision(), CallModel)
+    scenario = failed_story()
+    scenario.happens(MessageSteered(user("hello?"), "queue"))
+    assert isinstance(scenario.decision(), CallModel)
 
 
 def test_without_a_retry_the_run_ends_with_the_providers_message() -> None:
-    story = Story()
-    story.asks()
-    story.happens(LlmError(1, 1, "auth", "the key is wrong", False))
-    assert outcome(story.decision()) == "model_error"
+    scenario = RunScenario()
+    scenario.asks()
+    scenario.happens(LlmError(1, 1, "auth", "the key is wrong", False))
+    assert outcome(scenario.decision()) == "model_error"
 
 
 def test_a_reply_starts_the_count_of_failures_over() -> None:
-    story = failed_story(wake_in=0)
-    story.asks()
-    assert story.state.attempts.failures == 1
-    story.replies(text="here")
-    assert story.state.attempts.failures == 0
+    scenario = failed_story(wake_in=0)
+    scenario.asks()
+    assert scenario.state.attempts.failures == 1
+    scenario.replies(text="here")
+    assert scenario.state.attempts.failures == 0

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.core.story import ORIGIN, READ, START, WRITE
+from tests.core.run_scenario import ORIGIN, READ, START, WRITE
 from tests.engine.running import agent, journal, opened
 from treadle.config.home import Home
 from treadle.core.fold import fold
@@ -80,7 +80,7 @@ def test_wrong_tiers_are_named(tmp_path: Path, tiers: str, words: str) -> None:
 
 
 def test_the_routed_model_is_recorded_and_kept(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("small", ScriptedModel(say("5")))
             hero = agent(routing={"tiers": [{"upto": 10, "model": "small/s"}, {"model": "scripted/x"}]})
@@ -91,4 +91,4 @@ def test_the_routed_model_is_recorded_and_kept(tmp_path: Path) -> None:
         assert "complexity 0" in resolved.reason
         assert "the tier up to 10" in resolved.reason
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.core.story import Story, use
+from tests.core.run_scenario import RunScenario, use
 from treadle.core.guards import stuck
 from treadle.core.steps import CallModel, Finish
 from treadle.core.tools.ledger import Call
@@ -28,11 +28,11 @@ def every_call_fails(call: Call) -> str:
 
 
 def test_fifty_failing_commands_with_different_arguments_do_not_pass() -> None:
-    story, number = Story(*TOOLS, limits={"max_steps": 200}), 0
-    while number < 50 and not isinstance(story.decision(), Finish):
+    scenario, number = RunScenario(*TOOLS, limits={"max_steps": 200}), 0
+    while number < 50 and not isinstance(scenario.decision(), Finish):
         number += 1
-        story.turn(use("bash", command=f"try {number}"), answer=every_call_fails)
-    step = story.decision()
+        scenario.turn(use("bash", command=f"try {number}"), answer=every_call_fails)
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert step.outcome.kind == "stuck"
     assert number < 2 * stuck.FAILURES_STOP
@@ -40,12 +40,12 @@ def test_fifty_failing_commands_with_different_arguments_do_not_pass() -> None:
 
 def test_fifty_failing_calls_of_different_tools_do_not_pass() -> None:
     tools = [tool(f"tool_{letter}", "read") for letter in "abcdefghijkl"]
-    story = Story(*tools, limits={"max_steps": 200})
+    scenario = RunScenario(*tools, limits={"max_steps": 200})
     for number in range(50):
-        if isinstance(story.decision(), Finish):
+        if isinstance(scenario.decision(), Finish):
             break
-        story.turn(use(tools[number % len(tools)].name, n=number), answer=every_call_fails)
-    step = story.decision()
+        scenario.turn(use(tools[number % len(tools)].name, n=number), answer=every_call_fails)
+    step = scenario.decision()
     assert isinstance(step, Finish)
     assert step.outcome.kind == "stuck"
 
@@ -54,12 +54,12 @@ def test_fifty_failing_calls_of_different_tools_do_not_pass() -> None:
     "between", [("edit_file",), ("read_file", "edit_file"), ("grep", "read_file", "edit_file")]
 )
 def test_tests_that_fail_between_edits_are_not_stuck(between: tuple[str, ...]) -> None:
-    story = Story(*TOOLS, limits={"max_steps": 500})
+    scenario = RunScenario(*TOOLS, limits={"max_steps": 500})
     for number in range(40):
-        story.turn(use("bash", command="pytest -q"), answer=outcome)
-        story.turn(use("bash", command=f"pytest -q -k test_{number}"), answer=outcome)
+        scenario.turn(use("bash", command="pytest -q"), answer=outcome)
+        scenario.turn(use("bash", command=f"pytest -q -k test_{number}"), answer=outcome)
         for name in between:
-            story.turn(use(name, path=f"file_{number}"), answer=outcome)
-    step = story.decision()
+            scenario.turn(use(name, path=f"file_{number}"), answer=outcome)
+    step = scenario.decision()
     assert isinstance(step, CallModel)
     assert step.events == ()

@@ -65,7 +65,7 @@ async def revive(world: World, process: SimulatedProcess, runs: list[RunId], mos
 
 @pytest.mark.parametrize("seed", range(4))
 def test_only_the_run_that_kills_its_process_is_quarantined(seed: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         world = World(Random(seed), policy)
         process = await start(world)
         runs = await submit(process, ["go"] * 5 + ["die"])
@@ -74,14 +74,14 @@ def test_only_the_run_that_kills_its_process_is_quarantined(seed: int) -> None:
         deaths = types(await process.store.read(runs[5])).count("run_recovered")
         assert deaths == len(world.processes) - 1 <= 5
 
-    in_a_world(story(), seed)
+    in_a_world(scenario(), seed)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_processes_that_are_killed_from_outside_quarantine_no_run(seed: int) -> None:
     """Forty processes are killed within moments, so that many runs are suspects again and again."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         world, chance = World(Random(seed), policy), Random(seed)
         process = await start(world)
         runs = await submit(process, ["go"] * 6 + ["die"])
@@ -92,11 +92,11 @@ def test_processes_that_are_killed_from_outside_quarantine_no_run(seed: int) -> 
         process = await revive(world, process, runs, most=20)
         assert await outcomes(process, runs) == ["completed"] * 6 + ["quarantined"]
 
-    in_a_world(story(), seed)
+    in_a_world(scenario(), seed)
 
 
 def test_suspect_that_neither_finishes_nor_dies_holds_up_the_others_for_ten_seconds_at_most() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         isolation, loop = Isolation(), asyncio.get_running_loop()
 
         async def execute_alone() -> None:
@@ -117,11 +117,11 @@ def test_suspect_that_neither_finishes_nor_dies_holds_up_the_others_for_ten_seco
         suspect.cancel()
         await asyncio.wait({suspect})
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_suspects_take_turns_with_the_fewest_deaths_first_and_none_overlap() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         isolation, order, executing = Isolation(), list[int](), list[int]()
 
         async def execute_alone(deaths: int) -> None:
@@ -141,4 +141,4 @@ def test_suspects_take_turns_with_the_fewest_deaths_first_and_none_overlap() -> 
         await asyncio.gather(*suspects, execute_together())
         assert order == [0, 1, 2, 3]
 
-    virtually(story())
+    virtually(scenario())

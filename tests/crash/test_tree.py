@@ -124,13 +124,13 @@ def check(shell: Shell, lines: Path) -> None:
 def test_the_end_of_every_child_is_delivered_once_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
     shell = prepared(tmp_path)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=policy) as server:
             configure(shell, server.url)
             await kill_at_random(shell, random.Random(seed))
             await go_on(shell)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
@@ -138,7 +138,7 @@ def test_killed_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> 
     """Also where the children end while the parent cannot: it is told by the journal, once."""
     shell = prepared(tmp_path)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=policy) as server:
             configure(shell, server.url)
             process = shell.start("run", "append the lines")
@@ -152,7 +152,7 @@ def test_killed_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> 
             await kill(process)
             await go_on(shell)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
@@ -161,7 +161,7 @@ def test_killed_in_the_middle_of_beginning_them(seed: int, tmp_path: Path) -> No
     """The intent and the child are one commit: whenever it dies, there are both, or none."""
     shell = prepared(tmp_path)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=policy) as server:
             configure(shell, server.url)
             process = shell.start("run", "append the lines")
@@ -173,7 +173,7 @@ def test_killed_in_the_middle_of_beginning_them(seed: int, tmp_path: Path) -> No
             assert wanted == begun
             await go_on(shell)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
@@ -187,7 +187,7 @@ def test_a_cancel_ends_what_the_commands_of_children_have_started(sandbox: str, 
             return calls(spawn(0), spawn(1))
         return calls(fragment(0, "call_b", "bash", json.dumps({"command": tree(mark), "timeout": 600})))
 
-    async def story() -> tuple[dict[str, Any], Shell]:
+    async def scenario() -> tuple[dict[str, Any], Shell]:
         shell = Shell(tmp_path / "home")
         async with FakeEndpoint(policy=lingers) as server:
             shell.url = server.url
@@ -209,7 +209,7 @@ def test_a_cancel_ends_what_the_commands_of_children_have_started(sandbox: str, 
             assert done.code == 130, done
             return done.json[-1], shell
 
-    end, shell = asyncio.run(story())
+    end, shell = asyncio.run(scenario())
     assert processes_called(mark) == []
     assert end["type"] == "run_end"
     stopped = end["data"]["stopped"]

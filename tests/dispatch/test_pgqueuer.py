@@ -41,10 +41,10 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pgqueuer, "LONGEST_PAUSE_SECONDS", 0.2)
 
 
-def run(story: Awaitable[object]) -> None:
+def run(scenario: Awaitable[object]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            await story
+            await scenario
 
     asyncio.run(bounded())
 
@@ -141,17 +141,17 @@ async def asked(url: str, question: str) -> Any:
 def test_every_run_is_executed_once_by_a_worker_with_room(url: str) -> None:
     """No process sweeps: the jobs start the work."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(url, "one", wakes=ListedWakes()) as one, worker(url, "two", wakes=ListedWakes()) as two:
             runs = await asyncio.gather(*(one.submit(f"session {number % 20}") for number in range(40)))
             await eventually(lambda: one.ended.total() + two.ended.total() == len(runs))
             assert one.ended + two.ended == Counter(runs)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_worker_that_is_full_leaves_the_jobs_to_others(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(url, "full", wakes=ListedWakes(), concurrency=1) as full:
             full.labour.may_end.clear()
             first = await full.submit()
@@ -163,13 +163,13 @@ def test_a_worker_that_is_full_leaves_the_jobs_to_others(url: str) -> None:
             full.labour.may_end.set()
             await eventually(lambda: full.ended == Counter([first, last]))
 
-    run(story())
+    run(scenario())
 
 
 def test_the_sweep_finds_what_was_taken_from_the_queue(url: str) -> None:
     """Also where it is taken again and again, by hand."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(url) as process:
             process.labour.may_end.clear()
             await tell(url, "CREATE RULE gone AS ON INSERT TO treadle.pgqueuer DO INSTEAD NOTHING")
@@ -177,11 +177,11 @@ def test_the_sweep_finds_what_was_taken_from_the_queue(url: str) -> None:
             process.labour.may_end.set()
             await eventually(lambda: process.ended == Counter(runs))
 
-    run(story())
+    run(scenario())
 
 
 def test_a_job_that_is_handed_out_twice_costs_a_look(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(url, "one", wakes=ListedWakes()) as one, worker(url, "two", wakes=ListedWakes()) as two:
             one.labour.may_end.clear()
             two.labour.may_end.clear()
@@ -199,11 +199,11 @@ def test_a_job_that_is_handed_out_twice_costs_a_look(url: str) -> None:
             two.labour.may_end.set()
             await eventually(lambda: one.ended + two.ended == Counter([run_id]))
 
-    run(story())
+    run(scenario())
 
 
 def test_a_timer_fires_for_the_workers_of_that_time(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(url, "one", wakes=ListedWakes()) as one:
             one.labour.may_end.clear()
             run_id = await one.submit()
@@ -216,13 +216,13 @@ def test_a_timer_fires_for_the_workers_of_that_time(url: str) -> None:
                 await eventually(lambda: two.ended == Counter([run_id]))
                 assert time.monotonic() - released >= 0.5
 
-    run(story())
+    run(scenario())
 
 
 def test_runs_released_by_a_stopping_worker_are_taken_at_once(url: str) -> None:
     """It is given time, and what has not come to its end by then is handed on."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with worker(url, "two", wakes=ListedWakes(), concurrency=1) as two:
             two.labour.may_end.clear()
             held = await two.submit()
@@ -239,13 +239,13 @@ def test_runs_released_by_a_stopping_worker_are_taken_at_once(url: str) -> None:
                 assert sorted(one.labour.cancelled) == sorted(runs)
                 await eventually(lambda: two.ended == Counter([held, late, *runs]))
 
-    run(story())
+    run(scenario())
 
 
 def test_the_runs_of_a_dead_worker_are_taken_over(url: str) -> None:
     """The sweep finds them when the leases have expired: there are no jobs for them."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         clock = FakeClock()
         async with worker(url, "alive", clock) as alive:
             await alive.dispatcher.stop()
@@ -257,7 +257,7 @@ def test_the_runs_of_a_dead_worker_are_taken_over(url: str) -> None:
                 clock.pass_time(LEASE_SECONDS)
                 await eventually(lambda: other.ended == Counter(claim.origin.run_id for claim in claims))
 
-    run(story())
+    run(scenario())
 
 
 # ── Servers that go away ───────────────────────────────────────────────────────────────────────────
@@ -276,7 +276,7 @@ def test_workers_come_back_with_the_server(folder: Path) -> None:
     """The queue is heard again without anybody's help; what was in it at a crash is found by the sweep."""
     server = start(folder / "data")
 
-    async def story() -> None:
+    async def scenario() -> None:
         wakes = ListedWakes()
         async with worker(server.get_uri(), wakes=wakes) as process:
             for how in ("fast", "immediate"):
@@ -295,6 +295,6 @@ def test_workers_come_back_with_the_server(folder: Path) -> None:
             assert process.ended.total() == 6
 
     try:
-        run(story())
+        run(scenario())
     finally:
         server.cleanup()

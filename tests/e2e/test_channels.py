@@ -20,7 +20,7 @@ ANNA = "anna@example.com"
 
 
 def test_it_keeps_the_contract() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serve_mail() as mail:
             mail.refused.add("nobody@example.com")
             channel = Email("email", mail.settings())
@@ -30,11 +30,11 @@ def test_it_keeps_the_contract() -> None:
 
             await check_channel(channel, ANNA, "nobody@example.com", texts)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_thread_is_a_session_and_forged_mail_is_not_read(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serve_mail() as mail:
             settings = mail.settings(password="{{vault:MAIL}}")
             channels = {"email": {"agent": "hero", "settings": settings}}
@@ -50,7 +50,7 @@ def test_a_thread_is_a_session_and_forged_mail_is_not_read(tmp_path: Path) -> No
                 assert [run.owner for run in runs] == ["anna"] * 3
                 assert len({run.origin.session_id for run in runs}) == 2, "each thread is a session"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def converse(mail: MailServers) -> None:

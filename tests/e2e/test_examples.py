@@ -65,11 +65,11 @@ def test_the_notebook_runs_inside_a_running_loop(capsys: pytest.CaptureFixture[s
 
 
 def test_the_client_talks_to_a_server(tmp_path: Path) -> None:
-    async def story() -> str:
+    async def scenario() -> str:
         async with offered(tmp_path, says("Hello."), says("Hello again.")) as web:
             return await asyncio.to_thread(run, tmp_path, str(EXAMPLES / "client.py"), web.url, web.token, "one")
 
-    assert asyncio.run(story()) == "Hello.\nHello again.\n"
+    assert asyncio.run(scenario()) == "Hello.\nHello again.\n"
 
 
 def test_the_test_passes(tmp_path: Path) -> None:

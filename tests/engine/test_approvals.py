@@ -61,7 +61,7 @@ def letter(text: str) -> Any:
 def test_an_approved_call_runs_once(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             request = await asked_for(engine, run_id)
@@ -73,13 +73,13 @@ def test_an_approved_call_runs_once(tmp_path: Path) -> None:
             events = await journal(engine, run_id)
             assert types(events).count("tool_call_start") == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_retry(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             await engine.decide((await asked_for(engine, run_id)).approval_id, "deny", note="not to her")
@@ -88,13 +88,13 @@ def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_retry(tmp_path:
         assert "not to her" in told(model)
         assert "Do not try this call again" in told(model)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) -> None:
     post = Post()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             request = await asked_for(engine, run_id)
@@ -109,13 +109,13 @@ def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) 
             assert post.letters == ["hello"]
             assert await engine.service.approvals() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_there_is_one_decision(tmp_path: Path) -> None:
     post = Post()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"), say("done"))) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             approval = (await asked_for(engine, run_id)).approval_id
@@ -132,13 +132,13 @@ def test_there_is_one_decision(tmp_path: Path) -> None:
             [decided] = [event.data for event in events if isinstance(event.data, ApprovalDecided)]
             assert post.letters == (["hello"] if decided.decision == "approve" else [])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             approval = (await asked_for(engine, run_id)).approval_id
@@ -153,7 +153,7 @@ def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
         assert "A reviewer edited the arguments" in told(model)
         assert "posted goodbye" in told(model)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("via", [None, "api"])
@@ -162,7 +162,7 @@ def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: s
     API."""
     post, model = Post(), ScriptedModel(letter("hello"), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], approvals={"default": "ask", "via": via}), "go")
             if via is not None:
@@ -174,14 +174,14 @@ def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: s
         if via is None:
             assert "no reviewer can be asked" in told(model)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("on_expiry", ["deny", "end"])
 def test_a_pending_approval_expires(on_expiry: str) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), *([say("went on")] if on_expiry == "deny" else []))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             hero = agent(tools=[post.tool], approvals={"default": "ask", "expires": "2h", "on_expiry": on_expiry})
             run_id = await engine.submit(hero, "go", **TERMINAL)
@@ -198,13 +198,13 @@ def test_a_pending_approval_expires(on_expiry: str) -> None:
         else:
             assert (result.outcome, result.status) == ("approval_expired", "failed")
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_message_that_interrupts_supersedes_it(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("something else"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             approval = (await asked_for(engine, run_id)).approval_id
@@ -217,13 +217,13 @@ def test_a_message_that_interrupts_supersedes_it(tmp_path: Path) -> None:
         assert any("superseded" in getattr(part, "content", "") for part in conversation)
         assert model.requests[-1].conversation.messages[-1].text == "never mind"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_cancel_ends_it(tmp_path: Path) -> None:
     post = Post()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             approval = (await asked_for(engine, run_id)).approval_id
@@ -234,14 +234,14 @@ def test_a_cancel_ends_it(tmp_path: Path) -> None:
             assert await engine.service.approvals() == []
         assert post.letters == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_session_grant_needs_no_further_approval(tmp_path: Path) -> None:
     post = Post()
     model = ScriptedModel(letter("one"), say("first"), letter("two"), say("second"), letter("three"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[post.tool], **ASKS)
             run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
@@ -253,19 +253,19 @@ def test_a_session_grant_needs_no_further_approval(tmp_path: Path) -> None:
             await engine.cancel(other)
         assert post.letters == ["one", "two"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_deny_rule_needs_no_reviewer(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("to the king"), letter("to ada"), say("done"))
     rules = [{"tool": "post", "match": "to the *", "do": "deny"}]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[post.tool], approvals={"rules": rules}), "go")
         assert (result.text, post.letters) == ("done", ["to ada"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
     model = ScriptedModel(ask(*calls), say("done"))
     rules = [{"tool": "look", "match": "vault", "do": "ask"}]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[look], approvals={"rules": rules}), "go", **TERMINAL)
             request = await asked_for(engine, run_id)
@@ -293,7 +293,7 @@ def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
         results = all_told(model.requests[-1].conversation.messages[-1].parts)
         assert [result.content for result in results] == ["hall", "vault", "yard"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_callbacks_may_decide_and_answer(tmp_path: Path) -> None:
@@ -305,19 +305,19 @@ def test_callbacks_may_decide_and_answer(tmp_path: Path) -> None:
         asked.append(event.data.arguments)
         return "approve"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"), say("done"))) as engine:
             callbacks = treadle.Callbacks(on_approval=approve)
             result = await engine.run(agent(tools=[post.tool], **ASKS), "go", callbacks)
         assert (result.text, post.letters, asked) == ("done", ["hello"], ['{"letter":"hello"}'])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_wait_names_its_reason(tmp_path: Path) -> None:
     post = Post()
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
             event = await until(engine, run_id, "run_waiting")
@@ -327,4 +327,4 @@ def test_the_wait_names_its_reason(tmp_path: Path) -> None:
             assert event.data.wake_at is not None
             await engine.cancel(run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -28,7 +28,7 @@ def told(model: ScriptedModel) -> str:
 
 
 def test_the_answer_is_the_result(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which())) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
             asked = await until(engine, run_id, "clarify_requested")
@@ -47,24 +47,24 @@ def test_the_answer_is_the_result(tmp_path: Path) -> None:
             assert "tool_call_start" not in types(await journal(engine, run_id)), "nothing was run"
         assert told(model) == "brass"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_without_a_user_the_agent_is_told_to_continue(tmp_path: Path) -> None:
     model = ScriptedModel(which(), say("I assumed brass"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(tools=["clarify"]), "go")
         assert "No user can be asked" in told(model)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_instead_of_an_answer_continues_the_run(tmp_path: Path) -> None:
     model = ScriptedModel(which(), say("fine"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
             await until(engine, run_id, "run_waiting")
@@ -72,7 +72,7 @@ def test_a_message_instead_of_an_answer_continues_the_run(tmp_path: Path) -> Non
             assert (await engine.wait(run_id)).text == "fine"
         assert "forget the keys" in model.requests[-1].conversation.messages[-1].text
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("later", [False, True])
@@ -83,17 +83,17 @@ def test_a_callback_answers(tmp_path: Path, later: bool) -> None:
         await asyncio.sleep(0)
         return "iron"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             callbacks = treadle.Callbacks(on_clarify=lambda event: in_a_while() if later else "iron")
             await engine.run(agent(tools=["clarify"]), "go", callbacks)
         assert told(model) == "iron"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which(), say("done"))) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
             await until(engine, run_id, "run_waiting")
@@ -103,7 +103,7 @@ def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
             assert sum(isinstance(answer, InvalidState) for answer in answers) == 2
             assert types(await journal(engine, run_id)).count("clarify_answered") == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_any_tool_may_require_approval(tmp_path: Path) -> None:
@@ -116,30 +116,30 @@ def test_any_tool_may_require_approval(tmp_path: Path) -> None:
 
     model = ScriptedModel(ask(call("confirm", "c1", question="Sure?")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             callbacks = treadle.Callbacks(on_clarify=lambda event: "sure")
             await engine.run(agent(tools=[Confirm()]), "go", callbacks)
         assert told(model) == "sure"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unanswered_question_times_out() -> None:
     model = ScriptedModel(which(), say("I assumed brass"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             hero = agent(tools=["clarify"], approvals={"expires": "1h"})
             run_id = await engine.submit(hero, "go", **TERMINAL)
             assert (await engine.wait(run_id)).text == "I assumed brass"
         assert "No answer came in time" in told(model)
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_an_answer_has_the_size_of_a_message(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which())) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
             await until(engine, run_id, "run_waiting")
@@ -147,4 +147,4 @@ def test_an_answer_has_the_size_of_a_message(tmp_path: Path) -> None:
                 await engine.answer(run_id, "c1", "x" * 200_000)
             await engine.cancel(run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.core.story import Story
+from tests.core.run_scenario import RunScenario
 from tests.engine.running import agent, journal, virtually
 from tests.patience import HANG_SECONDS
 from treadle.api.engine import HostedEngine, create_engine
@@ -38,7 +38,7 @@ class Machine:
 
 @JUMPS
 def test_deadline_passes_after_the_time_it_names(jump: float) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         machine, loop = Machine(), asyncio.get_running_loop()
         async with asyncio.timeout(HANG_SECONDS * 1000), machine.engine(ScriptedModel(Silence("hm"))) as engine:
             began = loop.time()
@@ -49,12 +49,12 @@ def test_deadline_passes_after_the_time_it_names(jump: float) -> None:
         assert result.outcome == "deadline"
         assert loop.time() - began == pytest.approx(120, abs=5)
 
-    virtually(story())
+    virtually(scenario())
 
 
 @JUMPS
 def test_retry_comes_after_the_time_the_provider_asks_for(jump: float) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         machine, loop = Machine(), asyncio.get_running_loop()
         model = ScriptedModel(ScriptedFailure(retry_after=300.0), say("done"))
         async with asyncio.timeout(HANG_SECONDS * 1000), machine.engine(model) as engine:
@@ -68,16 +68,16 @@ def test_retry_comes_after_the_time_the_provider_asks_for(jump: float) -> None:
         assert loop.time() - began == pytest.approx(300, abs=5)
         assert all(one.timestamp <= other.timestamp for one, other in pairwise(events))
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_retry_is_due_where_the_clock_was_set_back_between_two_processes() -> None:
-    story = Story()
-    story.asks()
-    story.happens(e.LlmError(1, 1, "overloaded", "busy", True), e.LlmRetry(1, 2, story.now + 5, 5000))
-    assert isinstance(story.decision(), Wait)
-    story.now -= HOURS
-    assert isinstance(story.decision(), CallModel)
+    scenario = RunScenario()
+    scenario.asks()
+    scenario.happens(e.LlmError(1, 1, "overloaded", "busy", True), e.LlmRetry(1, 2, scenario.now + 5, 5000))
+    assert isinstance(scenario.decision(), Wait)
+    scenario.now -= HOURS
+    assert isinstance(scenario.decision(), CallModel)
 
 
 def test_system_clocks_agree_until_one_is_set() -> None:

@@ -52,7 +52,7 @@ def workspace(tmp_path: Path) -> Path:
 def test_a_cancel_ends_the_whole_tree_and_the_end_lists_it(tmp_path: Path, workspace: Path, sandbox: str) -> None:
     model = ScriptedModel(ask(call("bash", "c1", command=f"echo ready; {ESCAPES}")))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(
                 agent(tools=["bash"], workspace=workspace, sandbox=sandbox, approvals=RUNS), "go"
@@ -67,13 +67,13 @@ def test_a_cancel_ends_the_whole_tree_and_the_end_lists_it(tmp_path: Path, works
         assert killed.why == "cancelled"
         assert await gone(workspace)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_interrupt_ends_a_command_with_an_unknown_outcome(tmp_path: Path, workspace: Path) -> None:
     model = ScriptedModel(ask(call("bash", "c1", command="echo ready; sleep 300")), say("went on"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
             await until(engine, run_id, "tool_call_progress")
@@ -86,7 +86,7 @@ def test_an_interrupt_ends_a_command_with_an_unknown_outcome(tmp_path: Path, wor
         [error] = [data for data in events if isinstance(data, ToolCallError)]
         assert "outcome unknown" in error.content
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 WORKER = """
@@ -127,14 +127,14 @@ def test_the_commands_of_a_killed_worker_end_and_are_not_repeated(
     worker.stdout.close()
     model = ScriptedModel(say("checked"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         assert await gone(workspace)
         async with opened(tmp_path, model) as engine:
             assert (await engine.wait(run_id)).text == "checked"
         [told] = all_told(model.requests[0].conversation.messages[-1].parts)
         assert "outcome unknown" in told.content
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert (workspace / "ran.txt").read_text() == "once\n"
 
 
@@ -147,12 +147,12 @@ def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) 
         say("done"),
     )
 
-    async def story() -> list[object]:
+    async def scenario() -> list[object]:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=["bash"], workspace=workspace, approvals=RUNS), "go")
             return [event.data for event in await journal(engine, result.run_id)]
 
-    events = asyncio.run(story())
+    events = asyncio.run(scenario())
     [end] = [data for data in events if isinstance(data, ToolCallEnd)]
     assert end.content.startswith(f"{workspace}\n")
     assert (workspace / "here").exists()
@@ -179,12 +179,12 @@ def test_rules_look_at_every_command_of_the_line(tmp_path: Path, workspace: Path
         tools=["bash"], workspace=workspace, approvals={"default": "ask", "rules": rules}, limits={"max_steps": 20}
     )
 
-    async def story() -> list[object]:
+    async def scenario() -> list[object]:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(hero, "go")
             return [event.data for event in await journal(engine, result.run_id)]
 
-    events = asyncio.run(story())
+    events = asyncio.run(scenario())
     assert len([data for data in events if isinstance(data, ToolCallEnd)]) == 1, "only the first may run"
     denials = [data for data in events if isinstance(data, ToolCallError)]
     assert {data.kind for data in denials} == {"denied"}
@@ -197,10 +197,10 @@ def test_a_rule_whose_examples_are_wrong_is_refused_before_anything_is_written(t
     ]
     wrong = [{**rules[0], "examples": {"match": ["mv x y"]}}]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("fine"))) as engine:
             assert (await engine.run(agent(tools=["bash"], approvals={"rules": rules}), "go")).text == "fine"
             with pytest.raises(treadle.TreadleError, match="does not match its example `mv x y`"):
                 await engine.submit(agent(tools=["bash"], approvals={"rules": wrong}), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -100,7 +100,7 @@ def of(kind: type[Any], events: list[Any]) -> list[Any]:
 def test_a_long_run_is_summed_up_again_and_again_and_never_outgrows_the_window(tmp_path: Path) -> None:
     model = steps(40)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[look], **SMALL), "Look around. The password is swordfish.")
             events = await journal(engine, result.run_id)
@@ -119,13 +119,13 @@ def test_a_long_run_is_summed_up_again_and_again_and_never_outgrows_the_window(t
         assert [each.parent for each in segments[1:]] == [each.segment_id for each in segments[:-1]]
         assert result.metrics.model_calls == len(model.asked) + len(model.summaries)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_next_run_continues_from_the_summary_and_undo_restores_everything(tmp_path: Path) -> None:
     model = steps(12)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], **SMALL)
             first = await engine.run(hero, "Look around.")
@@ -151,13 +151,13 @@ def test_the_next_run_continues_from_the_summary_and_undo_restores_everything(tm
             assert again.outcome == "failed"
             assert "nothing to undo" in again.reason
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_time_and_place_stay_with_their_messages_through_compaction_and_undo(tmp_path: Path) -> None:
     model = steps(12)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero, wide = agent(tools=[look], **SMALL), agent(tools=[look])
             first = await engine.run(hero, "Look around.", asker="terminal")
@@ -172,13 +172,13 @@ def test_time_and_place_stay_with_their_messages_through_compaction_and_undo(tmp
         assert [message.text for message in whole] == ["Look around.", "Say it again.", "And once more."]
         assert (folded[-1].preface, folded[-1].text) == (whole[1].preface, whole[1].text)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_after_an_undo_nothing_is_summarised_early(tmp_path: Path) -> None:
     model = steps(11)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], **SMALL)
             first = await engine.run(hero, "Look around.")
@@ -189,7 +189,7 @@ def test_after_an_undo_nothing_is_summarised_early(tmp_path: Path) -> None:
             assert result.outcome == "completed"
             assert len(model.summaries) == made, "over three quarters, and it still fits"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 EMPTY = (say("  \n", usage=UNCOUNTED), say("## Goal\n## Done\n"), ScriptedFailure(retryable=False))
@@ -199,7 +199,7 @@ EMPTY = (say("  \n", usage=UNCOUNTED), say("## Goal\n## Done\n"), ScriptedFailur
 def test_a_summary_that_fails_loses_nothing_and_the_next_way_is_tried(tmp_path: Path, summary: ScriptStep) -> None:
     model = steps(30, summary)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[look], **SMALL), "Look around.")
             events = await journal(engine, result.run_id)
@@ -210,7 +210,7 @@ def test_a_summary_that_fails_loses_nothing_and_the_next_way_is_tried(tmp_path: 
         assert all(each.freed > 0 for each in trimmed)
         assert max(request.input_estimate for request in of(e.LlmRequest, events)) <= 2000
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_overflow_error_tries_every_remedy_once(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_an_overflow_error_tries_every_remedy_once(tmp_path: Path) -> None:
 
     model = Recorder(answer)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look, read_all], limits=Limits(context_window=8000))
             result = await engine.run(hero, "Look around.")
@@ -245,7 +245,7 @@ def test_an_overflow_error_tries_every_remedy_once(tmp_path: Path) -> None:
         assert "/compact" in result.next
         assert "/reset" in result.next
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_truncated_result_can_be_recalled_completely(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_truncated_result_can_be_recalled_completely(tmp_path: Path) -> None:
 
     model = Recorder(answer)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[read_all, "recall"], limits=Limits(context_window=5000))
             result = await engine.run(hero, "Read.")
@@ -271,13 +271,13 @@ def test_a_truncated_result_can_be_recalled_completely(tmp_path: Path) -> None:
         assert whole[2050:2080] in ends["again"]
         assert "are left out here" in str(model.asked[2][-1].parts[0])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_message_limit_drops_the_oldest_and_keeps_pinned_ones(tmp_path: Path) -> None:
     model = Recorder(numbered)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(limits=Limits(history_messages=8))
             first = await engine.run(hero, "message 0")
@@ -291,13 +291,13 @@ def test_the_message_limit_drops_the_oldest_and_keeps_pinned_ones(tmp_path: Path
             ]
             assert model.asked[-1][-1].text == "message 11"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_commands_are_separate_runs_without_model_calls(tmp_path: Path) -> None:
     model = Recorder(greeting)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent()
             first = await engine.run(hero, "my name is Ada")
@@ -323,7 +323,7 @@ def test_commands_are_separate_runs_without_model_calls(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="takes no argument"):
                 await engine.run(hero, "/reset everything", session=session)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_compaction_by_command_folds_even_a_short_conversation_once(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ def test_a_compaction_by_command_folds_even_a_short_conversation_once(tmp_path: 
 
     model = Recorder(answer)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent()
             first = await engine.run(hero, "message 0")
@@ -349,7 +349,7 @@ def test_a_compaction_by_command_folds_even_a_short_conversation_once(tmp_path: 
             records = await engine.context.sessions.segments(first.session_id)
             assert [record.reason for record in records] == ["compaction"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_another_model_may_write_the_summary_and_the_own_one_steps_in(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ def test_another_model_may_write_the_summary_and_the_own_one_steps_in(tmp_path: 
 
     model = steps(30)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             engine.add_model("scribe", FunctionModel(write))
             hero = agent(tools=[look], compaction={"model": "scribe/small"}, **SMALL)
@@ -374,13 +374,13 @@ def test_another_model_may_write_the_summary_and_the_own_one_steps_in(tmp_path: 
         assert {each.model for each in compacted[1:]} == {"scripted/x"}
         assert len(of(e.CompactionFailed, events)) == len(compacted) - 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_request_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
     model = steps(25)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], **SMALL)
             first = await engine.run(hero, "Look around.")
@@ -394,4 +394,4 @@ def test_the_request_is_rebuilt_from_the_journal(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="its steps are 1 to"):
                 await engine.service.prompt(first.run_id, 99)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -49,7 +49,7 @@ def test_a_secret_in_the_notes_of_the_workspace_goes_nowhere(tmp_path: Path) -> 
     (tmp_path / "AGENTS.md").write_text(f"The token is {CANARY}.")
     model = ScriptedModel(say("so"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as store:
             store.put("TOKEN", CANARY, (SecretGrant("hero"),))
         async with opened(tmp_path, model) as engine:
@@ -59,7 +59,7 @@ def test_a_secret_in_the_notes_of_the_workspace_goes_nowhere(tmp_path: Path) -> 
         assert "The token is [redacted:TOKEN]." in model.requests[0].preamble.system
         assert CANARY.encode() not in (tmp_path / "t.db").read_bytes()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("limits", [Limits(history_messages=8), Limits(context_window=2000)])
@@ -73,7 +73,7 @@ def test_the_task_stays_whatever_is_left_out(tmp_path: Path, limits: Limits) -> 
 
     model = Recorder(answer)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], limits=limits)
             first = await engine.run(hero, "An old question.")
@@ -81,7 +81,7 @@ def test_the_task_stays_whatever_is_left_out(tmp_path: Path, limits: Limits) -> 
         for messages in model.asked[1:]:
             assert any("blue door" in message.text for message in messages)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_wrong_estimate_does_not_end_a_run(tmp_path: Path) -> None:
@@ -90,14 +90,14 @@ def test_a_wrong_estimate_does_not_end_a_run(tmp_path: Path) -> None:
     usage = Usage(40_000, 10)
     model = ScriptedModel(say("so many", usage=usage), say("yes", usage=Usage(40_020, 1)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(limits=Limits(context_window=60_000))
             first = await engine.run(hero, numbers)
             second = await engine.run(hero, "Are you sure?", session=first.session_id)
         assert (first.outcome, second.outcome) == ("completed", "completed")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_lowered_window_rises_when_more_is_accepted(tmp_path: Path) -> None:
@@ -117,20 +117,20 @@ def test_a_lowered_window_rises_when_more_is_accepted(tmp_path: Path) -> None:
 
     model = Recorder(answer)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], limits=Limits(context_window=200_000, max_steps=80))
             result = await engine.run(hero, "Look around.")
         assert result.outcome == "completed"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_is_not_swallowed_by_a_command(tmp_path: Path) -> None:
     def answer(request: ModelRequest) -> ScriptStep:
         return Silence("…") if is_summary(request) else say(f"answer: {WORDS}", usage=UNCOUNTED)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(answer)) as engine:
             first = await engine.run(agent(), "one")
             session = first.session_id
@@ -146,7 +146,7 @@ def test_a_message_is_not_swallowed_by_a_command(tmp_path: Path) -> None:
             assert (await engine.wait(command)).outcome == "cancelled", "it can be asked again"
             assert (await waiting).text.startswith("answer")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 class Odd:
@@ -172,7 +172,7 @@ def _cancelled() -> Any:
 def test_an_adapter_that_misbehaves_costs_a_summary_and_not_the_run(tmp_path: Path, odd: Callable[[], Any]) -> None:
     model = Odd(odd)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[look], limits=Limits(context_window=2000)), "Look around.")
             events = await journal(engine, result.run_id)
@@ -183,16 +183,16 @@ def test_an_adapter_that_misbehaves_costs_a_summary_and_not_the_run(tmp_path: Pa
         assert model.summaries < 12, "whoever has just failed is left alone for a while"
         assert of(e.ContextTrimmed, events)[-1].stage in ("trim", "drop")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_lone_surrogates_of_an_adapter_are_replaced(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("half \ud800 a character"))) as engine:
             result = await engine.run(agent(), "go")
         assert result.text == "half \ufffd a character"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_recall_reads_the_latest_truncated_result_from_the_cut(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_recall_reads_the_latest_truncated_result_from_the_cut(tmp_path: Path) -
 
     model = Recorder(answer)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[read_all, "recall"], limits=Limits(context_window=20_000))
             first = await engine.run(hero, "Read.")
@@ -231,7 +231,7 @@ def test_recall_reads_the_latest_truncated_result_from_the_cut(tmp_path: Path) -
         assert ends["again"].startswith(whole[len(head) : len(head) + 50])
         assert f"of {len(whole)} characters" in str(shown)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_cannot_impersonate_a_role_in_the_summary_request(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_message_cannot_impersonate_a_role_in_the_summary_request(tmp_path: Pa
 
     model = Recorder(answer)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[fetch], limits=Limits(context_window=2000))
             result = await engine.run(hero, "Look around.")
@@ -263,7 +263,7 @@ def test_a_message_cannot_impersonate_a_role_in_the_summary_request(tmp_path: Pa
         saved = [each.text for each in of(e.MemorySaved, events) if each.source == "compaction"]
         assert set(saved) == {"tea"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_notes_of_one_workspace_are_not_shown_in_another(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ def test_the_notes_of_one_workspace_are_not_shown_in_another(tmp_path: Path) -> 
         (tmp_path / name / "AGENTS.md").write_text(f"the notes of {name}")
     model = ScriptedModel(*(say("so") for _ in range(3)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(agent(workspace=tmp_path / "a"), "one")
             for name in ("b", "a"):
@@ -281,7 +281,7 @@ def test_the_notes_of_one_workspace_are_not_shown_in_another(tmp_path: Path) -> 
         assert ["the notes of a" in each for each in shown] == [True, False, True]
         assert ["the notes of b" in each for each in shown] == [False, True, False]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_summary_that_is_not_shorter_changes_nothing(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_a_summary_that_is_not_shorter_changes_nothing(tmp_path: Path) -> None:
             return say("## Done\n" + WORDS * 40, usage=UNCOUNTED)
         return say("ok", usage=UNCOUNTED)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(answer)) as engine:
             first = await engine.run(agent(), "one")
             for text in ("two", "three", "four"):
@@ -299,14 +299,14 @@ def test_a_summary_that_is_not_shorter_changes_nothing(tmp_path: Path) -> None:
             assert done.outcome == "failed"
             assert "is not shorter" in done.reason
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_pin_contains_only_the_users_text(tmp_path: Path) -> None:
     script = (say("Ada likes tea"), say("half", stop="max_tokens"), say(" a cup"), say("so"), say("so"))
     model = ScriptedModel(*script)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(memory={"embedder": "none"})
             await engine.run(hero, "What does Ada like?")
@@ -321,7 +321,7 @@ def test_a_pin_contains_only_the_users_text(tmp_path: Path) -> None:
         [kept] = [message for message in model.requests[-1].conversation.messages if message.mark == "pinned"]
         assert kept.text == "What is it that Ada likes?"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_cancelled_before_its_turn_leaves_nothing(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_a_run_cancelled_before_its_turn_leaves_nothing(tmp_path: Path) -> None:
 
     asked: list[list[str]] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(answer)) as engine:
             first = await engine.run(agent(), "one")
             session = first.session_id
@@ -347,17 +347,17 @@ def test_a_run_cancelled_before_its_turn_leaves_nothing(tmp_path: Path) -> None:
         assert "two" in asked[-1]
         assert asked[-1][-1].endswith("four")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_long_text_in_a_dense_script_is_cut_too(tmp_path: Path) -> None:
     model = steps(25, say("## Done\n" + "한글" * 4000, usage=UNCOUNTED))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[look], limits=Limits(context_window=2000)), "Look around.")
             events = await journal(engine, result.run_id)
         assert result.outcome == "completed"
         assert max(request.input_estimate for request in of(e.LlmRequest, events)) <= 2000
 
-    asyncio.run(story())
+    asyncio.run(scenario())

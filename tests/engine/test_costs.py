@@ -33,7 +33,7 @@ def test_every_call_has_its_price_and_the_run_the_sum(tmp_path: Path) -> None:
         say("done", usage=Usage(4000, 10, cache_read_tokens=1000)),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), model) as engine:
             result = await engine.run(agent(tools=[look]), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
@@ -42,13 +42,13 @@ def test_every_call_has_its_price_and_the_run_the_sum(tmp_path: Path) -> None:
         assert result.metrics.cost == pytest.approx(sum(filter(None, costs)))
         assert (result.metrics.unpriced_calls, result.metrics.cache_hit_rate) == (0, 0.2)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_estimate_covers_the_request_and_the_longest_reply(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", place="x"), usage=Usage(500, 20)), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), model) as engine:
             result = await engine.run(agent(tools=[look], persona="Be brief. " * 100), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
@@ -58,7 +58,7 @@ def test_the_estimate_covers_the_request_and_the_longest_reply(tmp_path: Path) -
         grown = 1000  # words
         assert 520 + grown <= second.input_estimate <= 520 + grown + 80, "what was counted, and what came since"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_failed_attempts_are_charged_for_their_usage(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_failed_attempts_are_charged_for_their_usage(tmp_path: Path) -> None:
     )
     unsent = ScriptedFailure("unreachable", "nobody there", True, retry_after=0.0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), ScriptedModel(half, unsent, say("all", usage=Usage(100, 4)))) as engine:
             result = await engine.run(agent(), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
@@ -76,11 +76,11 @@ def test_failed_attempts_are_charged_for_their_usage(tmp_path: Path) -> None:
         assert result.metrics.cost == pytest.approx(0.000345 + 0.00036)
         assert result.metrics.estimated
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_interrupted_call_is_charged_by_estimate(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), ScriptedModel(Silence("so far " * 100))) as engine:
             run_id = await engine.submit(agent(persona="x" * 4000), "go")
             await until(engine, run_id, "token")
@@ -89,13 +89,13 @@ def test_an_interrupted_call_is_charged_by_estimate(tmp_path: Path) -> None:
         assert result.metrics.estimated
         assert result.metrics.cost > 1000 * 3 / 1e6
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_without_a_price_the_run_reports_how_many_calls_the_sum_lacks(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("look", place="x")), say("done"))) as engine:
             result = await engine.run(agent(tools=[look]), "go")
         assert (result.metrics.cost, result.metrics.unpriced_calls) == (0.0, 2)
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -44,7 +44,7 @@ async def look(place: str) -> str:
 def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> None:
     first, second = ScriptedModel(REFUSED), ScriptedModel(ask(call("look", place="hall")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, first) as engine:
             add_fallbacks(engine, second)
             result = await engine.run(agent(tools=[look], **FALLBACKS), "go")
@@ -59,14 +59,14 @@ def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> No
         assert [route for route, _ in resolved] == ["scripted/x", "second/y"]
         assert "a fallback" in resolved[1][1]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
     busy = ScriptedFailure(next_model=True)
     first, second = ScriptedModel(*[busy] * 4), ScriptedModel(busy, say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(first) as engine:
             add_fallbacks(engine, second)
             result = await engine.run(agent(**FALLBACKS), "go")
@@ -76,11 +76,11 @@ def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
             ["llm_error", "llm_retry"] * 3 + ["llm_error", "llm_fallback", "llm_error", "llm_retry"]
         )
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_the_run_ends_with_the_last_error_when_no_fallback_is_left(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
             add_fallbacks(
                 engine,
@@ -91,11 +91,11 @@ def test_the_run_ends_with_the_last_error_when_no_fallback_is_left(tmp_path: Pat
         assert (result.outcome, result.status) == ("model_error", "failed")
         assert "no money" in result.reason
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_failure_that_no_other_model_would_fix_ends_the_run(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(
             tmp_path, ScriptedModel(ScriptedFailure("overflow", "too long", False, compact=True))
         ) as engine:
@@ -103,13 +103,13 @@ def test_a_failure_that_no_other_model_would_fix_ends_the_run(tmp_path: Path) ->
             result = await engine.run(agent(**FALLBACKS), "go")
         assert (result.outcome, result.status) == ("context_overflow", "failed")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unavailable_fallback_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
             engine.add_model("third", ScriptedModel(say("here")))
             result = await engine.run(agent(fallbacks=["openai/y", "third/z"]), "go")
@@ -119,13 +119,13 @@ def test_an_unavailable_fallback_is_skipped(tmp_path: Path, monkeypatch: pytest.
         assert [data.to for data in fallbacks] == ["openai/y", "third/z"]
         assert "provider openai needs a key" in fallbacks[1].reason
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_text_that_was_shown_before_a_fallback_is_void() -> None:
     first = ScriptedModel(ScriptedFailure("server", "broke", False, text="half an", next_model=True))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(first) as engine:
             add_fallbacks(engine, ScriptedModel(say("all of it")))
             shown = [
@@ -137,13 +137,13 @@ def test_text_that_was_shown_before_a_fallback_is_void() -> None:
         assert "".join(text for _, _, text in shown[:reset]) == "half an"
         assert "".join(text for _, _, text in shown[reset:]) == "all of it"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_resumed_run_continues_with_its_fallback(tmp_path: Path) -> None:
     """What was fallen back to is in the journal, not in memory."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
             second = ScriptedModel(ScriptedFailure(next_model=True, retry_after=3600.0))
             add_fallbacks(engine, second)
@@ -156,7 +156,7 @@ def test_a_resumed_run_continues_with_its_fallback(tmp_path: Path) -> None:
             await engine.steer(run_id, "now, please")
             assert (await engine.wait(run_id)).text == "later"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── The breaker ────────────────────────────────────────────────────────────────────────────────────
@@ -165,7 +165,7 @@ def test_a_resumed_run_continues_with_its_fallback(tmp_path: Path) -> None:
 def test_a_failing_model_is_skipped_by_all_runs() -> None:
     down = FunctionModel(lambda _: ScriptedFailure("server", "down", retryable=False, next_model=True))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(down) as engine:
             add_fallbacks(engine, FunctionModel(lambda _: say("from the second")))
             lonely = agent(name="lonely")
@@ -182,7 +182,7 @@ def test_a_failing_model_is_skipped_by_all_runs() -> None:
             states = {state.provider: state.phase for state in engine.models.breakers()}
             assert states["scripted"] == "open"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_an_alias_uses_its_second_model_while_the_breaker_of_the_first_is_open(tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_an_alias_uses_its_second_model_while_the_breaker_of_the_first_is_open(t
     (tmp_path / "home" / "config.yaml").write_text("aliases: {twins: [first/a, scripted/x]}\n")
     home = Home(tmp_path / "home")
 
-    async def story() -> None:
+    async def scenario() -> None:
         engine = create_engine("sqlite:///:memory:", home=home, clock=LoopClock())
         engine.add_model("first", ScriptedModel(ask(call("let_others_fail"))))
         engine.add_model("scripted", FunctionModel(lambda _: say("from the twin")))
@@ -214,14 +214,14 @@ def test_an_alias_uses_its_second_model_while_the_breaker_of_the_first_is_open(t
         assert "first/a is left alone" in resolved[-1].reason
         assert not [data for data in events if isinstance(data, LlmFallback)]
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_for_the_probe() -> None:
     answers = iter([*[ScriptedFailure("server", "down", retryable=False)] * MIN_CALLS, say("up again")])
     model = FunctionModel(lambda _: next(answers))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             results = [await engine.run(agent(), "go") for _ in range(MIN_CALLS + 1)]
             opening = [event.data for event in await journal(engine, results[-2].run_id)]
@@ -232,17 +232,17 @@ def test_the_change_of_a_breaker_is_on_record_and_a_run_without_fallback_waits_f
             assert (wait.reason, "left alone" in wait.detail) == ("breaker", True)
             assert "breaker_closed" in types(await journal(engine, results[-1].run_id))
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_errors_not_caused_by_the_model_do_not_open_its_breaker() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: REFUSED)) as engine:
             for _ in range(2 * MIN_CALLS):
                 assert (await engine.run(agent(), "go")).outcome == "model_error"
             assert {state.phase for state in engine.models.breakers() if state.provider == "scripted"} == {"closed"}
 
-    virtually(story())
+    virtually(scenario())
 
 
 # ── Other ways to try again ────────────────────────────────────────────────────────────────────────
@@ -252,7 +252,7 @@ def test_a_refused_conversation_is_sent_again_in_plain_form(tmp_path: Path) -> N
     refused = ScriptedFailure("invalid_request", "tool_use ids must be unique", False, repair=True, next_model=True)
     model = ScriptedModel(ask(call("look", place="x"), thinking="hm"), refused, say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[look]), "go")
             events = [event.data for event in await journal(engine, result.run_id)]
@@ -261,36 +261,36 @@ def test_a_refused_conversation_is_sent_again_in_plain_form(tmp_path: Path) -> N
         [retry] = [data for data in events if isinstance(data, LlmRetry)]
         assert (retry.plain, retry.delay_ms) == (True, 0)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_conversation_is_repaired_once_and_then_another_model_is_called(tmp_path: Path) -> None:
     refused = ScriptedFailure("invalid_request", "still wrong", False, repair=True, next_model=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(refused, refused)) as engine:
             add_fallbacks(engine, ScriptedModel(say("fine")))
             result = await engine.run(agent(**FALLBACKS), "go")
         assert result.text == "fine"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_another_key_is_tried_at_once_and_does_not_count_as_a_retry(tmp_path: Path) -> None:
     limited = ScriptedFailure("rate_limited", "slow down", True, retry_after=0.0, next_key=True)
     model = ScriptedModel(*[limited] * 5, say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(), "go")
         assert (result.text, result.metrics.model_calls) == ("done", 6)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("kind", ["auth", "not_found", "server", "billing"])
 def test_the_error_says_why_the_fallback_was_used(tmp_path: Path, kind: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         failure = ScriptedFailure(kind, f"because of {kind}", False, next_model=True)  # pyright: ignore[reportArgumentType] -- a kind
         async with opened(tmp_path, ScriptedModel(failure)) as engine:
             add_fallbacks(engine, ScriptedModel(say("ok")))
@@ -300,7 +300,7 @@ def test_the_error_says_why_the_fallback_was_used(tmp_path: Path, kind: str) -> 
         assert (error.kind, error.next_model) == (kind, True)
         assert isinstance(events[-1], RunEnd)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_without_usable_fallbacks_ends_with_the_first_error(
@@ -308,67 +308,67 @@ def test_a_run_without_usable_fallbacks_ends_with_the_first_error(
 ) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(REFUSED)) as engine:
             result = await engine.run(agent(fallbacks=["openai/y"]), "go")
         assert result.outcome == "model_error"
         assert "the key is wrong" in result.reason
         assert "provider openai needs a key" in result.reason
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unusable_fallback_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             add_fallbacks(engine, ScriptedModel())
             with pytest.raises(UsageError, match="no provider is called `secnd`; did you mean `second`"):
                 await engine.submit(agent(fallbacks=["second/y", "secnd/y"]), "go")
             assert await engine.service.runs() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_other_keys_are_tried_a_limited_number_of_times() -> None:
     limited = ScriptedFailure("rate_limited", "slow down", True, retry_after=0.0, next_key=True, next_model=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: limited)) as engine:
             add_fallbacks(engine, ScriptedModel(say("instead")))
             result = await engine.run(agent(**FALLBACKS), "go")
         assert (result.text, result.metrics.model_calls) == ("instead", MAX_KEYS + 4 + 1)
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_an_excessive_retry_after_is_not_waited_for(tmp_path: Path) -> None:
     tomorrow = ScriptedFailure("rate_limited", "come back tomorrow", True, retry_after=86_400.0, next_model=True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(tomorrow)) as engine:
             add_fallbacks(engine, ScriptedModel(say("now")))
             assert (await engine.run(agent(**FALLBACKS), "go")).text == "now"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_deadline_does_not_wait_for_a_breaker() -> None:
     down = FunctionModel(lambda _: ScriptedFailure("server", "down", retryable=False))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(down) as engine:
             for _ in range(MIN_CALLS):
                 await engine.run(agent(), "go")
             result = await engine.run(agent(limits={"deadline": 2}), "go")
         assert (result.outcome, result.metrics.duration_ms) == ("deadline", 2000)
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_probe_interrupted_by_closing_the_engine_is_abandoned(tmp_path: Path) -> None:
     model = FunctionModel(lambda _: Silence("so far"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             breaker = engine.models.resolve("scripted/x", None).breaker
             for _ in range(MIN_CALLS):
@@ -378,4 +378,4 @@ def test_a_probe_interrupted_by_closing_the_engine_is_abandoned(tmp_path: Path) 
             assert breaker.wait(0.0) is not None, "the probe is out"
         assert breaker.wait(0.0) is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -31,13 +31,13 @@ def run(folder: Path, *hooks: treadle.Hook, text: str = "hello") -> tuple[Echo, 
     """Run a script. Return the text, the results that the model got, and the types of the events."""
     echo, model = Echo(), ScriptedModel(ask(call("echo", "c1", text=text)), say("done"))
 
-    async def story() -> tuple[list[str], treadle.Result]:
+    async def scenario() -> tuple[list[str], treadle.Result]:
         async with opened(folder, model) as engine:
             engine.add_hooks(*hooks)
             result = await engine.run(agent(tools=[echo.tool]), "go")
             return types(await journal(engine, result.run_id)), result
 
-    kinds, result = asyncio.run(story())
+    kinds, result = asyncio.run(scenario())
     [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
     return echo, told.content, kinds, result
 
@@ -114,7 +114,7 @@ def test_a_hook_that_does_not_answer_blocks() -> None:
         async def before(self, call: HookedCall) -> None:
             await asyncio.sleep(2 * HOOK_TIMEOUT_SECONDS)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             engine.add_hooks(Slow())
             result = await engine.run(agent(tools=[echo.tool]), "go")
@@ -122,7 +122,7 @@ def test_a_hook_that_does_not_answer_blocks() -> None:
         [blocked] = [data for data in events if isinstance(data, HookBlocked)]
         assert "did not answer within 30 s" in blocked.content
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_rewritten_arguments_that_do_not_fit_are_an_error(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_rewritten_arguments_that_do_not_fit_are_an_error(tmp_path: Path) -> Non
 def test_an_approval_covers_the_arguments_changed_by_a_hook(tmp_path: Path) -> None:
     echo, model = Echo(), ScriptedModel(ask(call("echo", "c1", text="hello")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             engine.add_hooks(Loud())
             callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
@@ -149,4 +149,4 @@ def test_an_approval_covers_the_arguments_changed_by_a_hook(tmp_path: Path) -> N
         [start] = [data for data in events if isinstance(data, ToolCallStart)]
         assert start.arguments == '{"text":"hello!"}'
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -31,7 +31,7 @@ async def look() -> str:
 def test_another_session_is_reminded_and_the_same_one_is_not(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada likes green tea."), say("It is green tea."), say("Yes."), say("Who knows."))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(**BY_WORDS)
             first = await engine.run(hero, "What does Ada like to drink?")
@@ -51,14 +51,14 @@ def test_another_session_is_reminded_and_the_same_one_is_not(tmp_path: Path) -> 
         assert types.index("memory_recalled") < types.index("llm_request")
         assert types[-2:] == ["memory_saved", "run_end"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_memory_can_be_in_the_system_prompt_or_recalled_before_every_step(tmp_path: Path) -> None:
     script = (say("The key is under the mat."), say("so"), ask(call("look"), text="the green door"), say("done"))
     model = ScriptedModel(*script)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(**BY_WORDS), "Where is the key of the green door?")
             system = agent(memory={"embedder": "none", "place": "system"})
@@ -70,7 +70,7 @@ def test_memory_can_be_in_the_system_prompt_or_recalled_before_every_step(tmp_pa
         assert "under the mat" not in str(model.requests[2].conversation.messages)
         assert "under the mat" in model.requests[3].conversation.messages[-1].text
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_steered_message_is_recalled_for_too(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_steered_message_is_recalled_for_too(tmp_path: Path) -> None:
 
     asked: list[str] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(answer)) as engine:
             hero = agent(**BY_WORDS)
             await engine.run(hero, "When does the harbour open?")
@@ -93,13 +93,13 @@ def test_a_steered_message_is_recalled_for_too(tmp_path: Path) -> None:
         assert "from memory" not in asked[1]
         assert "opens at nine" in asked[2]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_repeated_fact_is_remembered_once(tmp_path: Path) -> None:
     model = ScriptedModel(*(say("Nine.") for _ in range(3)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(**BY_WORDS)
             results = [await engine.run(hero, "When does it open?") for _ in range(3)]
@@ -109,7 +109,7 @@ def test_a_repeated_fact_is_remembered_once(tmp_path: Path) -> None:
         assert [each.repeats for each in saved[1:]] == [saved[0].memory_id] * 2
         assert listed.text.count("When does it open?") == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_repeated_fact_is_remembered_once(tmp_path: Path) -> None:
 def test_memory_can_be_disabled(tmp_path: Path, memory: dict[str, Any], message: str) -> None:
     model = ScriptedModel(say("hello yourself"), say("hello yourself"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(memory=memory | {"embedder": "none"})
             await engine.run(hero, message)
@@ -128,7 +128,7 @@ def test_memory_can_be_disabled(tmp_path: Path, memory: dict[str, Any], message:
         assert "memory_recalled" not in types
         assert ("memory_saved" in types) == memory.get("remember", True)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_tools_save_search_and_note_without_secrets(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_tools_save_search_and_note_without_secrets(tmp_path: Path) -> None:
     )
     model = ScriptedModel(*script)
 
-    async def story() -> None:
+    async def scenario() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as store:
             store.put("TOKEN", CANARY, (SecretGrant("other"),))
         async with opened(tmp_path, model) as engine:
@@ -155,4 +155,4 @@ def test_tools_save_search_and_note_without_secrets(tmp_path: Path) -> None:
         assert written.text == "A quiet day at the office."
         assert "A quiet day" in model.requests[-1].conversation.messages[-1].text
 
-    asyncio.run(story())
+    asyncio.run(scenario())

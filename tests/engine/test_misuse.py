@@ -45,14 +45,14 @@ def told_of(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **m
     name = tools[0].spec.name
     model = ScriptedModel(ask(call(name, "c1")), say("done"))
 
-    async def story() -> list[str]:
+    async def scenario() -> list[str]:
         async with opened(folder, model) as engine:
             engine.add_hooks(*hooks)
             result = await engine.run(agent(tools=list(tools), **more), "go")
             assert result.text == "done"
             return types(await journal(engine, result.run_id))
 
-    kinds = asyncio.run(story())
+    kinds = asyncio.run(scenario())
     assert "run_recovered" not in kinds, "the engine itself did not fail"
     [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
     return told.content, kinds
@@ -144,12 +144,12 @@ def test_a_hook_cannot_change_the_arguments_behind_our_back(tmp_path: Path) -> N
 
     model = ScriptedModel(ask(call("echo", "c1", text="as it was")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             engine.add_hooks(Sly())
             await engine.run(agent(tools=[echo]), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert said == ["as it was"]
 
 
@@ -158,7 +158,7 @@ def test_a_cancel_does_not_wait_for_a_hook() -> None:
         async def before(self, call: HookedCall) -> None:
             await asyncio.sleep(20)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(ScriptedModel(ask(call("fine", "c1")))) as engine:
             engine.add_hooks(Slow())
             run_id = await engine.submit(agent(tools=[fine]), "go")
@@ -167,7 +167,7 @@ def test_a_cancel_does_not_wait_for_a_hook() -> None:
             result = await engine.wait(run_id)
             assert (result.outcome, result.metrics.duration_ms) == ("cancelled", 0)
 
-    virtually(story())
+    virtually(scenario())
 
 
 # ── Callers ──
@@ -190,7 +190,7 @@ async def post(letter: str) -> str:
     ],
 )
 def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("post", "c1", letter="x")), say("done"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post], approvals={"default": "ask"}), "go", **TERMINAL)
@@ -202,11 +202,11 @@ def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(tmp_path: Pa
             await engine.decide(asked.data.approval_id, "approve")
             assert (await engine.wait(run_id)).text == "done"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_wrong_way_of_steering_or_asking_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
             with pytest.raises(UsageError):
                 await engine.submit(agent(tools=[post]), "go", asker="me")  # pyright: ignore[reportArgumentType] -- nonsense
@@ -218,22 +218,22 @@ def test_a_wrong_way_of_steering_or_asking_is_refused_before_anything_is_written
             await engine.cancel(run_id)
             assert (await engine.wait(run_id)).outcome == "cancelled"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_rule_for_an_unknown_tool_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match="`bsh`, which is not a known tool"):
                 await engine.submit(agent(approvals={"rules": [{"tool": "bsh", "do": "deny"}]}), "go")
             with pytest.raises(UsageError, match="is not a folder"):
                 await engine.submit(agent(workspace=tmp_path / "nowhere"), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_for_another_agent_does_not_go_to_the_run_that_waits(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
             hero = agent(tools=[post], approvals={"default": "ask"})
             run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
@@ -242,7 +242,7 @@ def test_a_message_for_another_agent_does_not_go_to_the_run_that_waits(tmp_path:
                 await engine.submit(agent(name="other"), "hello", session="ses_a")
             await engine.cancel(run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Rules cannot be walked around ──
@@ -252,12 +252,12 @@ def test_another_name_of_a_tool_does_not_get_around_its_rules(tmp_path: Path) ->
     model = ScriptedModel(ask(call("run_command", "c1", command="touch evil")), say("done"))
     rules = [{"tool": "bash", "match": "touch *", "do": "deny"}]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=["run_command"], workspace=tmp_path, approvals={"rules": rules})
             await engine.run(hero, "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert not (tmp_path / "evil").exists()
 
 
@@ -267,12 +267,12 @@ def test_another_name_of_a_tool_does_not_get_around_its_rules(tmp_path: Path) ->
 def test_the_two_names_of_the_command_tool_are_one_entry(tmp_path: Path, allowed: str, called: str) -> None:
     model = ScriptedModel(ask(call(called, "c1", command="touch here")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[allowed], workspace=tmp_path, approvals={"rules": [{"tool": "bash", "do": "auto"}]})
             await engine.run(hero, "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert [spec.name for spec in model.requests[0].preamble.tools] == ["bash"]
     assert (tmp_path / "here").exists()
 
@@ -283,13 +283,13 @@ def test_replacing_a_tool_replaces_its_aliases(tmp_path: Path) -> None:
         """Mine."""
         return command
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             engine.add_tools(mine)
             with pytest.raises(UsageError, match="no tool is called `run_command`"):
                 await engine.submit(agent(tools=["run_command"]), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_rule_sees_text_at_any_depth(tmp_path: Path) -> None:
@@ -307,14 +307,14 @@ def test_a_rule_sees_text_at_any_depth(tmp_path: Path) -> None:
         say("done"),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(
                 agent(tools=[send], approvals={"rules": [{"tool": "send", "match": "*@evil.com", "do": "deny"}]}),
                 "go",
             )
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert sent == []
 
 
@@ -322,7 +322,7 @@ def test_edited_arguments_are_seen_by_hooks_and_rules(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("post", "c1", letter="nice")), say("done"))
     rules = [{"tool": "post", "match": "*evil*", "do": "deny"}]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[post], approvals={"default": "ask", "rules": rules})
             run_id = await engine.submit(hero, "go", **TERMINAL)
@@ -333,7 +333,7 @@ def test_edited_arguments_are_seen_by_hooks_and_rules(tmp_path: Path) -> None:
             events = [event.data for event in await journal(engine, run_id)]
         assert not [data for data in events if isinstance(data, ToolCallStart)]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_calls_that_a_hook_leads_to_one_place_run_one_after_the_other(tmp_path: Path) -> None:
@@ -355,17 +355,17 @@ def test_calls_that_a_hook_leads_to_one_place_run_one_after_the_other(tmp_path: 
 
     model = ScriptedModel(ask(call("write", "c1", path="a"), call("write", "c2", path="b")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             engine.add_hooks(Lead())
             await engine.run(agent(tools=[write]), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert at_once == [1, 1]
 
 
 def test_an_approval_that_comes_too_late_is_refused() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("post", "c1", letter="x")), say("went on"))
         async with in_virtual_time(model) as engine:
             hero = agent(tools=[post], approvals={"default": "ask", "expires": 60})
@@ -378,18 +378,18 @@ def test_an_approval_that_comes_too_late_is_refused() -> None:
                 await engine.decide(asked.data.approval_id, "approve")
             assert (await engine.wait(run_id)).text == "went on"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_denial_does_not_count_as_a_tool_failure(tmp_path: Path) -> None:
     steps = [ask(call("post", f"c{n}", letter=f"letter {n}")) for n in range(10)]
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with opened(tmp_path, ScriptedModel(*steps, say("I give up"))) as engine:
             hero = agent(tools=[post], approvals={"default": "deny"}, limits={"stuck_steps": 20})
             return await engine.run(hero, "go")
 
-    assert asyncio.run(story()).text == "I give up"
+    assert asyncio.run(scenario()).text == "I give up"
 
 
 @pytest.mark.parametrize("then", ["no steps left", "nothing", "a failure"])
@@ -401,12 +401,12 @@ def test_a_challenged_answer_is_delivered_if_no_better_one_follows(tmp_path: Pat
     }[then]
     model = ScriptedModel(say("I have sent the email to Bob."), *more)
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[post], limits={"max_steps": 1 if then == "no steps left" else 9})
             return await engine.run(hero, "go")
 
-    result = asyncio.run(story())
+    result = asyncio.run(scenario())
     assert (result.outcome, result.text) == ("completed", "I have sent the email to Bob.")
     assert result.unverified_claim == result.text
 
@@ -425,12 +425,12 @@ def test_results_of_two_runs_that_share_a_call_id_are_distinguished(tmp_path: Pa
         say("two"),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[big, "recall"])
             first = await engine.run(hero, "go")
             await engine.run(hero, "again", session=first.session_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
     assert told.content.startswith("aaaaaaaaaa\n")

@@ -75,7 +75,7 @@ def test_status_and_exit_code_are_those_of_the_table() -> None:
 
 @pytest.mark.parametrize("kind", CASES)
 def test_a_run_ends(kind: OutcomeKind) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         settings, script, text = CASES[kind]
         with ScriptedModel(*script) as model:
             async with in_virtual_time(model) as engine:
@@ -90,11 +90,11 @@ def test_a_run_ends(kind: OutcomeKind) -> None:
             assert result.reason, "a person is told what happened"
             assert result.next, "and how to go on"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_cancelled_run_ends_cancelled(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("so far"))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
@@ -102,7 +102,7 @@ def test_a_cancelled_run_ends_cancelled(tmp_path: Path) -> None:
             result = await engine.wait(run_id)
         assert (result.outcome, result.status, result.text) == ("cancelled", "cancelled", "so far")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 class Broken:
@@ -133,20 +133,20 @@ class Endless:
 def test_an_adapter_error_ends_the_run_with_a_reason(
     model: Model, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             result = await engine.run(agent(), "go")
         assert (result.outcome, result.status) == ("model_error", "failed")
         assert words in result.reason
 
-    virtually(story())
+    virtually(scenario())
     caplog.clear()
 
 
 def test_a_run_that_kills_its_worker_each_time_is_set_aside_and_others_are_not() -> None:
     """Four processes die, each right after its first write about the run; the fifth sets it aside."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         world = World(Random(1), lambda request, world: say("fine"))
 
         def first_advance() -> Plan:
@@ -179,4 +179,4 @@ def test_a_run_that_kills_its_worker_each_time_is_set_aside_and_others_are_not()
         assert types(events).count("run_recovered") == 4
         assert other_end.text == "fine"
 
-    in_a_world(story())
+    in_a_world(scenario())

@@ -31,12 +31,12 @@ async def look(at: str) -> str:
 
 
 def run(model: ScriptedModel, hero: treadle.Agent, **options: Any) -> treadle.Result:
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with in_virtual_time(model) as engine:
             return await engine.run(hero, "go", **options)
 
     with model:
-        return virtually(story())
+        return virtually(scenario())
 
 
 # ── Overrides ──
@@ -77,24 +77,24 @@ def test_tools_for_one_run_replace_the_agents() -> None:
 
 
 def test_a_model_for_one_run(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("second", ScriptedModel(say("it is me")))
             result = await engine.run(agent(provider="scripted", model="x"), "go", model="second/y")
             assert result.text == "it is me"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("limits", [{"max_steps": 0}, {"max_stepz": 3}, {"deadline": "soon"}])
 def test_an_invalid_limit_is_refused_with_an_explanation(tmp_path: Path, limits: dict[str, Any]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(ConfigError, match="agent `hero`"):
                 await engine.submit(agent(), "go", **RunOptions(limits=limits))
             assert await engine.service.runs() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Output ──
@@ -131,12 +131,12 @@ def test_an_answer_that_the_type_rejects_is_requested_again() -> None:
 
 @pytest.mark.parametrize("schema", [{"type": "nonsense"}, {"$ref": "file:///etc/hostname"}])
 def test_an_invalid_schema_is_refused_before_the_run(tmp_path: Path, schema: dict[str, Any]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match="output"):
                 await engine.submit(agent(output=schema), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_did_not_complete_has_no_value() -> None:

@@ -37,19 +37,19 @@ async def a_process_and_a_run(seed: int) -> tuple[SimulatedProcess, RunId]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         process, run_id = await a_process_and_a_run(seed)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.gather(run.intend(StepStart(1)), process.service.cancel(run_id))
         async with asyncio.timeout(HANG_SECONDS):
             assert not await run.run_unless(cancelled, wait_for_ever())
 
-    in_a_world(story(), seed)
+    in_a_world(scenario(), seed)
 
 
 @pytest.mark.parametrize("seed", range(30))
 def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         process, run_id = await a_process_and_a_run(seed)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         assert await run.intend(StepStart(1))
@@ -63,11 +63,11 @@ def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> Non
         assert not done
         assert len(run.state.turn.inbox) == 2
 
-    in_a_world(story(), seed)
+    in_a_world(scenario(), seed)
 
 
 def test_unstopped_work_finishes_while_deliveries_are_folded() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         process, run_id = await a_process_and_a_run(1)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await run.intend(StepStart(1))
@@ -79,11 +79,11 @@ def test_unstopped_work_finishes_while_deliveries_are_folded() -> None:
         assert await run.run_unless(cancelled, work())
         assert [message.text for message in run.state.turn.inbox] == ["go", "hello"]
 
-    in_a_world(story())
+    in_a_world(scenario())
 
 
 def test_intents_without_seen_deliveries_are_not_executed() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         process, run_id = await a_process_and_a_run(1)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await process.service.cancel(run_id)
@@ -93,11 +93,11 @@ def test_intents_without_seen_deliveries_are_not_executed() -> None:
         assert await run.intend(StepStart(1))
         assert run.state.step.number == 1
 
-    in_a_world(story())
+    in_a_world(scenario())
 
 
 def test_a_worker_whose_run_was_taken_over_cannot_write() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         process, run_id = await a_process_and_a_run(1)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.sleep(20)
@@ -108,4 +108,4 @@ def test_a_worker_whose_run_was_taken_over_cannot_write() -> None:
             await run.intend(StepStart(1))
         assert await process.store.read(run_id) == before
 
-    in_a_world(story())
+    in_a_world(scenario())

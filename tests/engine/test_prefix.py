@@ -75,7 +75,7 @@ def long_run(tmp_path: Path) -> list[ModelRequest]:
             case _:
                 return ask(call("look", f"f{number}", place=str(number)), text="Ünïcode 😀 too.")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(answer)) as engine:
             hero = agent(tools=[look, fail], persona="Be brief.", limits={"max_steps": None}, budget_hints=True)
             run_id = await engine.submit(hero, "go")
@@ -84,7 +84,7 @@ def long_run(tmp_path: Path) -> list[ModelRequest]:
             gate.open.set()
             await engine.wait(run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     return asked
 
 

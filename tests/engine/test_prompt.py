@@ -56,7 +56,7 @@ def test_the_order_is_persona_rules_skills_notes_and_how_to_answer(
     (workspace / "AGENTS.md").write_text("Run the tests with make.\n")
     model = ScriptedModel(ask(call("load_skill", name="pdf")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model, home=home) as engine:
             engine.add_tools(look)
             hero = agent(
@@ -76,7 +76,7 @@ def test_the_order_is_persona_rules_skills_notes_and_how_to_answer(
         [loaded] = model.requests[1].conversation.messages[-1].parts
         assert "Do this, then that." in str(loaded)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_notes_last_until_a_new_segment_of_the_session(tmp_path: Path, home: Path, workspace: Path) -> None:
@@ -84,7 +84,7 @@ def test_notes_last_until_a_new_segment_of_the_session(tmp_path: Path, home: Pat
     notes.write_text("the first notes")
     model = ScriptedModel(*(say("so") for _ in range(4)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model, home=home) as engine:
             hero = agent(workspace=workspace)
             first = await engine.run(hero, "one")
@@ -98,7 +98,7 @@ def test_notes_last_until_a_new_segment_of_the_session(tmp_path: Path, home: Pat
         assert ["the second notes" in each for each in seen] == [False, False, True, True]
         assert seen[0] == seen[1], "the prompt stays cached"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_changed_skill_is_unavailable_until_approved_again(tmp_path: Path, home: Path, workspace: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_changed_skill_is_unavailable_until_approved_again(tmp_path: Path, hom
     approve(home, "pdf")
     model = ScriptedModel(*(say("so") for _ in range(3)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model, home=home) as engine:
             hero = agent(workspace=workspace, skills=["pdf"])
             first = await engine.run(hero, "one")
@@ -117,7 +117,7 @@ def test_a_changed_skill_is_unavailable_until_approved_again(tmp_path: Path, hom
         offered = [bool(request.preamble.tools) for request in model.requests]
         assert offered == [True, False, True]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def messages_of(request: ModelRequest, mode: ApiMode) -> list[Any]:
@@ -133,7 +133,7 @@ def test_time_and_place_open_the_message_and_the_prefix_only_grows(tmp_path: Pat
     model = ScriptedModel(*replies, say("done"), say("again"))
     sent: list[dict[ApiMode, list[Any]]] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], budget_hints=True, limits=Limits(max_steps=4))
             first = await engine.run(hero, "go", asker="terminal")
@@ -157,13 +157,13 @@ def test_time_and_place_open_the_message_and_the_prefix_only_grows(tmp_path: Pat
             for before, after in pairwise(bodies):
                 assert after[: len(before)] == before, "each request begins with the one before it"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_steered_message_has_its_own_time_and_forks_keep_it(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", "c1", place="hall")), say("one"), say("two"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
 
             @treadle.tool(effect="read", name="look")
@@ -186,7 +186,7 @@ def test_a_steered_message_has_its_own_time_and_forks_keep_it(tmp_path: Path) ->
         last = [m for m in model.requests[-1].conversation.messages if m.role == "user"]
         assert [(m.preface, m.text) for m in last] == said
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_agent_with_workspace_tools_learns_its_folder_and_others_do_not(
@@ -194,7 +194,7 @@ def test_an_agent_with_workspace_tools_learns_its_folder_and_others_do_not(
 ) -> None:
     model = ScriptedModel(*(say("so") for _ in range(4)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model, home=home) as engine:
             first = await engine.run(agent(workspace=workspace, tools=["read_file"]), "one")
             await engine.run(agent(workspace=workspace, tools=["read_file"]), "two", session=first.session_id)
@@ -205,7 +205,7 @@ def test_an_agent_with_workspace_tools_learns_its_folder_and_others_do_not(
         assert ["Never make up what a tool returns" in each for each in told] == [True, True, True, False]
         assert told[0] == told[1]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def replies(mode: ApiMode) -> tuple[Answer, Answer]:
@@ -228,7 +228,7 @@ def replies(mode: ApiMode) -> tuple[Answer, Answer]:
 def test_the_request_is_rebuilt_byte_for_byte(tmp_path: Path, home: Path, workspace: Path, mode: ApiMode) -> None:
     (workspace / "AGENTS.md").write_text("Run the tests with make.\n")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(*replies(mode)) as server:
             engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(home))
             engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="x")
@@ -246,4 +246,4 @@ def test_the_request_is_rebuilt_byte_for_byte(tmp_path: Path, home: Path, worksp
         [start] = [event.data for event in events if isinstance(event.data, RunStart)]
         assert "Run the tests with make." in start.notes
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -88,7 +88,7 @@ async def balance(engine: HostedEngine, account: str) -> Balance:
 def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", n=1), text="So far.", usage=A_CENT), say("never", usage=A_CENT))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), model) as engine:
             result = await engine.run(agent(tools=[look], limits={"cost": 0.015}), "go")
             events = await journal(engine, result.run_id)
@@ -104,11 +104,11 @@ def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> No
         assert types(events)[-2:] == ["budget_exhausted", "run_end"]
         assert len(model.requests) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_reservation_is_recorded_before_the_request_and_settled_with_the_reply(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         seen: list[Balance] = []
         async with opened(priced(tmp_path), FunctionModel(lambda _: say("done", usage=Usage(100, 10)))) as engine:
             run_id = await engine.submit(agent(limits={"cost": 1.0}), "go")
@@ -124,33 +124,33 @@ def test_a_reservation_is_recorded_before_the_request_and_settled_with_the_reply
         assert seen[0].reserved_cost == reserved.cost
         assert (after.cost, after.reserved_cost) == (pytest.approx(0.0002), 0)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_without_a_ceiling_reserves_nothing(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), ScriptedModel(say("done", usage=A_CENT))) as engine:
             result = await engine.run(agent(), "go")
             assert "budget_reserved" not in types(await journal(engine, result.run_id))
             assert await balance(engine, "agent/hero") == Balance("agent/hero")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_can_have_its_own_ceiling(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), ScriptedModel()) as engine:
             result = await engine.run(agent(limits={"cost": 5}), "go", cost=0.005)
         assert result.outcome == "budget_exhausted"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_failed_attempts_are_settled_at_their_usage(tmp_path: Path) -> None:
     broken = ScriptedFailure("server", "broke off", True, retry_after=0.0, usage=Usage(0, 300))
     unsent = ScriptedFailure("unreachable", "nobody there", True, retry_after=0.0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(broken, unsent, say("done", usage=Usage(0, 100)))
         async with opened(priced(tmp_path), model) as engine:
             result = await engine.run(agent(limits={"cost": 0.02}), "go")
@@ -159,11 +159,11 @@ def test_failed_attempts_are_settled_at_their_usage(tmp_path: Path) -> None:
         assert (spent.cost, spent.reserved_cost) == (pytest.approx(0.004), 0)
         assert result.metrics.cost == pytest.approx(0.004)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match=r"The price of scripted/x is unknown, so limits\.cost"):
                 await engine.submit(agent(limits={"cost": 1}), "go")
@@ -171,7 +171,7 @@ def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path:
                 await engine.submit(agent(quotas={"credits": 1}), "go")
             assert not await engine.service.unfinished()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_model_whose_price_became_unknown_is_not_called() -> None:
@@ -215,7 +215,7 @@ def test_an_invalid_ceiling_is_refused(wrong: dict[str, Any], told: str) -> None
 def test_a_full_hour_ends_the_run_and_names_when_there_is_room() -> None:
     model = ScriptedModel(ask(call("look", n=1), text="So far.", usage=Usage(4000, 500)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             limited = agent(tools=[look], quotas={"max_llm_tokens_per_hour": 5000}, model_settings=SHORT)
             result = await engine.run(limited, "go")
@@ -228,13 +228,13 @@ def test_a_full_hour_ends_the_run_and_names_when_there_is_room() -> None:
         assert "4,500 are used" in result.reason
         assert "There is room again on" in result.reason
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_usage_older_than_an_hour_does_not_count() -> None:
     model = ScriptedModel(*(say(f"{n}", usage=Usage(4500, 0)) for n in range(3)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             limited = agent(quotas={"max_llm_tokens_per_hour": 5000}, model_settings=SHORT)
             assert (await engine.run(limited, "one")).outcome == "completed"
@@ -245,24 +245,24 @@ def test_usage_older_than_an_hour_does_not_count() -> None:
             assert (await engine.run(limited, "four")).outcome == "completed"
             assert (await balance(engine, "agent/hero")).tokens == 4500
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_call_larger_than_the_window_says_what_to_change() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(ScriptedModel()) as engine:
             result = await engine.run(agent(quotas={"max_llm_tokens_per_hour": 500}, model_settings=SHORT), "go")
         assert result.outcome == "quota_exceeded"
         assert "There is room again" not in result.reason
         assert "lower model_settings.max_tokens" in result.next
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_run_near_its_quota_is_warned_once_per_window() -> None:
     model = FunctionModel(lambda _: say("done", usage=Usage(1000, 0)))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             limited = agent(quotas={"max_llm_tokens_per_hour": 20_000}, model_settings={"max_tokens": 100})
 
@@ -282,7 +282,7 @@ def test_a_run_near_its_quota_is_warned_once_per_window() -> None:
             await asyncio.sleep(3700)
             assert [number for number, _ in await warnings(18)] == [16]
 
-    virtually(story())
+    virtually(scenario())
 
 
 # ── Calls of tools in a minute ─────────────────────────────────────────────────────────────────────
@@ -291,7 +291,7 @@ def test_a_run_near_its_quota_is_warned_once_per_window() -> None:
 def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
     model = ScriptedModel(looks(2), looks(2), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             began = asyncio.get_running_loop().time()
             result = await engine.run(agent(tools=[look], quotas={"max_tool_calls_per_minute": 3}), "go")
@@ -306,13 +306,13 @@ def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
         assert waited.wake_at is not None
         assert waited.wake_at - starts[0] <= 62
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_more_calls_at_once_than_a_minute_holds_go_in_parts() -> None:
     model = ScriptedModel(looks(5), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             result = await engine.run(agent(tools=[look], quotas={"max_tool_calls_per_minute": 2}), "go")
             events = await journal(engine, result.run_id)
@@ -321,11 +321,11 @@ def test_more_calls_at_once_than_a_minute_holds_go_in_parts() -> None:
         assert all(later - earlier >= 60 for earlier, later in zip(starts, starts[2:], strict=False))
         assert sum(isinstance(event.data, QuotaWarning) for event in events) == 2, "for each full minute"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_run_waiting_for_its_quota_can_be_cancelled() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(ScriptedModel(looks(1), looks(1))) as engine:
             run_id = await engine.submit(agent(tools=[look], quotas={"max_tool_calls_per_minute": 1}), "go")
             await until(engine, run_id, "run_waiting")
@@ -334,7 +334,7 @@ def test_a_run_waiting_for_its_quota_can_be_cancelled() -> None:
         assert result.outcome == "cancelled"
         assert result.metrics.actions == 1
 
-    virtually(story())
+    virtually(scenario())
 
 
 # ── Many at once ───────────────────────────────────────────────────────────────────────────────────
@@ -350,7 +350,7 @@ def test_eight_runs_at_once_never_pass_a_ceiling_together(tmp_path: Path) -> Non
             say("done", usage=A_CENT, seconds=0.01) if last.role == "tool" else ask(call("look", n=1), usage=A_CENT)
         )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(priced(tmp_path), FunctionModel(answer)) as engine:
             limited = agent(tools=[look], quotas={"credits": 0.055})
             runs = [await engine.submit(limited, f"go {n}") for n in range(8)]
@@ -376,14 +376,14 @@ def test_eight_runs_at_once_never_pass_a_ceiling_together(tmp_path: Path) -> Non
                 assert "0.055 credits" in end.reason
                 assert "quotas.credits" in end.next
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_short_because_of_others_waits_until_they_settle() -> None:
     """Both together may use more than there is, and do not."""
     model = FunctionModel(lambda _: say("a few words", usage=Usage(100, 10), seconds=3.0))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(model) as engine:
             limited = agent(quotas={"max_llm_tokens_per_hour": 1600}, model_settings=SHORT)
             first = await engine.submit(limited, "one")
@@ -395,13 +395,13 @@ def test_a_run_short_because_of_others_waits_until_they_settle() -> None:
         waited = one(events, RunWaiting)
         assert waited.reason == "budget", "and it is said once, however often it looks"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_the_quotas_of_a_token_bind_all_of_its_runs() -> None:
     token, quotas = TokenId("tok_1"), Quotas(max_llm_tokens_per_hour=5000)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("done", usage=Usage(4500, 0)))) as engine:
 
             async def run(name: str) -> str:
@@ -414,14 +414,14 @@ def test_the_quotas_of_a_token_bind_all_of_its_runs() -> None:
             assert (await balance(engine, "token/tok_1")).tokens == 4500
             assert await balance(engine, "agent/one") == Balance("agent/one")
 
-    virtually(story())
+    virtually(scenario())
 
 
 # ── Before a run ───────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_submission_is_refused_where_nothing_is_left_and_nothing_is_written() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("done", usage=Usage(6000, 0)))) as engine:
             limited = agent(quotas={"max_llm_tokens_per_hour": 5000}, model_settings=SHORT)
             key = "the first"
@@ -438,11 +438,11 @@ def test_a_submission_is_refused_where_nothing_is_left_and_nothing_is_written() 
             await asyncio.sleep(raised.value.resets_at - at)
             assert (await engine.run(limited, "again")).outcome == "completed"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_credits_are_cost_times_rate_and_raising_them_adds_to_the_rest(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         home = priced(tmp_path, "credits: {per_dollar: 100}\n")
         async with opened(home, FunctionModel(lambda _: say("done", usage=Usage(0, 2000)))) as engine:
             first = await engine.run(agent(quotas={"credits": 2}), "go")
@@ -455,11 +455,11 @@ def test_credits_are_cost_times_rate_and_raising_them_adds_to_the_rest(tmp_path:
             ended = await engine.run(agent(quotas={"credits": 4.5}), "and again")
             assert ended.outcome == "insufficient_credits"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_paused_agent_accepts_no_messages() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("done"))) as engine:
             await engine.service.set_agent_state("hero", "paused")
             assert await engine.service.agent_state("hero") == "paused"
@@ -469,7 +469,7 @@ def test_a_paused_agent_accepts_no_messages() -> None:
             assert (await engine.run(agent(), "go")).outcome == "completed"
             assert await engine.service.agent_state("nobody") == "running"
 
-    virtually(story())
+    virtually(scenario())
 
 
 # ── Crashes ────────────────────────────────────────────────────────────────────────────────────────
@@ -487,7 +487,7 @@ BOUND = AgentSpec(
 def test_a_reservation_whose_worker_died_is_settled_in_full(fault: Fault) -> None:
     """The process dies as it writes the reply down. Whether it came through or not, nothing stays reserved."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         advances = 0
 
         def plan(operation: Operation) -> Fault | None:
@@ -517,4 +517,4 @@ def test_a_reservation_whose_worker_died_is_settled_in_full(fault: Fault) -> Non
         assert tree.cost == pytest.approx(0.0002 + lost * reserved[0].cost)
         assert hour.tokens == 110 + lost * reserved[0].tokens
 
-    in_a_world(story())
+    in_a_world(scenario())

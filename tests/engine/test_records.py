@@ -53,12 +53,12 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
         say("It is gone.", usage=Usage(2000, 10, 1500)),
     )
 
-    async def story() -> list[Event]:
+    async def scenario() -> list[Event]:
         async with opened(priced(tmp_path), model) as engine:
             result = await engine.run(agent(tools=[look]), "go")
             return await journal(engine, result.run_id)
 
-    events = asyncio.run(story())
+    events = asyncio.run(scenario())
     first, second = list_steps(events)
     assert (first.number, first.provider, first.model, first.stop) == (1, "scripted", "x", "tool_use")
     assert (first.reasoning, first.text) == ("Where could it be?", "Let me look.")
@@ -83,7 +83,7 @@ def test_a_step_record_has_model_reasoning_usage_and_calls(tmp_path: Path) -> No
 
 
 def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool
@@ -108,7 +108,7 @@ def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
             await engine.wait(run_id)
             assert_adds_up(await journal(engine, run_id))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_has_not_started_has_no_steps() -> None:
@@ -117,7 +117,7 @@ def test_a_run_that_has_not_started_has_no_steps() -> None:
 
 
 def test_a_reply_that_a_crash_hid_counts_as_an_attempt_and_a_call_that_ran_twice_as_two(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool(repeatable=True)
@@ -142,13 +142,13 @@ def test_a_reply_that_a_crash_hid_counts_as_an_attempt_and_a_call_that_ran_twice
         assert [each.attempts for each in first.calls] == [2]
         assert_adds_up(events)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_summary_between_steps_has_its_own_record(tmp_path: Path) -> None:
     long = "words and more words that say nothing at all, " * 12
 
-    async def story() -> None:
+    async def scenario() -> None:
         replies = [say(f"{long}{number}", usage=Usage(50, 50)) for number in range(4)]
         summary = say("## Goal\nTo talk.", usage=Usage(300, 30))
         async with opened(tmp_path, ScriptedModel(*replies, summary)) as engine:
@@ -162,7 +162,7 @@ def test_a_summary_between_steps_has_its_own_record(tmp_path: Path) -> None:
         assert (summed.before_step, summed.is_done, summed.used.input_tokens) == (1, True, 300)
         assert_adds_up(events)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Any run ──
@@ -192,9 +192,9 @@ def scripts(draw: st.DrawFn) -> list[ScriptStep]:
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scripts())
 def test_the_steps_of_a_run_add_up_to_its_usage(script: list[ScriptStep]) -> None:
-    async def story() -> list[Event]:
+    async def scenario() -> list[Event]:
         async with in_virtual_time(ScriptedModel(*script, *[say("enough")] * 20)) as engine:
             result = await engine.run(agent(tools=[look], limits={"max_steps": 4}), "go")
             return await journal(engine, result.run_id)
 
-    assert_adds_up(virtually(story()))
+    assert_adds_up(virtually(scenario()))

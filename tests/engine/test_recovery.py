@@ -23,7 +23,7 @@ from treadle.testing.simulation.world import World
 
 
 def test_a_run_interrupted_in_a_model_call_repeats_it_once_and_records_that(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
@@ -35,12 +35,12 @@ def test_a_run_interrupted_in_a_model_call_repeats_it_once_and_records_that(tmp_
         assert [(request.attempt, request.repeats_lost) for request in requests] == [(1, False), (2, True)]
         assert [message.text for message in model.requests[0].conversation.messages] == ["go"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("repeatable", [True, False])
 def test_a_run_interrupted_in_a_tool_repeats_it_only_if_allowed(tmp_path: Path, repeatable: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate, ran = Gate(), list[str]()
 
         @treadle.tool(repeatable=repeatable)
@@ -70,11 +70,11 @@ def test_a_run_interrupted_in_a_tool_repeats_it_only_if_allowed(tmp_path: Path, 
             assert answer == ToolResult("c1", OUTCOME_UNKNOWN, is_error=True)
             assert len(ran) == len(starts) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_finished_calls_are_kept_after_a_crash(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate, ran = Gate(), list[str]()
 
         @treadle.tool(effect="read")
@@ -100,14 +100,14 @@ def test_finished_calls_are_kept_after_a_crash(tmp_path: Path) -> None:
             ToolResult("b", "seen b"),
         )
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── What the new engine lacks ──
 
 
 def test_a_run_with_a_missing_tool_waits_for_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool(repeatable=True)
@@ -128,11 +128,11 @@ def test_a_run_with_a_missing_tool_waits_for_it(tmp_path: Path) -> None:
             engine.add_tools(act)
             assert (await engine.wait(run_id)).text == "done"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_with_a_missing_model_waits_for_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("rare", ScriptedModel(Silence("half")))
             run_id = await engine.submit(agent(model="rare/x"), "go")
@@ -144,11 +144,11 @@ def test_a_run_with_a_missing_model_waits_for_it(tmp_path: Path) -> None:
             assert (await engine.wait(run_id)).text == "whole"
             assert types(await journal(engine, run_id)).count("run_waiting") == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_parked_run_can_be_cancelled(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("rare", ScriptedModel(Silence("half")))
             run_id = await engine.submit(agent(model="rare/x"), "go")
@@ -158,7 +158,7 @@ def test_a_parked_run_can_be_cancelled(tmp_path: Path) -> None:
             await engine.cancel(run_id)
             assert (await engine.wait(run_id)).outcome == "cancelled"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def hours_later(hours: float) -> SteadyClock:
@@ -167,7 +167,7 @@ def hours_later(hours: float) -> SteadyClock:
 
 
 def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("rare", ScriptedModel(Silence("half")))
             run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 3600}), "go")
@@ -177,14 +177,14 @@ def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
         async with opened(tmp_path, ScriptedModel(), clock=hours_later(1)) as engine:
             assert (await engine.wait(run_id)).outcome == "deadline"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Retries ──
 
 
 def test_a_failed_call_is_retried_with_a_wait_on_record() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ScriptedFailure(text="half a"), ScriptedFailure(retry_after=300.0), say("at last"))
         async with in_virtual_time(model) as engine:
             result = await engine.run(agent(retry={"schedule": "linear"}), "go")
@@ -203,22 +203,22 @@ def test_a_failed_call_is_retried_with_a_wait_on_record() -> None:
         assert asked[2] >= waits[1].wake_at
         assert [len(request.conversation.messages) for request in model.requests] == [1, 1, 1]
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_retries_come_to_an_end() -> None:
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with in_virtual_time(ScriptedModel(*[ScriptedFailure()] * 4)) as engine:
             return await engine.run(agent(), "go")
 
-    result = virtually(story())
+    result = virtually(scenario())
     assert (result.outcome, result.metrics.model_calls) == ("model_error", 4)
     assert "overloaded" in result.reason
     assert "4 attempts" in result.reason
 
 
 def test_a_wait_survives_a_restart(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=3600.0))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "run_waiting")
@@ -231,7 +231,7 @@ def test_a_wait_survives_a_restart(tmp_path: Path) -> None:
         assert wake_at is not None
         assert asked[-1].timestamp >= wake_at
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 class SlowWall:
@@ -245,7 +245,7 @@ class SlowWall:
 
 
 def test_a_wall_clock_that_lags_does_not_make_the_deadline_come_early() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with ScriptedModel(Silence("half")) as model:
             engine = create_engine("sqlite:///:memory:", clock=SlowWall())
             engine.add_model("scripted", model)
@@ -255,14 +255,14 @@ def test_a_wall_clock_that_lags_does_not_make_the_deadline_come_early() -> None:
         assert result.metrics.model_calls == 1
         assert result.metrics.duration_ms >= 10_000
 
-    virtually(story())
+    virtually(scenario())
 
 
 # ── Two processes ──
 
 
 def test_a_worker_stalled_past_its_lease_is_fenced() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         def answer(request: ModelRequest, world: World) -> ScriptStep:
             if len(world.alive()) == 1:
                 first.journal.stall(30)  # it stands still while the model answers
@@ -292,4 +292,4 @@ def test_a_worker_stalled_past_its_lease_is_fenced() -> None:
         events = await second.spawn(second.store.read(ticket.run_id))
         assert types(events).count("run_recovered") == types(events).count("run_end") == 1
 
-    in_a_world(story())
+    in_a_world(scenario())

@@ -43,7 +43,7 @@ def test_an_unclear_refusal_of_a_large_conversation_is_tried_once_with_a_shorter
 ) -> None:
     model = refuses_from(7, accepts_shorter)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[look], limits=Limits(context_window=4000)), "Look around.")
             events = await journal(engine, result.run_id)
@@ -58,11 +58,11 @@ def test_an_unclear_refusal_of_a_large_conversation_is_tried_once_with_a_shorter
             assert "/compact" in result.next
             assert "/reset" in result.next
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unclear_refusal_of_a_small_conversation_ends_the_run(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(UNCLEAR, say("hello again"))) as engine:
             first = await engine.run(agent(), "Hello.")
             events = await journal(engine, first.run_id)
@@ -71,7 +71,7 @@ def test_an_unclear_refusal_of_a_small_conversation_ends_the_run(tmp_path: Path)
         assert not of(e.CompactionStarted, events)
         assert not of(e.LlmError, events)[0].compact
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_clear_refusal_is_not_an_overflow(tmp_path: Path) -> None:
@@ -80,14 +80,14 @@ def test_a_clear_refusal_is_not_an_overflow(tmp_path: Path) -> None:
             return ask(call("look", f"c{len(model.asked)}", at=len(model.asked)), usage=UNCOUNTED)
         return ScriptedFailure("invalid_request", "Unsupported parameter: temperature.", False, status=400)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, Recorder(answer)) as engine:
             result = await engine.run(agent(tools=[look], limits=Limits(context_window=4000)), "Look around.")
             events = await journal(engine, result.run_id)
         assert result.outcome == "model_error"
         assert not of(e.CompactionStarted, events)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_bound_of_the_reply_is_lowered_for_the_rest_of_the_run(tmp_path: Path) -> None:
@@ -99,13 +99,13 @@ def test_the_bound_of_the_reply_is_lowered_for_the_rest_of_the_run(tmp_path: Pat
             return ScriptedFailure("invalid_request", "max_tokens is too large", False, longest_reply=8192)
         return ask(call("look", "c1", at=1), usage=UNCOUNTED) if len(bounds) == 2 else say("done", usage=UNCOUNTED)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, Recorder(answer)) as engine:
             hero = agent(tools=[look], model_settings={"max_tokens": 20_000}, retry={"attempts": 0})
             result = await engine.run(hero, "Look around.")
         assert result.outcome == "completed"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert bounds == [20_000, 8192, 8192]
 
 
@@ -114,13 +114,13 @@ def test_a_refused_request_never_opens_the_breaker(tmp_path: Path, kind: Any) ->
     calls = 2 * MIN_CALLS
     model = ScriptedModel(*[ScriptedFailure(kind, "no", False, status=400) for _ in range(calls)])
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             for _ in range(calls):
                 result = await engine.run(agent(), "Hello.")
                 assert not of(e.BreakerOpened, await journal(engine, result.run_id))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_breaker_opens_only_on_failures_that_are_recorded() -> None:
@@ -134,7 +134,7 @@ def test_a_breaker_opens_only_on_failures_that_are_recorded() -> None:
 def test_a_wait_of_less_than_the_longest_parks_the_run_until_then() -> None:
     model = ScriptedModel(ScriptedFailure("rate_limited", "slow down", True, retry_after=3000.0), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         loop = asyncio.get_running_loop()
         async with in_virtual_time(model) as engine:
             began = loop.time()
@@ -148,11 +148,11 @@ def test_a_wait_of_less_than_the_longest_parks_the_run_until_then() -> None:
         assert result.outcome == "completed"
         assert loop.time() - began == pytest.approx(3000, abs=5)
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_the_wake_up_time_survives_a_restart(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ScriptedFailure(retry_after=2.0))) as engine:
             run_id = await engine.submit(agent(), "go")
             waiting = await until(engine, run_id, "run_waiting")
@@ -165,13 +165,13 @@ def test_the_wake_up_time_survives_a_restart(tmp_path: Path) -> None:
         request = [event for event in events if event.type == "llm_request"][-1]
         assert request.timestamp >= waiting.data.wake_at
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_longer_wait_ends_the_run_and_gives_the_time(tmp_path: Path) -> None:
     model = ScriptedModel(ScriptedFailure("rate_limited", "slow down.", True, retry_after=90.0), say("hello"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(retry={"longest_wait": "1m"})
             result = await engine.run(hero, "go")
@@ -180,7 +180,7 @@ def test_a_longer_wait_ends_the_run_and_gives_the_time(tmp_path: Path) -> None:
             assert " UTC; retry.longest_wait of the agent allows 1 min." in result.reason
             assert (await engine.run(hero, "and now?", session=result.session_id)).text == "hello"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_longest_wait_must_be_a_duration() -> None:

@@ -43,7 +43,7 @@ def test_a_long_result_is_truncated_and_can_be_recalled_by_a_later_run(tmp_path:
         say("again"),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[read_all, recalled])
             result = await engine.run(hero, "go")
@@ -61,7 +61,7 @@ def test_a_long_result_is_truncated_and_can_be_recalled_by_a_later_run(tmp_path:
         shown = [part.content for part in all_told(model.requests[-1].conversation.messages[-1].parts)]
         assert shown == [f"{cut_event.length} True", "nothing"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_room_for_results_shrinks_as_the_context_fills() -> None:
@@ -80,13 +80,13 @@ def test_parallel_results_share_the_room(tmp_path: Path) -> None:
     calls = [call("read_all", f"c{n}", length=300_000 + n) for n in range(20)]
     model = ScriptedModel(ask(*calls), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(tools=[read_all]), "go")
         total = sum(len(part.content) for part in all_told(model.requests[-1].conversation.messages[-1].parts))
         assert total < 200_000 * 4 * 0.26
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -95,13 +95,13 @@ def test_parallel_results_share_the_room(tmp_path: Path) -> None:
 def test_short_results_are_not_changed(tmp_path: Path, length: int) -> None:
     model = ScriptedModel(ask(call("read_all", "c1", length=length)), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(tools=[read_all]), "go")
         [told] = all_told(model.requests[-1].conversation.messages[-1].parts)
         assert told.content == LONG[:length]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_truncation_marker_matches_what_is_left_out() -> None:
@@ -126,13 +126,13 @@ def test_an_observation_carries_its_exit_code_and_whether_it_is_an_error(tmp_pat
 
     model = ScriptedModel(*(ask(call("command", f"c{n}", code=n)) for n in (0, 1, 2, -1)), say("done"))
 
-    async def story() -> list[str]:
+    async def scenario() -> list[str]:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(tools=[command]), "go")
         parts = [m.parts[0] for m in model.requests[-1].conversation.messages if m.role == "tool"]
         return [getattr(part, "content", "") for part in parts]
 
-    ok, one, two, failed = asyncio.run(story())
+    ok, one, two, failed = asyncio.run(scenario())
     assert ok.startswith('{"status":"ok","exit_code":0,"duration_ms":')
     assert '"exit_code":1' in one
     assert '"status":"failed","exit_code":2' in two

@@ -62,7 +62,7 @@ def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path)
     (folder / "inside" / "link").symlink_to(outside)
     wanted = own if own[0] in "~/" else f"{folder}/{own}"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, invoking()) as engine:
             paths = [str(folder), f"{folder}/link", str(outside), "~/.ssh"]
             policy = {"mode": "auto", "network": True, "readable": paths, "writable": paths}
@@ -73,7 +73,7 @@ def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path)
             assert (spec.confinement.mode, spec.confinement.network) == ("required", False)
             assert spec.confinement.readable == spec.confinement.writable == (str(folder),)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
             return ask(call("read_file", path="secret.txt"))
         return say("I could not.")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(policy)) as engine:
             engine.add_agents(agent(name="other", workspace=folder / "inside", tools=["read_file"]))
             result = await engine.run(agent(tools=["agent_spawn", "read_file"], workspace=folder), "go")
@@ -100,7 +100,7 @@ def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
             assert "is now a link" in refused.content
             assert "not for you" not in refused.content
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── What was asked for ─────────────────────────────────────────────────────────────────────────────
@@ -181,7 +181,7 @@ def test_a_secret_is_for_a_child_only_where_all_above_were_granted_it(tmp_path: 
     store.put("OTHERS", f"{CANARY}-2", [SecretGrant("other")])
     shown = call("bash", command="echo ${BOTH:-none} ${OTHERS:-none}")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, invoking(child=ask(shown))) as engine:
             engine.add_agents(agent(name="other", persona=f"You know {CANARY}-1.", tools=["bash"], approvals=RUNS))
             workspace = tmp_path / "workspace"
@@ -195,7 +195,7 @@ def test_a_secret_is_for_a_child_only_where_all_above_were_granted_it(tmp_path: 
             for run_id in (result.run_id, child):
                 assert CANARY.encode() not in b"".join(event.raw for event in await journal(engine, run_id))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Judges ─────────────────────────────────────────────────────────────────────────────────────────
@@ -317,7 +317,7 @@ def test_an_unavailable_agent_is_a_clear_error(tool: str, name: str, tmp_path: P
     asked = ask(call(tool, "c1", agent=name, message="part"))
     model = FunctionModel(lambda request: say("done") if results(request) else asked)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(name="paused"), "be known")
             await engine.service.set_agent_state("paused", "paused")
@@ -327,7 +327,7 @@ def test_an_unavailable_agent_is_a_clear_error(tool: str, name: str, tmp_path: P
             assert refused.content.startswith("Nothing was begun:"), refused
             assert await children_of(engine, result.run_id) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_broken_judge_does_not_fail_a_run(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_a_broken_judge_does_not_fail_a_run(tmp_path: Path) -> None:
             folder.rmdir()
         return say("answer")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(policy)) as engine:
             engine.add_agents(agent(name="odd", tools=["no_such"]))
             for checker in ("odd", "quality-checker"):
@@ -351,4 +351,4 @@ def test_a_broken_judge_does_not_fail_a_run(tmp_path: Path) -> None:
                 [scored] = of(await journal(engine, result.run_id), QualityScored)
                 assert scored.reasons.startswith("It was not asked:")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -36,7 +36,7 @@ async def seeded(service: LocalService, agent: AgentSpec = HERO, message: str = 
 def test_a_session_starts_with_earlier_messages(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada."), say("Yes."))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             ticket = await seeded(engine.service)
             await engine.wait(ticket.run_id)
@@ -50,11 +50,11 @@ def test_a_session_starts_with_earlier_messages(tmp_path: Path) -> None:
         assert texts(second) == [*SAID, "Ada.", "Sure?"]
         assert "Rhyme." not in second.preamble.system, "which was told for one run"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_earlier_messages_survive_a_crash(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             ticket = await seeded(engine.service)
             await until(engine, ticket.run_id, "token")
@@ -69,13 +69,13 @@ def test_earlier_messages_survive_a_crash(tmp_path: Path) -> None:
         assert first.preamble.system.endswith("Rhyme.")
         assert texts(second) == [*SAID, "Ada.", "Sure?"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_request_can_be_shown(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada."))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             ticket = await seeded(engine.service)
             await engine.wait(ticket.run_id)
@@ -83,7 +83,7 @@ def test_the_request_can_be_shown(tmp_path: Path) -> None:
         assert texts(shown) == texts(model.requests[0]) == SAID
         assert shown.preamble.system == model.requests[0].preamble.system
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_long_one_is_summed_up_with_the_rest(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_long_one_is_summed_up_with_the_rest(tmp_path: Path) -> None:
     turns = [(user(f"turn {n} {WORDS * 5}"), Message("assistant", (Text(f"noted {n}"),))) for n in range(20)]
     long = (*BEFORE, *(message for turn in turns for message in turn))
 
-    async def story() -> None:
+    async def scenario() -> None:
         small = AgentSpec("hero", "scripted/x", **SMALL)
         async with opened(tmp_path, FunctionModel(answer)) as engine:
             ticket = await engine.service.submit(Submission(small, user("Who am I?"), before=long))
@@ -111,13 +111,13 @@ def test_a_long_one_is_summed_up_with_the_rest(tmp_path: Path) -> None:
         assert asked[-1][-1] == "Who am I?"
         assert not any("turn 3 " in text for text in asked[-1])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_secrets_in_earlier_messages_are_redacted(tmp_path: Path) -> None:
     model = ScriptedModel(say("Noted."))
 
-    async def story() -> None:
+    async def scenario() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
             vault.put("KEY", "hunter2-hunter2", (SecretGrant("hero"),))
         async with opened(tmp_path, model) as engine:
@@ -129,11 +129,11 @@ def test_secrets_in_earlier_messages_are_redacted(tmp_path: Path) -> None:
         assert b"hunter2" not in bytes(queued.raw)
         assert "hunter2" not in "".join(texts(model.requests[0])) + model.requests[0].preamble.system
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_existing_session_cannot_start_with_other_messages(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             wanted = Submission(HERO, user("Go."), SessionId("ses_x"), before=BEFORE)
             with pytest.raises(UsageError, match="new session"):
@@ -145,4 +145,4 @@ def test_an_existing_session_cannot_start_with_other_messages(tmp_path: Path) ->
                 await engine.service.submit(Submission(HERO, user("Go."), instructions="x" * (MESSAGE_LIMIT + 1)))
             assert not await engine.service.runs()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

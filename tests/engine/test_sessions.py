@@ -13,7 +13,7 @@ from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask,
 
 
 def test_a_session_continues_where_its_last_run_ended(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(say("Hello, Ann."), say("Ann."))
         async with opened(tmp_path, model) as engine:
             first = await engine.run(agent(), "I am Ann.")
@@ -21,11 +21,11 @@ def test_a_session_continues_where_its_last_run_ended(tmp_path: Path) -> None:
         messages = model.requests[-1].conversation.messages
         assert [message.text for message in messages] == ["I am Ann.", "Hello, Ann.", "Who am I?"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_session_is_remembered_by_the_next_process(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("Hello."))) as engine:
             first = await engine.run(agent(), "Hi.")
         model = ScriptedModel(say("Again."))
@@ -37,11 +37,11 @@ def test_a_session_is_remembered_by_the_next_process(tmp_path: Path) -> None:
             "Hi again.",
         ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_runs_of_one_session_execute_in_order(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool
@@ -63,11 +63,11 @@ def test_runs_of_one_session_execute_in_order(tmp_path: Path) -> None:
             "1", "one", "2", "two", "3",
         ]  # fmt: skip
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_runs_of_several_sessions_do_not_wait_for_each_other(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool
@@ -83,11 +83,11 @@ def test_runs_of_several_sessions_do_not_wait_for_each_other(tmp_path: Path) -> 
             gate.open.set()
             assert (await engine.wait(first)).text == "first"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_behind_another_can_be_cancelled_without_waiting_for_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("for ever"))) as engine:
             first = await engine.submit(agent(), "1")
             await until(engine, first, "token")
@@ -97,14 +97,14 @@ def test_a_run_behind_another_can_be_cancelled_without_waiting_for_it(tmp_path: 
             async with asyncio.timeout(HANG_SECONDS):
                 assert (await engine.wait(second)).outcome == "cancelled"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Keys ──
 
 
 def test_one_key_creates_one_run(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("once"))) as engine:
             first = await engine.run(agent(), "go", key="k")
             second = await engine.run(agent(), "go", key="k")
@@ -113,11 +113,11 @@ def test_one_key_creates_one_run(tmp_path: Path) -> None:
             assert set(both) == {first.run_id}
             assert len(await engine.service.runs()) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_request_sent_again_while_its_run_waits_is_not_a_message_to_it() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ScriptedFailure(retry_after=60.0), say("done"))
         async with in_virtual_time(model) as engine:
             first = await engine.submit(agent(), "go", key="k", session="ses_1")
@@ -129,11 +129,11 @@ def test_a_request_sent_again_while_its_run_waits_is_not_a_message_to_it() -> No
         assert "message_steered" not in told
         assert [message.text for message in model.requests[-1].conversation.messages] == ["go"]
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_request_that_went_to_a_waiting_run_starts_no_run_when_sent_again(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(Silence("half"), say("yes"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go", session="ses_1")
@@ -146,7 +146,7 @@ def test_a_request_that_went_to_a_waiting_run_starts_no_run_when_sent_again(tmp_
             assert [sent, again] == [run_id, run_id]
             assert len(await engine.service.runs()) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Refused ──
@@ -157,7 +157,7 @@ async def known() -> None: ...
 
 
 def test_an_invalid_submission_is_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_tools(known)
             with pytest.raises(UnknownModel, match="nobody"):
@@ -168,34 +168,34 @@ def test_an_invalid_submission_is_refused_and_nothing_is_written(tmp_path: Path)
                 await engine.submit(agent(), "x" * 128_001)
             assert await engine.service.runs() == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_of_exactly_the_limit_is_accepted(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("long"))) as engine:
             assert (await engine.run(agent(), "é" * 128_000)).text == "long"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_with_invalid_unicode_is_repaired_or_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(say("ok"))
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(), "caf\udce9")
         [message] = model.requests[0].conversation.messages
         assert message.text == "caf\ufffd"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_engine_that_is_not_open_reports_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             with pytest.raises(UsageError, match="open already"):
                 await engine.__aenter__()
         with pytest.raises(UsageError, match="not open"):
             await engine.submit(agent(), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -19,7 +19,7 @@ def said(model: ScriptedModel) -> list[tuple[str, str]]:
 
 
 def test_a_queued_message_is_delivered_at_the_next_step(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool
@@ -37,11 +37,11 @@ def test_a_queued_message_is_delivered_at_the_next_step(tmp_path: Path) -> None:
         assert said(model)[-1] == ("user", "and be quick")
         assert len(model.requests) == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_during_the_last_answer_is_answered_in_the_same_run(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(say("one two three", seconds=0.02), say("four"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -50,11 +50,11 @@ def test_a_message_during_the_last_answer_is_answered_in_the_same_run(tmp_path: 
             assert (await engine.wait(run_id)).text == "four"
         assert said(model) == [("user", "go"), ("assistant", "one two three"), ("user", "more")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_interrupting_message_cuts_the_reply_and_keeps_its_text_marked(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(Silence("I was going to"), say("changed"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -66,11 +66,11 @@ def test_an_interrupting_message_cuts_the_reply_and_keeps_its_text_marked(tmp_pa
         assert (first.stop, first.parts, first.usage.estimated) == ("interrupted", (Text("I was going to"),), True)
         assert said(model) == [("user", "go"), ("assistant", "I was going to"), ("user", "stop, do this")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_interrupted_run_waits_until_it_is_resumed(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(Silence("half a"), say("whole"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -86,11 +86,11 @@ def test_an_interrupted_run_waits_until_it_is_resumed(tmp_path: Path) -> None:
             assert (await engine.wait(run_id)).text == "whole"
         assert said(model)[1] == ("assistant", "half a")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_to_a_session_whose_run_waits_goes_to_that_run(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(Silence("half a"), say("yes"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -102,11 +102,11 @@ def test_a_message_to_a_session_whose_run_waits_goes_to_that_run(tmp_path: Path)
             assert (result.run_id, result.text) == (run_id, "yes")
         assert said(model)[-1] == ("user", "here I am")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_interrupt_during_a_tool_stops_it_and_reports_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool
@@ -125,11 +125,11 @@ def test_an_interrupt_during_a_tool_stops_it_and_reports_it(tmp_path: Path) -> N
         [answer] = model.requests[-1].conversation.messages[2].parts
         assert "outcome unknown" in str(answer)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_steer_in_interrupt_mode_lets_a_tool_finish(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool
@@ -146,11 +146,11 @@ def test_a_steer_in_interrupt_mode_lets_a_tool_finish(tmp_path: Path) -> None:
             await engine.wait(run_id)
             assert "tool_call_end" in types(await journal(engine, run_id))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_ends_the_wait_for_a_retry() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ScriptedFailure(retry_after=3600.0), say("now"))
         async with in_virtual_time(model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -160,11 +160,11 @@ def test_a_message_ends_the_wait_for_a_retry() -> None:
         assert result.text == "now"
         assert result.metrics.duration_ms < 3_000_000
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_run_can_be_cancelled_while_it_waits(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
@@ -173,11 +173,11 @@ def test_a_run_can_be_cancelled_while_it_waits(tmp_path: Path) -> None:
             await engine.cancel(run_id)
             assert (await engine.wait(run_id)).outcome == "cancelled"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_ended_run_accepts_no_messages(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(), "go")
             before = await journal(engine, result.run_id)
@@ -187,11 +187,11 @@ def test_an_ended_run_accepts_no_messages(tmp_path: Path) -> None:
                 await engine.cancel(result.run_id)
             assert await journal(engine, result.run_id) == before
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_unknown_run_accepts_no_messages(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             for attempt in (engine.steer("run_x", "hi"), engine.cancel("run_x"), engine.wait("run_x")):
                 with pytest.raises(UnknownRun, match="run_x"):
@@ -199,11 +199,11 @@ def test_an_unknown_run_accepts_no_messages(tmp_path: Path) -> None:
             with pytest.raises(UnknownRun):
                 await until(engine, "run_x", "run_end")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_delivered_twice_under_one_key_counts_once(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool
@@ -221,21 +221,21 @@ def test_a_message_delivered_twice_under_one_key_counts_once(tmp_path: Path) -> 
         assert len(set(sequences)) == 1
         assert said(model)[-1] == ("user", "once")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_steered_message_is_limited_like_any_other(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence())) as engine:
             run_id = await engine.submit(agent(), "go")
             with pytest.raises(SizeLimitExceeded):
                 await engine.steer(run_id, "x" * 128_001)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_empty_message_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence())) as engine:
             with pytest.raises(UsageError):
                 await engine.submit(agent(), " \n")
@@ -243,11 +243,11 @@ def test_an_empty_message_is_refused(tmp_path: Path) -> None:
             with pytest.raises(UsageError):
                 await engine.steer(run_id, "", mode="interrupt")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_resuming_after_the_answer_adds_nothing_to_the_conversation(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(say("one two three four", seconds=0.02), say("yes"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -258,4 +258,4 @@ def test_resuming_after_the_answer_adds_nothing_to_the_conversation(tmp_path: Pa
         last = model.requests[-1].conversation.messages
         assert last == [user("go"), Message("assistant", (Text("one two three four"),)), user("and now?")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -30,7 +30,7 @@ async def look(at: str, context: treadle.ToolContext) -> str:
 
 
 def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("look", at="a")), say("done and dusted"))
         async with in_virtual_time(model) as engine:
             live = [event async for event in engine.stream(agent(tools=[look]), "go")]
@@ -41,22 +41,22 @@ def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> 
         assert [event for event in live if event.durable] == whole
         assert [event.sequence for event in whole] == list(range(1, len(whole) + 1))
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_reader_that_has_the_end_does_not_wait(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(), "go")
             last = (await journal(engine, result.run_id))[-1].sequence
             async with asyncio.timeout(HANG_SECONDS), aclosing(engine.events(result.run_id, last)) as events:
                 assert [event async for event in events] == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_live_events_carry_their_request_their_attempt_and_their_offset() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ScriptedFailure(text="no no"), say("one two three"))
         async with in_virtual_time(model) as engine:
             events = [event async for event in engine.stream(agent(retry={"schedule": "linear"}), "go")]
@@ -73,11 +73,11 @@ def test_live_events_carry_their_request_their_attempt_and_their_offset() -> Non
         live = [event for event in events if not event.durable]
         assert all(event.sequence in requests for event in live)
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_progress_carries_its_start_and_its_offset(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("look", at="a")), say("done"))
         async with opened(tmp_path, model) as engine:
             events = [event async for event in engine.stream(agent(tools=[look]), "go")]
@@ -89,11 +89,11 @@ def test_progress_carries_its_start_and_its_offset(tmp_path: Path) -> None:
             ToolCallProgress(start, "call_look", 8, "closing"),
         ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = Paced()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -110,7 +110,7 @@ def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
                             await model.finish()
             assert text == "word word word and more"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 class Paced:
@@ -148,7 +148,7 @@ class Paced:
     ],
 )
 def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, second: Delta, offset: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = Paced()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -164,11 +164,11 @@ def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, s
                         pushed.add_done_callback(lambda _: asyncio.ensure_future(model.finish()))
         assert seen == [offset]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = Paced()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
@@ -189,11 +189,11 @@ def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> 
                 rest = [event async for event in events if event.durable]
             assert [event for event in seen if event.durable] + rest == await journal(engine, run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_slow_reader_does_not_slow_the_run() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(ScriptedModel(say("a b c d e f g h"))) as engine:
             run_id = await engine.submit(agent(), "go")
             async with aclosing(engine.service.events(run_id, backlog=2)) as events:
@@ -201,11 +201,11 @@ def test_a_slow_reader_does_not_slow_the_run() -> None:
                 result = await engine.wait(run_id)
             assert result.outcome == "completed"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_closing_the_engine_ends_waits_for_runs(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             run_id = await engine.submit(agent(), "go")
             waiting = asyncio.ensure_future(engine.wait(run_id))
@@ -213,14 +213,14 @@ def test_closing_the_engine_ends_waits_for_runs(tmp_path: Path) -> None:
         with pytest.raises(StoreError, match="closed"):
             await asyncio.wait_for(waiting, HANG_SECONDS)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("read", [1, 7])
 def test_closing_the_engine_ends_streams(tmp_path: Path, read: int) -> None:
     """One reader is behind, among what was stored; the other is up to date and waits."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
@@ -231,7 +231,7 @@ def test_closing_the_engine_ends_streams(tmp_path: Path, read: int) -> None:
         with pytest.raises(StoreError, match="closed"):
             await asyncio.wait_for(rest, HANG_SECONDS)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def _drain(events: AsyncGenerator[Event, None]) -> None:
@@ -258,7 +258,7 @@ def test_callbacks_are_called_for_the_events_of_the_table(tmp_path: Path) -> Non
         on_status=lambda event: note("status", event.type),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(
             ScriptedFailure(retry_after=0.01),
             ask(call("look", "c1", at="a"), call("look", "c2", wrong=1), thinking="I could look"),
@@ -267,7 +267,7 @@ def test_callbacks_are_called_for_the_events_of_the_table(tmp_path: Path) -> Non
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(tools=[look]), "go", callbacks)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert heard == {
         "delta": ["all", " done"],
         "thinking": ["I could look"],
@@ -282,12 +282,12 @@ def test_callbacks_are_called_for_the_events_of_the_table(tmp_path: Path) -> Non
 
 
 def test_callbacks_that_are_not_given_are_not_called() -> None:
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         model = ScriptedModel(ask(call("look", at="a"), thinking="hm"), say("done"))
         async with in_virtual_time(model) as engine:
             return await engine.run(agent(tools=[look]), "go", treadle.Callbacks())
 
-    assert virtually(story()).text == "done"
+    assert virtually(scenario()).text == "done"
 
 
 def test_a_script_runs_without_a_loop_and_again(tmp_path: Path) -> None:
@@ -299,13 +299,13 @@ def test_a_script_runs_without_a_loop_and_again(tmp_path: Path) -> None:
 
 
 def test_a_run_records_its_usage(tmp_path: Path) -> None:
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         usage = Usage(100, 10, cache_read_tokens=50)
         model = ScriptedModel(ask(call("look", at="a"), usage=usage), say("done", usage=usage))
         async with opened(tmp_path, model) as engine:
             return await engine.run(agent(tools=[look]), "go")
 
-    metrics = asyncio.run(story()).metrics
+    metrics = asyncio.run(scenario()).metrics
     assert (metrics.steps, metrics.model_calls, metrics.actions) == (2, 2, 1)
     assert (metrics.input_tokens, metrics.output_tokens, metrics.cache_hit_rate) == (200, 20, 0.5)
     assert metrics.duration_ms >= metrics.model_ms + metrics.tool_ms - 2

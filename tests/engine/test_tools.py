@@ -25,12 +25,12 @@ def results(model: ScriptedModel) -> list[ToolResult]:
 def told(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], treadle.Result]:
     """Return the results of these calls as the model sees them, and how the run ended, in virtual time."""
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with in_virtual_time(model) as engine:
             return await engine.run(agent(tools=tools), "go")
 
     with ScriptedModel(ask(*calls), say("done")) as model:
-        result = virtually(story())
+        result = virtually(scenario())
     return results(model), result
 
 
@@ -53,7 +53,7 @@ def test_results_are_in_the_order_of_the_calls_whatever_finished_first() -> None
 
 
 def test_reads_overlap() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         meeting = asyncio.Barrier(2)
 
         @treadle.tool(effect="read")
@@ -65,7 +65,7 @@ def test_reads_overlap() -> None:
         async with in_virtual_time(model) as engine:
             assert (await engine.run(agent(tools=[meet]), "go")).text == "done"
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_writer_runs_alone_and_in_its_place() -> None:
@@ -95,7 +95,7 @@ def test_a_writer_runs_alone_and_in_its_place() -> None:
 
 
 def test_the_intent_is_committed_before_the_tool_runs(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         engine: HostedEngine
         seen: list[str] = []
 
@@ -111,7 +111,7 @@ def test_the_intent_is_committed_before_the_tool_runs(tmp_path: Path) -> None:
         assert seen == ["c1"]
         assert results(model) == [ToolResult("c1", f"{result.run_id}/c1")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── What goes wrong ──
@@ -182,14 +182,14 @@ def test_a_tool_that_answers_a_stop_with_an_error_leaves_no_trace_in_the_run() -
             raise RuntimeError("I was disturbed") from None
         return "never"
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with in_virtual_time(ScriptedModel(ask(call("stubborn")), Silence("so far"))) as engine:
             run_id = await engine.submit(agent(tools=[stubborn]), "go")
             await until(engine, run_id, "token")
             await engine.cancel(run_id)
             return await engine.wait(run_id)
 
-    result = virtually(story())
+    result = virtually(scenario())
     assert (result.outcome, result.text) == ("cancelled", "so far")
 
 
@@ -224,11 +224,11 @@ def test_a_tool_that_exits_does_not_take_the_engine_with_it(tmp_path: Path) -> N
     def leave() -> str:
         sys.exit(2)
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with opened(tmp_path, ScriptedModel(ask(call("leave")), say("done"))) as engine:
             return await engine.run(agent(tools=[leave]), "go")
 
-    assert asyncio.run(story()).outcome == "completed"
+    assert asyncio.run(scenario()).outcome == "completed"
 
 
 @pytest.mark.parametrize("place", ["result", "error", "progress"])
@@ -243,13 +243,13 @@ def test_invalid_unicode_is_replaced_and_not_lost(place: str) -> None:
             return "caf"
         return name
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with in_virtual_time(model) as engine:
             callbacks = treadle.Callbacks(on_tool_progress=lambda event: None)  # a server listens
             return await engine.run(agent(tools=[list_files]), "go", callbacks)
 
     with ScriptedModel(ask(call("list_files")), say("done")) as model:
-        result = virtually(story())
+        result = virtually(scenario())
     assert result.outcome == "completed"
     [answer] = results(model)
     assert "caf" in answer.content
@@ -264,7 +264,7 @@ def test_progress_may_be_shown_from_a_thread(tmp_path: Path) -> None:
         context.progress("half way")
         return "seen" if shown.wait(5) else "not seen"
 
-    async def story() -> str:
+    async def scenario() -> str:
         model = ScriptedModel(ask(call("compute")), say("done"))
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[compute]), "go")
@@ -273,7 +273,7 @@ def test_progress_may_be_shown_from_a_thread(tmp_path: Path) -> None:
             await engine.wait(run_id)
         return results(model)[0].content
 
-    assert asyncio.run(story(), debug=True) == "seen"
+    assert asyncio.run(scenario(), debug=True) == "seen"
 
 
 def test_an_unknown_tool_suggests_the_nearest_name() -> None:
@@ -292,7 +292,7 @@ def test_calls_with_the_same_or_no_id_are_distinguished() -> None:
 
 
 def test_a_warning_of_a_guard_is_sent_with_the_request_and_counted(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         again = ask(call("add", a=1, b=2))
         model = ScriptedModel(again, again, say(""), say("done"))
         async with opened(tmp_path, model) as engine:
@@ -301,11 +301,11 @@ def test_a_warning_of_a_guard_is_sent_with_the_request_and_counted(tmp_path: Pat
         said = [event.data.messages for event in events if isinstance(event.data, LlmRequest)]
         assert said == [len(request.conversation.messages) for request in model.requests]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_cancel_stops_a_call_in_progress_and_the_end_lists_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
         stopped: list[str] = []
 
@@ -330,7 +330,7 @@ def test_a_cancel_stops_a_call_in_progress_and_the_end_lists_it(tmp_path: Path) 
         errors = [event.data for event in events if isinstance(event.data, ToolCallError)]
         assert [(error.call_id, error.kind) for error in errors] == [("c1", "cancelled"), ("c2", "cancelled")]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_deadline_stops_a_call_in_progress() -> None:
@@ -339,10 +339,10 @@ def test_the_deadline_stops_a_call_in_progress() -> None:
         await asyncio.sleep(100)
         return "never"
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with in_virtual_time(ScriptedModel(ask(call("dawdle"), text="I try."))) as engine:
             return await engine.run(agent(tools=[dawdle], limits={"deadline": 10}), "go")
 
-    result = virtually(story())
+    result = virtually(scenario())
     assert (result.outcome, result.text) == ("deadline", "I try.")
     assert result.metrics.duration_ms == pytest.approx(10_000, abs=100)

@@ -47,13 +47,13 @@ def test_the_transcript_of_two_steps_matches_the_record(tmp_path: Path) -> None:
         say("5 and 9."),
     )
 
-    async def story() -> tuple[str, str]:
+    async def scenario() -> tuple[str, str]:
         with ScriptedModel(*script) as model:
             async with opened(tmp_path, model, clock=FakeClock(), ids=CountingIds()) as engine:
                 calculator = agent(persona="You add.", tools=[add])
                 result = await engine.run(calculator, "What is 2+3, and 4+5?")
                 return told(await journal(engine, result.run_id)), sent(model.requests)
 
-    events, requests = asyncio.run(story())
+    events, requests = asyncio.run(scenario())
     assert events == (GOLDEN / "two_steps_events.txt").read_text()
     assert requests == (GOLDEN / "two_steps_requests.txt").read_text()

@@ -81,7 +81,7 @@ def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -
     old = [ask(call("send_mail", to="ada"), thinking="hm"), ask(call("look", at="it"), text="so"), say("done")]
     model = ScriptedModel(*old, say("again"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Write to Ada.", attachments=[PICTURE])
             before = [event.raw for event in await journal(engine, first.run_id)]
@@ -104,14 +104,14 @@ def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -
         assert [event.type for event in events[:2]] == ["run_queued", "run_forked"]
         assert (forked(events).run_id, forked(events).step) == (first.run_id, step)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Look.")
             fork = await engine.fork(first.run_id)
@@ -119,14 +119,14 @@ def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
             assert forked(await journal(engine, fork)).step == 2
         assert model.requests[2].conversation.messages == model.requests[1].conversation.messages
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_takes_the_place_of_what_was_asked_or_comes_after_the_results(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("one"), say("two"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Look.", attachments=[PICTURE])
             for step in (1, 2):
@@ -139,7 +139,7 @@ def test_a_message_takes_the_place_of_what_was_asked_or_comes_after_the_results(
         assert [message.role for message in later.conversation.messages] == ["user", "assistant", "tool", "user"]
         assert said(later)[-1] == "Look again."
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_another_model_or_agent_answers(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ def test_another_model_or_agent_answers(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", at="it")), say("done"))
     other = ScriptedModel(say("from another"), say("of another agent"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             engine.add_model("other", other)
             first = await engine.run(hero(desk, persona="Be brave."), "Look.")
@@ -165,7 +165,7 @@ def test_another_model_or_agent_answers(tmp_path: Path) -> None:
         assert said(one) == said(two) == said(model.requests[1])
         assert two.preamble.tools == ()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 class Thinks:
@@ -182,7 +182,7 @@ def test_thoughts_are_kept_for_the_model_they_came_from(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(say("again"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, Thinks()) as engine:
             engine.add_model("other", model)
             first = await engine.run(hero(desk, limits={"max_steps": 2}), "Look.")
@@ -193,14 +193,14 @@ def test_thoughts_are_kept_for_the_model_they_came_from(tmp_path: Path) -> None:
         assert not any(thought.belongs_to("other", "y") for thought in thoughts)
         assert all(thought.belongs_to("scripted", "x") for thought in thoughts)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"), say("more"), say("and more"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Look.")
             fork = await engine.wait(await engine.fork(first.run_id))
@@ -211,13 +211,13 @@ def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) 
         assert said(model.requests[3]) == ["Look.", "", "", "again", "And?"]
         assert said(model.requests[4]) == ["Look.", "", "", "again", "And?", "more", "And then?"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) -> None:
     desk = Desk()
 
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("send_mail", to="ada")), say("done"), Silence("half"))
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Write to Ada.")
@@ -235,7 +235,7 @@ def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) 
         assert again.requests[0].conversation.messages == sent.conversation.messages
         assert desk.sent == ["ada"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
         say("I have sent nothing."),
     )  # fmt: skip
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Write to Ada.")
             borne_out = await engine.fork(first.run_id, step=2)
@@ -255,7 +255,7 @@ def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
             events = await journal(engine, not_yet)
             assert [event for event in events if isinstance(event.data, PhantomAction)]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
@@ -264,7 +264,7 @@ def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
     same = ask(call("look", at="it"))
     model = ScriptedModel(same, same, say("done"), say("hm"), same, say("well"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Look.")
             once = await engine.fork(first.run_id, step=3)
@@ -279,19 +279,19 @@ def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
         assert "brought the same result again" in note
         assert said(model.requests[3])[-1] == said(model.requests[4])[-1] == note
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_answer_that_was_cut_is_continued(tmp_path: Path) -> None:
     model = ScriptedModel(say("The first half", stop="max_tokens"), say(" and more."), say(" and the second."))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(agent(memory=QUIET), "Tell.")
             fork = await engine.wait(await engine.fork(first.run_id))
         assert fork.text == "The first half and the second."
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
@@ -309,7 +309,7 @@ def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
 
     asked: list[list[Message]] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(answer)) as engine:
             first = await engine.run(agent(tools=[long], memory=QUIET, **SMALL), "Look.")
             events = await journal(engine, first.run_id)
@@ -322,7 +322,7 @@ def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
                 shown = await engine.service.prompt(fork, 1)
                 assert shown.request.conversation.messages[: len(seen[step - 1])] == seen[step - 1]
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_what_was_cut_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_what_was_cut_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
         ask(call("fetch")), say("done"), ask(call("recall", call_id="call_fetch", start=100_000)), say("read")
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             reader = agent(tools=[*desk.tools, "recall"], memory=QUIET)
             first = await engine.run(reader, "Fetch.")
@@ -341,7 +341,7 @@ def test_what_was_cut_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
         told = str(model.requests[-1].conversation.messages[-1].parts[0])
         assert "line\\nline" in told
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Pat
     model = ScriptedModel(say("Ada likes tea"), say("tea"), say("tea again"), say("other"))
     memory = {"place": "system", "embedder": "none"}
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             one = agent(workspace=work, memory=memory)
             await engine.run(one, "What does Ada like?")
@@ -370,14 +370,14 @@ def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Pat
         assert "likes tea" not in changed.preamble.system
         assert [event.data.notes for event in events if isinstance(event.data, RunStart)] != [""]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_secrets_that_were_added_later_are_redacted(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("send_mail", to="hunter2-hunter2")), say("done"), say("again"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "The word is hunter2-hunter2.")
         with closing(VaultStore(tmp_path / "home", {})) as vault:
@@ -390,13 +390,13 @@ def test_secrets_that_were_added_later_are_redacted(tmp_path: Path) -> None:
         assert not any(b"hunter2" in event.raw for event in events)
         assert "redacted" in {event.type for event in events}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_key_makes_one_fork(tmp_path: Path) -> None:
     model = FunctionModel(lambda _: say("so"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(agent(memory=QUIET), "Go.")
             one = await engine.fork(first.run_id, key="k")
@@ -404,14 +404,14 @@ def test_a_key_makes_one_fork(tmp_path: Path) -> None:
             assert await engine.fork(first.run_id) != one
             assert len(await engine.service.runs()) == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_under_way_can_be_forked(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), Silence("hm"), say("faster"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             slow = await engine.submit(hero(desk), "Look.")
             await until(engine, slow, "token")
@@ -421,13 +421,13 @@ def test_a_run_under_way_can_be_forked(tmp_path: Path) -> None:
             await engine.cancel(slow)
             await engine.wait(slow)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_cannot_be_forked_is_refused_with_the_reason(tmp_path: Path) -> None:
     model = FunctionModel(lambda _: say("so"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             one = agent(memory=QUIET)
             first = await engine.run(one, "Go.")
@@ -454,11 +454,11 @@ def test_a_run_that_cannot_be_forked_is_refused_with_the_reason(tmp_path: Path) 
                 await engine.fork(first.run_id)
             assert len(await engine.service.runs()) == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_asked_no_model_has_nothing_to_fork(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(lambda _: Silence("hm"))) as engine:
             one = agent(memory=QUIET)
             first = await engine.submit(one, "Go.", session="ses_x")
@@ -472,25 +472,25 @@ def test_a_run_that_asked_no_model_has_nothing_to_fork(tmp_path: Path) -> None:
             with pytest.raises(UsageError, match="called no model"):
                 await engine.fork(behind)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_quotas_hold_for_forks_too(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(lambda _: say("so", usage=Usage(5000, 10)))) as engine:
             one = agent(memory=QUIET, quotas={"max_llm_tokens_per_hour": 4000}, model_settings={"max_tokens": 100})
             first = await engine.run(one, "Go.")
             with pytest.raises(QuotaExceeded):
                 await engine.fork(first.run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
     desk = Desk()
     large = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("large", large)
             tiers = [{"model": "scripted/small", "upto": 10}, {"model": "large/x"}]
@@ -501,7 +501,7 @@ def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
             assert isinstance(queued.data, RunQueued)
             assert not [event for event in await journal(engine, fork) if isinstance(event.data, ToolCallStart)]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_replaced_message_in_a_fork_of_a_fork(tmp_path: Path) -> None:
@@ -510,7 +510,7 @@ def test_a_replaced_message_in_a_fork_of_a_fork(tmp_path: Path) -> None:
     script: list[ScriptedReply] = [ask(call("look", at="it")), say("done"), *[say("so")] * 4]
     model = ScriptedModel(*script)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(hero(desk), "Look.")
             for step, expected in ((1, ["Other."]), (2, ["Look.", "", "", "Other."])):
@@ -520,4 +520,4 @@ def test_a_replaced_message_in_a_fork_of_a_fork(tmp_path: Path) -> None:
                 await engine.wait(again)
                 assert said(model.requests[-1]) == expected
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -37,7 +37,7 @@ def test_a_fork_of_a_child_and_a_fork_of_that_have_no_more_than_the_child(tmp_pa
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text(PRICED)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(policy)) as engine:
             engine.add_agents(agent(name="other", tools=[look, send_mail]))
             root = await engine.run(
@@ -60,11 +60,11 @@ def test_a_fork_of_a_child_and_a_fork_of_that_have_no_more_than_the_child(tmp_pa
             await engine.wait(free)
             assert of(await journal(engine, free), ToolCallEnd), "whoever names another agent has that one"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fork_of_a_checker_run_has_no_tools_and_is_not_checked(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(lambda _: say('{"score": 1, "reasons": ""}'))) as engine:
             engine.add_agents(agent(name="other", tools=[look], quality={"checker": "other"}))
             root = await engine.run(agent(quality={"checker": "other"}), "go")
@@ -75,7 +75,7 @@ def test_a_fork_of_a_checker_run_has_no_tools_and_is_not_checked(tmp_path: Path)
             assert start.tools == ()
             assert not await children_of(engine, fork)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fork_of_a_child_does_not_notify_its_parents_but_may_call_them(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_fork_of_a_child_does_not_notify_its_parents_but_may_call_them(tmp_pat
             return say("ok")
         return ask(call("look", at="it")) if told == 0 else ask(call("agent_send", agent="hero", message="hello"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(talking)) as engine:
             other = agent(
                 name="other", tools=[look, "agent_send"], approvals={"rules": [{"tool": "look", "do": "ask"}]}
@@ -113,4 +113,4 @@ def test_a_fork_of_a_child_does_not_notify_its_parents_but_may_call_them(tmp_pat
             assert not of(events, AgentAnswered)
             assert [event.raw for event in await journal(engine, root)] == before
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -38,11 +38,11 @@ async def probed(
 
 
 def probe_of(*script: Behaviour, **config: Any) -> tuple[Probe, list[Request]]:
-    async def story() -> tuple[Probe, list[Request]]:
+    async def scenario() -> tuple[Probe, list[Request]]:
         async with FakeEndpoint(*script) as server:
             return await probed(server.url, **config), server.requests
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 def by_key(answers: dict[str | None, Behaviour]) -> Any:
@@ -95,24 +95,24 @@ def test_nothing_listens_at_a_closed_port() -> None:
 
 
 def test_a_connection_that_is_always_dropped() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: Raw(b"")) as server:
             found = await probed(server.url)
             assert found.verdict == "unreachable"
             assert "the connection was dropped before an answer came" in found.words
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("answer", [Silence(), Answer([b'{"data": ['], ending="hang")], ids=["silence", "hang"])
 def test_an_endpoint_that_never_answers_is_left_after_the_time_limit(answer: Behaviour) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(answer) as server:
             found = await probed(server.url, timeout_seconds=SHORT)
             assert (found.verdict, found.words) == ("unreachable", "did not answer within 1 s")
             await asyncio.wait_for(server.left.wait(), LONG)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_listing_without_an_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,7 +139,7 @@ def test_a_name_lookup_that_hangs_holds_up_neither_the_probe_nor_the_end(monkeyp
 
 
 def test_a_key_that_is_refused_is_named_and_not_shown() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         policy = by_key({None: refuses(401, {}), KEY: refuses(401, {"error": f"Incorrect API key {KEY}"})})
         async with FakeEndpoint(policy=policy) as server:
             found = await probed(server.url, api_keys=(KEY,))
@@ -148,42 +148,42 @@ def test_a_key_that_is_refused_is_named_and_not_shown() -> None:
             assert found.advice == "Replace api_keys[0] of provider fake."
             assert "canary" not in found.words
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_refused_key_among_others_is_found() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         policy = by_key({None: refuses(401, {}), KEY: lists("a"), OTHER_KEY: refuses(401, {})})
         async with FakeEndpoint(policy=policy) as server:
             found = await probed(server.url, api_keys=(KEY, OTHER_KEY))
             assert (found.verdict, found.refused_keys) == ("answers", ("api_keys[1] of provider fake",))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_public_listing_proves_nothing_about_the_key() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: lists("a")) as server:
             found = await probed(server.url, api_keys=(KEY,))
             assert found.verdict == "answers"
             assert found.words.endswith("its listing needs no key, so the key was not tried")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses", "anthropic_messages"])
 def test_a_listing_that_needs_the_key_proves_it(mode: ApiMode) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=by_key({None: refuses(401, {}), KEY: lists("a")})) as server:
             found = await probed(server.url, api_keys=(KEY,), api_mode=mode)
             assert found.words == "answers with 1 model, and takes the key"
             assert {request.path.partition("?")[0] for request in server.requests} == {"/v1/models"}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_redirect_does_not_receive_the_key() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint() as elsewhere:
             away = refuses(307, b"", Location=f"{elsewhere.url}/models")
             async with FakeEndpoint(policy=lambda _: away) as server:
@@ -191,7 +191,7 @@ def test_a_redirect_does_not_receive_the_key() -> None:
             assert found.verdict == "failing"
             assert elsewhere.connections == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_key_check_is_used_for_a_provider_with_a_public_listing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,13 +204,13 @@ def test_a_key_check_is_used_for_a_provider_with_a_public_listing(monkeypatch: p
         good = request.headers["authorization"] == f"Bearer {KEY}"
         return refuses(200, {"data": {"label": "mine"}}) if good else refuses(401, {"error": "No user"})
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=answer) as server:
             good = await probed(server.url, api_keys=(KEY,))
             assert (good.words, good.window("a")) == ("answers with 1 model, and takes the key", 1000)
             assert (await probed(server.url, api_keys=(OTHER_KEY,))).verdict == "refused"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Models and their context windows ──

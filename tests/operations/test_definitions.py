@@ -102,7 +102,7 @@ async def steps(caller: Caller, run_id: RunId) -> tuple[object, ...]:
 
 
 def test_a_call_has_the_same_result_in_this_process_and_over_http(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             run_id = RunId(await web.begin("two"))
             await web.begin("one")
@@ -116,11 +116,11 @@ def test_a_call_has_the_same_result_in_this_process_and_over_http(tmp_path: Path
                 assert len(msgspec.to_builtins(listed)) == 1, "the filter by agent is sent"
                 assert nobody == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_images_of_a_steer_reach_the_run_from_another_process(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path, Silence()) as web:
             run_id = RunId(await web.begin("asking"))
             async with Connection(Address(url=web.url, token=web.token)) as connection:
@@ -129,4 +129,4 @@ def test_images_of_a_steer_reach_the_run_from_another_process(tmp_path: Path) ->
             [event] = await web.engine.service.page(run_id, delivered.sequence - 1, 1)
             assert PIXEL in msgspec.json.encode(event.data).decode()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

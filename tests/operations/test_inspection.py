@@ -21,7 +21,7 @@ async def read_transcript(web: Offered, session: str, query: str = "") -> dict[s
 
 
 def test_a_transcript_has_messages_replies_calls_and_ends_and_is_read_backwards(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         call = fragment(0, "call_1", "list_directory", '{"path": "."}')
         script = (calls(call), says("Two files."), says("Bye."))
         async with offered(tmp_path, *script) as web:
@@ -53,11 +53,11 @@ def test_a_transcript_has_messages_replies_calls_and_ends_and_is_read_backwards(
             hidden = await web.ask("GET", f"/v1/sessions/{session}/transcript", token=stranger)
             assert hidden.problem == "UnknownSession"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_search_finds_messages_and_answers_that_the_caller_may_see(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path, says("The parrot sleeps."), says("A 100% answer.")) as web:
             await finish_run(web, message='Where is the "PARROT"?')
             await finish_run(web, "two", message="Is it 50_50?")
@@ -84,11 +84,11 @@ def test_a_search_finds_messages_and_answers_that_the_caller_may_see(tmp_path: P
             assert (await web.ask("GET", "/v1/search")).status == 400
             assert (await web.ask("GET", "/v1/runs?status=null")).status == 400
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_prompt_of_a_step_is_the_body_that_the_endpoint_received(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path, says("One."), says("Two.")) as web:
             first = await finish_run(web, message="First?")
             second = await finish_run(web, message="Second?")
@@ -111,11 +111,11 @@ def test_the_prompt_of_a_step_is_the_body_that_the_endpoint_received(tmp_path: P
             assert [member["run"]["run_id"] for member in tree["members"]] == [first["run_id"]]
             assert tree["total"]["steps"] == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_system_describes_itself(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             await finish_run(web)
             info = (await web.ask("GET", "/v1/system")).json
@@ -136,11 +136,11 @@ def test_the_system_describes_itself(tmp_path: Path) -> None:
             assert [(point["key"], point["used"]["runs"]) for point in series] == [("one", 1)]
             assert len((await web.ask("GET", "/v1/usage/series")).json["items"]) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_skill_is_approved_by_the_hash_of_what_was_read(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             folder = web.home.path / "skills" / "greet"
             folder.mkdir(parents=True)
@@ -158,4 +158,4 @@ def test_a_skill_is_approved_by_the_hash_of_what_was_read(tmp_path: Path) -> Non
             assert (await web.ask("DELETE", path)).status == 204
             assert (await web.ask("DELETE", path)).status == 400
 
-    asyncio.run(story())
+    asyncio.run(scenario())

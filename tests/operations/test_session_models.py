@@ -14,7 +14,7 @@ async def model_of_next_run(web: Offered, session: str, agent: str = "one", **bo
 
 
 def test_the_next_runs_of_a_session_use_its_model(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             assert await model_of_next_run(web, "ses_1") == "m"
             chosen = await web.ask("PUT", "/v1/sessions/ses_1/model", {"model": "fake/other"})
@@ -27,11 +27,11 @@ def test_the_next_runs_of_a_session_use_its_model(tmp_path: Path) -> None:
             assert (await web.ask("PUT", "/v1/sessions/ses_1/model", {"model": None})).json["model"] is None
             assert await model_of_next_run(web, "ses_1") == "m"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_model_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             await model_of_next_run(web, "ses_1")
             path = "/v1/sessions/ses_1/model"
@@ -45,4 +45,4 @@ def test_a_model_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
             assert (await web.ask("PUT", path, {"model": "fake/m"}, token=limited)).problem == "UnknownSession"
             assert (await web.ask("PUT", path, {"model": "fake/m"}, token=runner)).status == 200
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -7,7 +7,7 @@ from tests.surfaces.http.offered import offered
 
 
 def test_a_session_has_a_title_and_can_be_renamed_over_http(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             run_id = await web.begin(message="Plan the\ntrip to Rome. " * 20)
             session = (await web.ask("GET", f"/v1/runs/{run_id}")).json["session_id"]
@@ -23,11 +23,11 @@ def test_a_session_has_a_title_and_can_be_renamed_over_http(tmp_path: Path) -> N
             assert (await web.ask("PATCH", path, {"title": "x" * 81})).problem == "SizeLimitExceeded"
             assert (await web.ask("PATCH", "/v1/sessions/ses_none", {"title": "x"})).problem == "UnknownSession"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_token_that_may_not_read_cannot_learn_a_title_by_renaming(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             run_id = await web.begin(message="A secret plan.")
             session = (await web.ask("GET", f"/v1/runs/{run_id}")).json["session_id"]
@@ -38,4 +38,4 @@ def test_a_token_that_may_not_read_cannot_learn_a_title_by_renaming(tmp_path: Pa
             refused = await web.ask("PATCH", f"/v1/sessions/{session}", {"title": "x"}, token=reader)
             assert (refused.status, refused.problem) == (403, "Forbidden")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -140,7 +140,7 @@ async def opened_slack(url: str) -> AsyncGenerator[tuple[Emulator, str], None]:
 
 
 def test_the_adapter_keeps_the_contract(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with aiohttp.ClientSession() as session:
             emulator = Emulator(url, session)
             channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
@@ -155,11 +155,11 @@ def test_the_adapter_keeps_the_contract(url: str) -> None:
                 await channel.edit("1.0", Outgoing("k", GENERAL, "not there"))
             await channel.close()
 
-    perform(story())
+    perform(scenario())
 
 
 def test_files_are_uploaded_into_threads_and_fetched(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with aiohttp.ClientSession() as session:
             emulator = Emulator(url, session)
             channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
@@ -178,11 +178,11 @@ def test_files_are_uploaded_into_threads_and_fetched(url: str) -> None:
             await reader.close()
             await channel.close()
 
-    perform(story())
+    perform(scenario())
 
 
 def test_messages_to_a_person_are_edited_and_have_files(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with aiohttp.ClientSession() as session:
             emulator = Emulator(url, session)
             channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN, "url": emulator.url})
@@ -196,7 +196,7 @@ def test_messages_to_a_person_are_edited_and_have_files(url: str) -> None:
                 await channel.send(Outgoing("k/3", "U404", "lost"))
             await channel.close()
 
-    perform(story())
+    perform(scenario())
 
 
 def answer(request: ModelRequest) -> Any:
@@ -205,7 +205,7 @@ def answer(request: ModelRequest) -> Any:
 
 
 def test_people_are_answered_in_direct_messages_and_threads(url: str, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened_slack(url) as (emulator, address):
             settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": address}
             channels = {"slack": {"agent": "hero", "settings": settings}}
@@ -229,4 +229,4 @@ def test_people_are_answered_in_direct_messages_and_threads(url: str, tmp_path: 
                     assert found[1]["text"].endswith(": hello")
                     assert len(await emulator.messages(GENERAL)) == 2, "answers are in threads"
 
-    perform(story())
+    perform(scenario())

@@ -100,12 +100,12 @@ def test_a_run_is_shown_as_an_agent_its_model_calls_and_its_tools(
         say("It is empty.", usage=Usage(200, 20)),
     )
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         wanted = Telemetry(traces=True, contents=True)
         async with watched(tmp_path, model, wanted) as engine:
             return await engine.run(agent(tools=[look]), "what is in the hall?")
 
-    result = asyncio.run(story())
+    result = asyncio.run(scenario())
     shown = spans_of(server, result.run_id, 4)
     assert {span["context"]["trace_id"] for span in shown} == {f"{compute_trace_id(result.run_id):032x}"}
     assert sorted((span["span_kind"], span["name"]) for span in shown) == [

@@ -22,7 +22,7 @@ BOT, ANNA = "@bot:localhost", "@anna:localhost"
 
 
 def test_people_and_agents_talk_in_rooms(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with serve_synapse(tmp_path) as synapse:
             await synapse.register("bot")
             token, ben = await synapse.register("anna"), await synapse.register("ben")
@@ -51,7 +51,7 @@ def test_people_and_agents_talk_in_rooms(tmp_path: Path) -> None:
                     assert said == ["you said: one two", "you said: last"], "notices are not answered"
             assert (await check_contract(synapse, token, room)) is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_people_and_agents_talk_in_encrypted_rooms(tmp_path: Path) -> None:

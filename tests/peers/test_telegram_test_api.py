@@ -107,7 +107,7 @@ async def admit(engine: HostedEngine, emulator: Emulator, sender: int, *grants: 
 
 
 def test_messages_are_sent_with_buttons_and_edited(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         channel = Telegram("telegram", {"token": TOKEN, "url": url})
         async with aiohttp.ClientSession() as session:
             emulator = Emulator(url, session)
@@ -125,11 +125,11 @@ def test_messages_are_sent_with_buttons_and_edited(url: str) -> None:
             assert [row[0]["callback_data"] for row in rows] == ["approve", "deny"]
         await channel.close()
 
-    perform(story())
+    perform(scenario())
 
 
 def test_a_person_is_paired_and_answered_in_order(url: str, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with chatting(tmp_path, url, echo()) as (engine, emulator):
             await admit(engine, emulator, ANNA, "direct", "groups")
             for text in ("one", "two", "three"):
@@ -144,7 +144,7 @@ def test_a_person_is_paired_and_answered_in_order(url: str, tmp_path: Path) -> N
             [view] = await engine.context.channels().list()
             assert (view.status, view.account) == ("connected", f"@{BOT}")
 
-    perform(story())
+    perform(scenario())
 
 
 def test_an_approval_is_decided_with_a_button(url: str, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_an_approval_is_decided_with_a_button(url: str, tmp_path: Path) -> None:
         done.append(what)
         return "done"
 
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("act", what="it")), say("finished"))
         agent = AGENT + "tools: [act]\napprovals: {default: ask}\n"
         async with chatting(tmp_path, url, model, agent, act) as (engine, emulator):
@@ -173,4 +173,4 @@ def test_an_approval_is_decided_with_a_button(url: str, tmp_path: Path) -> None:
             [decided] = [each for each in await emulator.sent(ANNA) if each["messageId"] == prompt["messageId"]]
             assert "Approved" in decided["message"]["text"], "the prompt shows the decision"
 
-    perform(story())
+    perform(scenario())

@@ -92,14 +92,14 @@ def test_a_run_of_every_kind_of_step(tmp_path: Path) -> None:
         say("1"),
     ]  # fmt: skip
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(*script)) as engine:
             hero = agent(tools=[look, fetch_all], retry={"attempts": 3, "base_ms": 1}, budget_hints=True,
                          limits={"max_steps": 13}, output={"type": "integer"})  # fmt: skip
             result = await engine.run(hero, "go")
             await same(engine, result.run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_refusals_that_are_met_in_their_own_ways(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_refusals_that_are_met_in_their_own_ways(tmp_path: Path) -> None:
         ScriptedFailure("rate_limited", "come back tomorrow", True, retry_after=86_400.0),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[look], retry={"attempts": 3, "base_ms": 1}, memory=QUIET)
             first = await engine.run(hero, "go")
@@ -122,7 +122,7 @@ def test_refusals_that_are_met_in_their_own_ways(tmp_path: Path) -> None:
             for result in (first, second):
                 await same(engine, result.run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_people_hooks_and_secrets(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_people_hooks_and_secrets(tmp_path: Path) -> None:
         """Sign something."""
         return f"signed {text}"
 
-    async def story() -> None:
+    async def scenario() -> None:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
             vault.put("TOKEN", "hunter2-hunter2", (SecretGrant("hero"),))
         async with opened(tmp_path, ScriptedModel(*script)) as engine:
@@ -184,11 +184,11 @@ def test_people_hooks_and_secrets(tmp_path: Path) -> None:
             assert sum(isinstance(event.data, e.ApprovalRequested) for event in events) == 2, "one was granted"
             await same(engine, run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_worker_that_dies_and_people_who_meddle(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("look", at="it")), Silence("half"))) as engine:
             run_id = await engine.submit(agent(tools=[look], memory=QUIET), "go")
             await until(engine, run_id, "token")
@@ -204,7 +204,7 @@ def test_a_worker_that_dies_and_people_who_meddle(tmp_path: Path) -> None:
             await engine.wait(run_id)
             await same(engine, run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_fallbacks_and_a_model_with_an_open_breaker() -> None:
@@ -246,7 +246,7 @@ def test_a_session_that_is_summed_up_counted_and_commanded() -> None:
         """Look for long."""
         return f"{n} {WORDS * 6}"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(answer)) as engine:
             hero = agent(tools=[long], **SMALL)
             session: str | None = None
@@ -259,7 +259,7 @@ def test_a_session_that_is_summed_up_counted_and_commanded() -> None:
                 records.append(await add_earlier_runs(record, service._journal, service._sessions))
             assert any(isinstance(event.data, e.ContextCompacted) for event in records[0].events)
 
-    virtually(story())
+    virtually(scenario())
     for record in records:
         assert (found := replay(record, ToolRegistry())).is_same, found
     last = records[-3]
@@ -278,7 +278,7 @@ def test_what_was_recalled_and_what_surrounds_the_prompt(tmp_path: Path) -> None
         ask(call("journal_write", text="a quiet day")), say("Ada likes tea"), say("tea"), say("t")
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             engine.add_provider("nobody", base_url="http://127.0.0.1:9/v1", api_key="x")
             for place, embedder in (("message", "none"), ("message", "nobody/there"), ("system", "none")):
@@ -289,13 +289,13 @@ def test_what_was_recalled_and_what_surrounds_the_prompt(tmp_path: Path) -> None
             events = await journal(engine, result.run_id)
             assert any(isinstance(event.data, e.MemoryRecalled) for event in events)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fork_replays_too(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", at="it")), ask(call("look", "c2", at="it")), say("done"), say("again"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             first = await engine.run(agent(tools=[look], memory=QUIET), "go")
             fork = await engine.fork(first.run_id, message="And?")
@@ -304,7 +304,7 @@ def test_a_fork_replays_too(tmp_path: Path) -> None:
             with pytest.raises(UnknownRun):
                 await engine.service.replay(RunId("run_x"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── A changed decision ─────────────────────────────────────────────────────────────────────────────
@@ -315,13 +315,13 @@ def circling() -> tuple[Recorded, Any]:
     kept: list[Any] = []
     script = [*(ask(call("look", f"c{n}", at="it")) for n in range(4)), say("enough")]
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(ScriptedModel(*script)) as engine:
             result = await engine.run(agent(tools=[look], memory=QUIET), "go")
             service: Any = engine.service
             kept.extend((await record_of(engine, result.run_id), service._tools))
 
-    virtually(story())
+    virtually(scenario())
     return kept[0], kept[1]
 
 
@@ -405,12 +405,12 @@ def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.Mo
 
 
 def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async def story() -> Recorded:
+    async def scenario() -> Recorded:
         async with opened(tmp_path, ScriptedModel(ScriptedFailure(), say("done"))) as engine:
             result = await engine.run(agent(retry={"attempts": 1, "base_ms": 1}, memory=QUIET), "go")
             return await record_of(engine, result.run_id)
 
-    record = asyncio.run(story())
+    record = asyncio.run(scenario())
     assert replay(record, ToolRegistry()).is_same
 
     def never(*about: Any) -> None:
@@ -423,7 +423,7 @@ def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_code_that_waits_where_it_went_on_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    async def story() -> Recorded:
+    async def scenario() -> Recorded:
         async with opened(tmp_path, ScriptedModel(Silence("hm"), say("done"))) as engine:
             run_id = await engine.submit(agent(memory=QUIET), "go")
             await until(engine, run_id, "token")
@@ -433,7 +433,7 @@ def test_code_that_waits_where_it_went_on_is_found(monkeypatch: pytest.MonkeyPat
             await engine.wait(run_id)
             return await record_of(engine, run_id)
 
-    record = asyncio.run(story())
+    record = asyncio.run(scenario())
     resumed = first_of(record, e.ResumeRequested)
     assert replay(record, ToolRegistry()).is_same
     monkeypatch.delitem(HANDLERS, e.ResumeRequested)
@@ -449,12 +449,12 @@ def test_a_call_that_has_more_time_today_is_found(monkeypatch: pytest.MonkeyPatc
         await asyncio.Event().wait()
         return "never"
 
-    async def story() -> Recorded:
+    async def scenario() -> Recorded:
         async with opened(tmp_path, ScriptedModel(ask(call("dawdle")), say("done"))) as engine:
             result = await engine.run(agent(tools=[dawdle], memory=QUIET), "go")
             return await record_of(engine, result.run_id)
 
-    record = asyncio.run(story())
+    record = asyncio.run(scenario())
     late = first_of(record, e.ToolCallError)
     assert replay(record, ToolRegistry()).is_same
 
@@ -510,7 +510,7 @@ def test_a_tool_that_is_unknown_here_is_not_a_divergence(tmp_path: Path) -> None
         async def run(self, arguments: Any, context: treadle.ToolContext) -> str:
             return "ran"
 
-    async def story() -> Recorded:
+    async def scenario() -> Recorded:
         async with opened(tmp_path, ScriptedModel(ask(call("odd", at="it")), say("done"))) as engine:
             odd: Any = Odd()
             rules = [{"tool": "odd", "match": "seen *", "do": "deny"}]
@@ -518,7 +518,7 @@ def test_a_tool_that_is_unknown_here_is_not_a_divergence(tmp_path: Path) -> None
             await same(engine, result.run_id)
             return await record_of(engine, result.run_id)
 
-    found = replay(asyncio.run(story()), ToolRegistry())
+    found = replay(asyncio.run(scenario()), ToolRegistry())
     assert found.divergence is None
     assert "`odd` is not known here" in found.cannot
 
@@ -543,7 +543,7 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
     database.close()
     open_database(path).close()  # which brings it up to date
 
-    async def story() -> list[Recorded]:
+    async def scenario() -> list[Recorded]:
         async with open_service_readonly(f"sqlite:///{path}") as service:
             runs: Any = service
             found = await service.runs()
@@ -553,7 +553,7 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
             ]
 
     parted: set[tuple[str, str, str]] = set()
-    for record in asyncio.run(story()):
+    for record in asyncio.run(scenario()):
         unknown = (at for at, event in enumerate(record.events) if isinstance(event.data, e.UnknownEvent))
         cut = next(unknown, len(record.events))
         found = replay(msgspec.structs.replace(record, events=record.events[:cut]), ToolRegistry())
@@ -567,12 +567,12 @@ def test_journals_of_earlier_formats_replay(tmp_path: Path, dump: Path) -> None:
 def test_a_replay_needs_only_the_journal(tmp_path: Path) -> None:
     """Nothing but the journal is needed: neither the agent, nor its model, nor its tools."""
 
-    async def story() -> Recorded:
+    async def scenario() -> Recorded:
         async with opened(tmp_path, ScriptedModel(ask(call("look", at="it")), say("done"))) as engine:
             result = await engine.run(agent(tools=[look], memory=QUIET), "go")
             return await record_of(engine, result.run_id)
 
-    record = asyncio.run(story())
+    record = asyncio.run(scenario())
     assert replay(record, ToolRegistry()).is_same
 
 
@@ -593,7 +593,7 @@ def test_summaries_that_another_model_writes(tmp_path: Path, window: int, told: 
 
     asked: list[ModelRequest] = []
 
-    async def story() -> Recorded:
+    async def scenario() -> Recorded:
         home = tmp_path / "home"
         home.mkdir()
         (home / "config.yaml").write_text(f"models: {{writer/w: {{context_window: {window}}}}}\n")
@@ -604,7 +604,7 @@ def test_summaries_that_another_model_writes(tmp_path: Path, window: int, told: 
             result = await engine.run(hero, "Look.")
             return await record_of(engine, result.run_id)
 
-    record = asyncio.run(story())
+    record = asyncio.run(scenario())
     assert first_of(record, e.ContextCompacted)
     found = replay(record, ToolRegistry())
     assert found.divergence is None, found
@@ -632,7 +632,7 @@ def test_runs_that_begin_runs_and_runs_that_are_judged_are_written_again() -> No
             return ask(call("invoke_agent", agent="friend", message="talk"))
         return say("first" if request.conversation.messages[-1].role == "tool" else "second")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with in_virtual_time(FunctionModel(policy)) as engine:
             engine.add_agents(agent(name="friend", tools=["bash"]))
             quality = {"checker": "quality-checker", "minimum": 0.5, "retries": 1}
@@ -643,11 +643,11 @@ def test_runs_that_begin_runs_and_runs_that_are_judged_are_written_again() -> No
             for record in await engine.service.runs():
                 await same(engine, record.origin.run_id)
 
-    virtually(story())
+    virtually(scenario())
 
 
 def test_a_replay_stops_where_it_needs_agents_that_were_not_recorded() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         script = [ask(call("invoke_agent", agent="nobody", message="x")), say("done")]
         async with in_virtual_time(ScriptedModel(*script, *script)) as engine:
             hero = agent(tools=["invoke_agent"], memory=QUIET)
@@ -657,4 +657,4 @@ def test_a_replay_stops_where_it_needs_agents_that_were_not_recorded() -> None:
             replayed = await engine.service.replay(RunId(result.run_id))
             assert "which agents and models there were" in replayed.cannot
 
-    virtually(story())
+    virtually(scenario())

@@ -109,7 +109,7 @@ def test_the_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFi
         vault.put("UNGRANTED", UNGRANTED, (SecretGrant("somebody-else"),))
     model, hook, told, shown = ScriptedModel(*SCRIPT), Curious(), list[Event](), list[tuple[str, bytes]]()
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with opened(tmp_path, model, home=home) as engine:
             engine.add_hooks(hook)
             hero = agent(tools=[leak, fail, spill, "bash", "write_file"], workspace=workspace, sandbox="off")
@@ -119,7 +119,7 @@ def test_the_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFi
                 shown.extend(processes_of(os.getpid()))
             return await engine.wait(run_id)
 
-    result = asyncio.run(story())
+    result = asyncio.run(scenario())
     assert result.outcome == "model_error"
     assert {event.type for event in told} >= EXPECTED
     requests = [
@@ -159,11 +159,11 @@ def test_a_call_with_the_raw_value_is_refused_with_advice(tmp_path: Path) -> Non
         ask(call("use", "c1", text=CANARY)), ask(call("use", "c2", text=f"with {HANDLE}")), say("done")
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model, home=home) as engine:
             assert (await engine.run(agent(tools=[use]), "go")).text == "done"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert seen == [f"with {CANARY}"]
     told = msgspec.json.encode(model.requests[1].conversation.messages[-1].parts).decode()
     assert "Use the handle instead" in told

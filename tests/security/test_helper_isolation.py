@@ -83,7 +83,7 @@ def assert_isolated(pid: int) -> None:
 @needs_proc
 @pytest.mark.usefixtures("traces")
 def test_the_server_of_a_local_model_is_isolated() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         server = await LocalServer.start(Path("/nowhere/model.gguf"), 512)
         try:
             assert_isolated(server.pid)
@@ -91,13 +91,13 @@ def test_the_server_of_a_local_model_is_isolated() -> None:
         finally:
             await server.kill()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @needs_proc
 @pytest.mark.usefixtures("traces")
 def test_the_keeper_of_commands_is_isolated(tmp_path: Path) -> None:
-    async def story() -> str:
+    async def scenario() -> str:
         commands = ShellCommands()
         try:
             finished = await commands.run(Command("env", tmp_path, SandboxPolicy("off")), lambda text: None)
@@ -107,7 +107,7 @@ def test_the_keeper_of_commands_is_isolated(tmp_path: Path) -> None:
             commands.close()
         return finished.output
 
-    assert CANARY not in asyncio.run(story())
+    assert CANARY not in asyncio.run(scenario())
 
 
 @pytest.mark.usefixtures("traces")

@@ -46,13 +46,13 @@ def run(folder: Path, model: Model, *hooks: treadle.Hook, message: str = "go", *
     """All events of a run; the value is in none of them, nor in the database."""
     told: list[Event] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(folder, model, home=folder / "home") as engine:
             engine.add_hooks(*hooks)
             hero = agent(**{"tools": [use], **more})
             told.extend([event async for event in engine.stream(hero, message)])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert not [event for event in told if VALUE in event.raw.decode()]
     assert VALUE.encode() not in stored(folder)
     return told
@@ -163,12 +163,12 @@ def test_a_secret_that_is_set_during_a_reply(tmp_path: Path) -> None:
 
     told: list[Event] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(reply), home=tmp_path / "home") as engine:
             run_id = await engine.submit(agent(), "go")
             told.extend([event async for event in engine.events(run_id)])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     durable = [event.raw.decode() for event in told if event.durable]
     assert not [raw for raw in durable if VALUE in raw]
 
@@ -176,7 +176,7 @@ def test_a_secret_that_is_set_during_a_reply(tmp_path: Path) -> None:
 def test_what_a_person_says_with_a_decision(tmp_path: Path, home: Path) -> None:
     model = ScriptedModel(ask(call("use", "c1", text="x")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model, home=home) as engine:
             hero = agent(tools=[use], approvals={"default": "ask"})
             run_id = await engine.submit(hero, "go", asker="terminal")
@@ -185,7 +185,7 @@ def test_what_a_person_says_with_a_decision(tmp_path: Path, home: Path) -> None:
             await engine.decide(asked.data.approval_id, "deny", note=f"my key is {VALUE}", by=VALUE)
             await engine.wait(run_id)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert VALUE.encode() not in stored(tmp_path)
     assert VALUE not in str(model.requests[-1].conversation.messages)
 

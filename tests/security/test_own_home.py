@@ -45,14 +45,14 @@ def user_home(tmp_path: Path) -> Path:
 def outcomes(folder: Path, user_home: Path, *calls: tuple[str, dict[str, Any]]) -> list[Any]:
     steps = [ask(call(name, f"c{n}", **arguments)) for n, (name, arguments) in enumerate(calls)]
 
-    async def story() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with opened(folder, ScriptedModel(*steps, say("done")), home=user_home / ".treadle") as engine:
             hero = agent(tools=["@files"], workspace=user_home, limits={"max_steps": 50})
             result = await engine.run(hero, "go")
             events = [event.data for event in await journal(engine, result.run_id)]
         return [data for data in events if isinstance(data, ToolCallEnd | ToolCallError)]
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 def test_no_tool_reads_or_changes_it(tmp_path: Path, user_home: Path) -> None:
@@ -72,11 +72,11 @@ def test_a_search_passes_it_by(tmp_path: Path, user_home: Path) -> None:
 def test_the_homes_own_workspaces_can_be_used(tmp_path: Path, user_home: Path) -> None:
     model = ScriptedModel(ask(call("write_file", "c1", path="a.txt", content="x")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, model, home=user_home / ".treadle") as engine:
             await engine.run(agent(tools=["@files"]), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert (user_home / ".treadle" / "workspaces" / "hero" / "a.txt").read_text() == "x"
 
 
@@ -101,11 +101,11 @@ def test_the_database_is_for_its_owner_alone(tmp_path: Path) -> None:
     def look() -> None:
         modes.update({path.name: path.stat().st_mode & 0o077 for path in tmp_path.glob("t.db*")})
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with create_engine(f"sqlite:///{tmp_path}/t.db"):
             look()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert {"t.db", "t.db-wal"} <= set(modes)
     assert not any(mode for name, mode in modes.items() if name.startswith("t.db") and "lock" not in name), modes
 
@@ -119,13 +119,13 @@ def test_no_tool_reads_or_changes_a_database_in_the_workspace(tmp_path: Path) ->
         ask(call("bash", "c4", command="wc -c < t.db")),
     ]
 
-    async def story() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with opened(tmp_path, ScriptedModel(*calls, say("done")), home=tmp_path / "home") as engine:
             hero = agent(tools=["@files", "bash"], workspace=tmp_path, limits={"max_steps": 50})
             result = await engine.run(hero, "go")
             return [event.data for event in await journal(engine, result.run_id)]
 
-    ended = [data for data in asyncio.run(story()) if isinstance(data, ToolCallEnd | ToolCallError)]
+    ended = [data for data in asyncio.run(scenario()) if isinstance(data, ToolCallEnd | ToolCallError)]
     assert [isinstance(each, ToolCallError) for each in ended[:2]] == [True, True]
     assert all("Treadle's own" in each.content for each in ended[:2])
     assert "t.db" not in ended[2].content

@@ -52,14 +52,14 @@ def outcomes(
     step = ask(*(call(name, f"c{n:03}", **arguments) for n, (name, arguments) in enumerate(calls)))
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
 
-    async def story() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with opened(tmp_path, ScriptedModel(step, say("done")), home=tmp_path / "treadle") as engine:
             hero = agent(tools=["@files"], workspace=workspace, limits={"max_steps": 99}, **settings)
             result = await engine.run(hero, "go", callbacks)
             await same(engine, result.run_id)  # a replay asks the journal, not the machine
             return [event.data for event in await journal(engine, result.run_id)]
 
-    events = asyncio.run(story())
+    events = asyncio.run(scenario())
     ended = {data.call_id: data for data in events if isinstance(data, ToolCallEnd | ToolCallError)}
     return [ended[key] for key in sorted(ended)], [data for data in events if isinstance(data, ApprovalRequested)]
 
@@ -149,13 +149,13 @@ def test_an_approval_does_not_follow_a_link_that_was_changed_meanwhile(tmp_path:
 
     model = ScriptedModel(ask(call("read_file", "c1", path="link")), say("done"))
 
-    async def story() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with opened(tmp_path, model, home=tmp_path / "treadle") as engine:
             hero = agent(tools=["@files"], workspace=home)
             result = await engine.run(hero, "go", treadle.Callbacks(on_approval=swap))
             return [event.data for event in await journal(engine, result.run_id)]
 
-    [ended] = [data for data in asyncio.run(story()) if isinstance(data, ToolCallEnd | ToolCallError)]
+    [ended] = [data for data in asyncio.run(scenario()) if isinstance(data, ToolCallEnd | ToolCallError)]
     assert isinstance(ended, ToolCallError)
     assert "private place" in ended.content
 

@@ -21,10 +21,10 @@ assert not is_private()
 ENGINE = """
 import treadle
 from treadle.api.engine import create_engine
-async def story():
+async def scenario():
     async with create_engine("sqlite:///:memory:"):
         assert is_private()
-asyncio.run(story())
+asyncio.run(scenario())
 """
 COMMAND = """
 from treadle.surfaces.cli.process import perform

@@ -105,7 +105,7 @@ class Answers:
 def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) -> None:
     said: list[str] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         (tmp_path / "work").mkdir()
         (tmp_path / "client.py").write_text(CLIENT)
         commands, answers = ShellCommands(), Answers()
@@ -118,7 +118,7 @@ def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) 
             said.append(await answers.first)
         commands.close()
 
-    in_time(story(), 60)
+    in_time(scenario(), 60)
     assert said == ["HTTP/1.1 403 Forbidden"]
 
 
@@ -127,7 +127,7 @@ def test_other_processes_of_the_user_are_not(tmp_path: Path) -> None:
 
     said: list[str] = []
 
-    async def story(way: str) -> None:
+    async def scenario(way: str) -> None:
         (tmp_path / "client.py").write_text(CLIENT)
         answers = Answers()
         async with owned(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
@@ -138,7 +138,7 @@ def test_other_processes_of_the_user_are_not(tmp_path: Path) -> None:
             said.append(await answers.first)
 
     for way in ("plain", "double fork"):
-        in_time(story(way), 60)
+        in_time(scenario(way), 60)
     assert said == ["HTTP/1.1 200 OK"] * 2
 
 

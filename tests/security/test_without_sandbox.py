@@ -35,13 +35,13 @@ def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings
     model = ScriptedModel(ask(call("bash", "c1", command=line)), say("done"))
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
 
-    async def story() -> list[Any]:
+    async def scenario() -> list[Any]:
         async with opened(tmp_path, model) as engine:
             result = await engine.run(agent(tools=["bash"], **settings), "go", callbacks)
             await same(engine, result.run_id)
             return [event.data for event in await journal(engine, result.run_id)]
 
-    events = asyncio.run(story())
+    events = asyncio.run(scenario())
     [ended] = [data for data in events if isinstance(data, ToolCallEnd | ToolCallError)]
     return ended, [data for data in events if isinstance(data, ApprovalRequested)]
 
@@ -83,14 +83,14 @@ def test_a_rule_for_some_commands_does_not_allow_others(tmp_path: Path) -> None:
 
 
 def output(text: str, mode: SandboxMode, home: Path, workspace: Path) -> str:
-    async def story() -> str:
+    async def scenario() -> str:
         commands = ShellCommands(hidden=[home])
         try:
             return (await commands.run(Command(text, workspace, SandboxPolicy(mode)), lambda text: None)).output
         finally:
             commands.close()
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 @needs_landlock

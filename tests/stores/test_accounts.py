@@ -98,7 +98,7 @@ def reply(tokens: int = 10, cost: float | None = 0.5, output: int = 5) -> LlmRes
 
 
 def test_many_runs_that_commit_together_are_counted_with_one_statement() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             claims = [await process.begun() for _ in range(100)]
             process.statements.clear()
@@ -111,11 +111,11 @@ def test_many_runs_that_commit_together_are_counted_with_one_statement() -> None
             [used] = await process.used()
             assert (used.runs, used.model_calls, used.input_tokens, used.cost) == (100, 400, 3000, 150.0)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_without_ceilings_never_touches_an_account() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             claim = await process.begun()
             process.statements.clear()
@@ -125,11 +125,11 @@ def test_a_run_without_ceilings_never_touches_an_account() -> None:
             for statement in process.statements:
                 assert not any(table in statement for table in ACCOUNTING), statement
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             claim = await process.begun()
             await process.advance(claim, 3, [reply()])
@@ -143,14 +143,14 @@ def test_usage_of_a_long_run_is_visible_while_it_is_in_progress() -> None:
             await process.end(again, 6)
             assert [used.model_calls for used in await process.used()] == [3], "the last of them from the journal"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── What is counted, and for whom ──────────────────────────────────────────────────────────────────
 
 
 def test_usage_is_by_agent_token_model_and_day() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             today = int(process.clock.now() // DAY)
             claim = await process.begun(token="tok_1", rate=10.0)
@@ -169,7 +169,7 @@ def test_usage_is_by_agent_token_model_and_day() -> None:
             assert await process.accounts.usage(UsageFilter(until=today - 1)) == []
             assert await process.accounts.usage(UsageFilter(agents=("nobody",))) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_usage_is_summed_up_by_the_requested_key() -> None:
@@ -189,18 +189,18 @@ def test_usage_is_summed_up_by_the_requested_key() -> None:
 
 
 def test_a_day_that_is_none_is_refused_with_what_is_accepted() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             said = await check_refused(compute_usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
             assert said == "since is `yesterday`; accepted: a day such as 2026-03-01."
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_could_not_be_stored_with_others_is_counted_once() -> None:
     """A commit that fails because of one append is made again without it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             good, bad = await process.begun(), await process.begun()
             await process.advance(good, 3, [], [REQUEST])
@@ -215,7 +215,7 @@ def test_what_could_not_be_stored_with_others_is_counted_once() -> None:
             [used] = await process.used()
             assert (used.runs, used.model_calls, used.input_tokens) == (1, 1, 10)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Whatever happens, it adds up ───────────────────────────────────────────────────────────────────
@@ -240,7 +240,7 @@ turns = st.one_of(
     st.tuples(st.just("summary"), summaries),
     st.tuples(st.sampled_from(("crash", "give back", "crash while asking", "tools")), st.none()),
 )
-stories = st.lists(st.tuples(st.sampled_from((FREE, BOUND)), st.lists(turns, max_size=8)), min_size=1, max_size=4)
+scenarios = st.lists(st.tuples(st.sampled_from((FREE, BOUND)), st.lists(turns, max_size=8)), min_size=1, max_size=4)
 
 
 class Told:
@@ -298,9 +298,9 @@ async def metrics_of(process: Desk, run: Told) -> Metrics:
 
 
 @settings(max_examples=60, deadline=None)
-@given(stories)
+@given(scenarios)
 def test_usage_adds_up_to_what_the_journals_say(told: list[tuple[AgentSpec, list[tuple[str, Any]]]]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             runs: list[Told] = []
             for agent, told_of in told:
@@ -319,11 +319,11 @@ def test_usage_adds_up_to_what_the_journals_say(told: list[tuple[AgentSpec, list
                 balance = await process.accounts.balance(f"tree/{run.claim.origin.run_id}")
                 assert balance.reserved_cost == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_state_of_an_agent_is_kept() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk() as process:
             assert await process.accounts.state("hero") == "running"
             assert not await process.accounts.set_state("hero", "paused"), "nobody knows it yet"
@@ -331,4 +331,4 @@ def test_the_state_of_an_agent_is_kept() -> None:
             assert await process.accounts.set_state("hero", "stopped")
             assert await process.accounts.state("hero") == "stopped"
 
-    asyncio.run(story())
+    asyncio.run(scenario())

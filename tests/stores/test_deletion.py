@@ -92,7 +92,7 @@ def of_session(folder: Path, session: str) -> dict[str, int]:
 
 
 def test_nothing_of_a_deleted_session_is_left_in_the_files(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         run_id, other = await talk(tmp_path, ("ses_gone", CANARY), ("ses_kept", "walrus"))
         with closing(open_database(f"{tmp_path}/t.db")) as db:
             body = f'{{"run_id": "{run_id}", "text": "{CANARY}"}}'.encode()
@@ -132,13 +132,13 @@ def test_nothing_of_a_deleted_session_is_left_in_the_files(tmp_path: Path) -> No
                 await engine.submit(agent(), "Are you there?", session="ses_gone")
             assert (await engine.wait(other)).text.endswith("walrus.")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_no_trace_is_left_among_many_others(tmp_path: Path) -> None:
     """Rows of many sessions, large and small, stand on the same pages, which were split and moved meanwhile."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         told = [
             (f"ses_{number % 7}", f"{CANARY if number % 7 == 3 else 'pangolin'}{number}") for number in range(28)
         ]
@@ -150,11 +150,11 @@ def test_no_trace_is_left_among_many_others(tmp_path: Path) -> None:
         with closing(open_database(f"{tmp_path}/t.db")) as db:
             db.execute("INSERT INTO memory_words (memory_words) VALUES ('integrity-check')")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_session_with_a_run_under_way_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("so far"))) as engine:
             run_id = await engine.submit(agent(), "go", session="ses_1")
             await until(engine, run_id, "token")
@@ -167,32 +167,32 @@ def test_a_session_with_a_run_under_way_is_refused_with_the_way_out(tmp_path: Pa
         with pytest.raises(UnknownSession, match="sessions list"):
             await delete(tmp_path, "ses_9")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_second_deletion_says_that_it_is_done(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await talk(tmp_path, ("ses_1", "walrus"))
         await delete(tmp_path, "ses_1")
         with pytest.raises(SessionDeleted, match="by a test"):
             await delete(tmp_path, "ses_1")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_sessions_that_recalled_its_memories_are_named(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         hero = agent(memory={"embedder": "none"})
         async with opened(tmp_path, ScriptedModel(say("Ada likes green tea."), say("Green tea."))) as engine:
             await engine.run(hero, "What does Ada like to drink?", session="ses_1")
             await engine.run(hero, "What was it that Ada likes to drink?", session="ses_2")
         assert (await delete(tmp_path, "ses_1")).recalled_in == ("ses_2",)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_reader_at_the_end_misses_no_event_after_a_deletion(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await talk(tmp_path, ("ses_1", "walrus"), ("ses_2", "heron"))
         [(last,)] = rows(tmp_path, "SELECT max(position) FROM events")
         await delete(tmp_path, "ses_2")
@@ -205,11 +205,11 @@ def test_a_reader_at_the_end_misses_no_event_after_a_deletion(tmp_path: Path) ->
         await talk(tmp_path, ("ses_4", "crane"))
         assert rows(tmp_path, "SELECT min(position) FROM events") == [(last + 1,)], "though none was left"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_child_sessions_are_deleted_with_it_and_shared_ones_are_kept(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         parent, *_ = await talk(
             tmp_path, *((f"ses_{name}", "walrus") for name in ("top", "child", "shared", "alone"))
         )
@@ -224,7 +224,7 @@ def test_child_sessions_are_deleted_with_it_and_shared_ones_are_kept(tmp_path: P
             ("ses_alone",),
         ]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── In the process that owns the database ──
@@ -240,7 +240,7 @@ async def with_a_writer(folder: Path, work: Callable[[SqliteDeletions], Coroutin
 
 
 def test_the_log_is_emptied_while_the_owner_works(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))
 
         async def work(deletions: SqliteDeletions) -> None:
@@ -250,13 +250,13 @@ def test_the_log_is_emptied_while_the_owner_works(tmp_path: Path) -> None:
 
         await with_a_writer(tmp_path, work)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_reader_that_keeps_old_pages_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.stores.sqlite.deletion.BUSY_TIMEOUT_MS", 50)
 
-    async def story() -> None:
+    async def scenario() -> None:
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))
 
         async def work(deletions: SqliteDeletions) -> None:
@@ -270,7 +270,7 @@ def test_a_reader_that_keeps_old_pages_is_reported(tmp_path: Path, monkeypatch: 
 
         await with_a_writer(tmp_path, work)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Pruning ──
@@ -280,7 +280,7 @@ def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypat
     monkeypatch.setattr(retention, "SESSIONS_AT_ONCE", 2)
     day = 86_400.0
 
-    async def story() -> None:
+    async def scenario() -> None:
         for days_ago in (100, 50, 0):
             clock = FakeClock(SystemClock().now() - days_ago * day)
             script = [say("Yes.") for _ in range(5)]
@@ -307,11 +307,11 @@ def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypat
         assert len(left) == 11
         assert "ses_100_0" in left, "it was used today"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_session_that_was_used_meanwhile_is_kept(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await talk(tmp_path, ("ses_1", "walrus"), ("ses_2", "heron"))
         [(at,)] = rows(
             tmp_path, "SELECT max(timestamp) FROM events JOIN runs ON runs.id = run WHERE session_id = 'ses_1'"
@@ -323,11 +323,11 @@ def test_a_session_that_was_used_meanwhile_is_kept(tmp_path: Path) -> None:
 
         await with_a_writer(tmp_path, work)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_open_engine_deletes_while_other_runs_continue(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(say(f"The {CANARY} is blue."), Silence("so far"), say("Go on."))
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(), f"What of the {CANARY}?", session="ses_1")
@@ -342,4 +342,4 @@ def test_an_open_engine_deletes_while_other_runs_continue(tmp_path: Path) -> Non
                 sequences = [event.sequence async for event in events if event.durable]
             assert sequences == list(range(1, len(sequences) + 1))
 
-    asyncio.run(story())
+    asyncio.run(scenario())

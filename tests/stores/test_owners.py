@@ -72,7 +72,7 @@ def engine_on(folder: Path) -> HostedEngine:
 def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
     """Sessions of others do not exist for that user. Without a user, the owner of the session owns the run."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         agent = Agent(name="ada", model="fake/m", memory={"embedder": "none"})
         async with engine_on(tmp_path) as engine:
             alice = await engine.run(agent, "Hello.", user="alice", key="k")
@@ -90,4 +90,4 @@ def test_a_program_names_the_user_of_a_run(tmp_path: Path) -> None:
                 await engine.run(agent, "Hello.", user="Local")
             assert len(await engine.service.runs()) == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -32,7 +32,7 @@ async def serving(shell: Shell) -> AsyncGenerator[str, None]:
 
 
 def test_schedules_are_kept_without_a_server(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         shell.configure()
         assert "No schedules yet" in (await shell("schedules", "list")).err
         [made] = (
@@ -59,11 +59,11 @@ def test_schedules_are_kept_without_a_server(shell: Shell) -> None:
         assert unknown.code == 2
         assert "No agent is called `nobody`" in unknown.complaint
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_server_fires_schedules_and_heartbeats_and_commands_attach_to_it(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: says("done")) as model:
             shell.url = model.url
             shell.configure()
@@ -87,7 +87,7 @@ def test_the_server_fires_schedules_and_heartbeats_and_commands_attach_to_it(she
                 assert unknown.code == 2
                 assert "There is no schedule" in unknown.complaint
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def _send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
@@ -97,7 +97,7 @@ async def _send(url: str, body: bytes, headers: dict[str, str]) -> tuple[int, An
 
 @pytest.mark.parametrize("attached", [False, True], ids=["before the server", "through the server"])
 def test_a_run_of_an_inbound_webhook_is_sent_to_a_webhook(shell: Shell, attached: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(says("seen")) as model, receiver() as other:
             shell.url = model.url
             shell.configure()
@@ -134,11 +134,11 @@ def test_a_run_of_an_inbound_webhook_is_sent_to_a_webhook(shell: Shell, attached
             assert "No inbound webhooks yet" in (await shell("hooks", "list")).err
             assert "No webhooks yet" in (await shell("webhooks", "list")).err
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_invalid_arguments_are_reported_in_one_line(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         shell.configure()
         for arguments, told in (
             (("hooks", "add", "x", "--message", "{{code()}}"), "not a valid placeholder"),
@@ -154,4 +154,4 @@ def test_invalid_arguments_are_reported_in_one_line(shell: Shell) -> None:
             assert done.code == 2, arguments
             assert told in done.complaint
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -98,20 +98,20 @@ def test_a_bad_home_is_reported_with_what_to_do(
     spoil(shell.home)
     shell.cwd = tmp_path
 
-    async def story() -> None:
+    async def scenario() -> None:
         for words in commands:
             done = await shell(*words)
             assert done.code == code, (words, done)
             assert says in done.complaint, words
             assert advises in done.complaint, words
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_home_that_is_not_writable_can_be_read_and_not_changed(shell: Shell) -> None:
     shell.environment["TREADLE_HOME"] = str(UNWRITABLE)
 
-    async def story() -> None:
+    async def scenario() -> None:
         for words in READS:
             assert (await shell(*words)).code == 0, words
         for words in (("memory", "add", "A fact."), ("tokens", "create", "laptop"), ("serve", "--port", "0")):
@@ -120,7 +120,7 @@ def test_a_home_that_is_not_writable_can_be_read_and_not_changed(shell: Shell) -
             assert f"The folder {UNWRITABLE} is not writable: " in done.complaint, words
             assert "set TREADLE_HOME to another folder" in done.complaint, words
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_self_check_reports_a_home_that_is_a_file(shell: Shell) -> None:

@@ -21,7 +21,7 @@ def write(file: Path, text: str) -> None:
 
 
 def test_a_server_reports_whether_a_changed_file_was_applied(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
             write_home(tmp_path / "home", endpoint.url)
             file, serving = tmp_path / "home" / "config.yaml", Serving(Shell(tmp_path / "home"))
@@ -41,11 +41,11 @@ def test_a_server_reports_whether_a_changed_file_was_applied(tmp_path: Path) -> 
             assert endpoint.requests[-1].json["model"] == "q"
             serving.stop()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_providers_are_added_changed_and_removed(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web, FakeEndpoint(policy=lambda _: says("Other.")) as other:
             file = web.home.config_file
             before = file.read_text()
@@ -61,7 +61,7 @@ def test_providers_are_added_changed_and_removed(tmp_path: Path) -> None:
             await web.until(await web.begin(), "completed")
             assert len(other.requests) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_file_that_is_written_again_without_a_change_is_not_reported(tmp_path: Path) -> None:

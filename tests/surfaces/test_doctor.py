@@ -189,7 +189,7 @@ def found(rows: list[Any]) -> dict[str, tuple[str, str]]:
 
 
 def test_an_empty_home_passes_and_is_not_created(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         done = await shell("doctor", "--json")
         assert done.code == 0, done
         what = found(done.json)
@@ -204,7 +204,7 @@ def test_an_empty_home_passes_and_is_not_created(shell: Shell) -> None:
         assert "NOT ARMED" not in told.out
         assert "provider anthropic: To use it, set ANTHROPIC_API_KEY." in told.err
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_wrong_finding_is_printed_and_sets_the_exit_code(shell: Shell) -> None:
@@ -214,7 +214,7 @@ def test_a_wrong_finding_is_printed_and_sets_the_exit_code(shell: Shell) -> None
     shell.write("agents/lost/config.yaml", "name: lost\nmodel: nowhere/m\n")
     shell.write("treadle.db", "no database at all" * 100)
 
-    async def story() -> None:
+    async def scenario() -> None:
         done = await shell("doctor", "--json")
         assert done.code == 1
         what = found(done.json)
@@ -234,7 +234,7 @@ def test_a_wrong_finding_is_printed_and_sets_the_exit_code(shell: Shell) -> None
         told = await shell("doctor")
         assert (told.code, told.err.count("chmod 700")) == (1, 1)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
@@ -248,7 +248,7 @@ def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
         judges = f"quality: {{checker: {checker}}}\nerrors: {{analyzer: {analyzer}}}\n"
         shell.write(f"agents/{name}/config.yaml", f"name: {name}\nmodel: fake/m\n{judges}")
 
-    async def story() -> None:
+    async def scenario() -> None:
         done = await shell("doctor", "--json")
         judged = {about: state for about, (state, *_) in found(done.json).items() if " of " in about}
         assert judged == {"quality.checker of lead": "wrong", "errors.analyzer of lead": "wrong"}
@@ -257,32 +257,32 @@ def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
         assert "`qualty-checker`" in told.out
         assert "Name an existing agent, or quality-checker" in told.err
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_unreadable_settings_do_not_stop_the_other_checks(shell: Shell) -> None:
     shell.write("config.yaml", "providers: 5\n")
 
-    async def story() -> None:
+    async def scenario() -> None:
         done = await shell("doctor", "--json")
         assert done.code == 1
         assert found(done.json)["settings"][0] == "wrong"
         assert {row["guard"] for row in done.json if "guard" in row} == ALL
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_keys_are_never_shown(shell: Shell, tmp_path: Path) -> None:
     shell.environment["OPENAI_API_KEY"] = "sk-canary-canary-canary"
     shell.write("config.yaml", "providers: {mine: {base_url: 'http://u:canary@127.0.0.1:9/v1', api_key: canary}}\n")
 
-    async def story() -> None:
+    async def scenario() -> None:
         for arguments in (("doctor", "--offline"), ("doctor", "--offline", "--json")):
             done = await shell(*arguments)
             assert "canary" not in done.out + done.err
         assert found(done.json)["provider openai"] == ("set", "https://api.openai.com/v1: key set, not tried")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Probed, or a setting ──
@@ -302,7 +302,7 @@ def assert_each_line_says_how_it_is_known(rows: list[Any]) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("--offline",)], ids=["online", "offline"])
 def test_each_line_is_probed_or_says_that_it_is_a_setting(shell: Shell, arguments: tuple[str, ...]) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         assert_each_line_says_how_it_is_known((await shell("doctor", "--json", *PATIENT, *arguments)).json)
         async with FakeEndpoint(policy=lambda _: LISTING) as server:
             configure(shell, fake=server.url, closed=f"{CLOSED}/v1", openai=f"{CLOSED}/v1")
@@ -317,7 +317,7 @@ def test_each_line_is_probed_or_says_that_it_is_a_setting(shell: Shell, argument
             assert told.out.startswith("WHAT")
             assert "BASIS" in told.out.splitlines()[0]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_setting_cannot_be_called_ok() -> None:
@@ -326,7 +326,7 @@ def test_a_setting_cannot_be_called_ok() -> None:
 
 
 def test_offline_opens_no_connection(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint() as server:
             port = server.url.split(":")[-1].removesuffix("/v1")
             configure(shell, f"server: {{port: {port}}}", fake=server.url)
@@ -340,11 +340,11 @@ def test_offline_opens_no_connection(shell: Shell) -> None:
             assert what["database"] == ("set", f"postgresql://me@127.0.0.1:{port}/db, not tried")
             assert server.connections == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: LISTING) as server:
             configure(shell, fake=server.url)
             done = await shell("doctor", "--json", *PATIENT)
@@ -354,7 +354,7 @@ def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
             assert {request.method for request in server.requests} == {"GET"}
             assert done.code == 0, done
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
     ids=["key", "error", "no listing", "page", "silence"],
 )
 def test_a_provider_that_answers_something_else(shell: Shell, answer: Behaviour, state: str, words: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: answer) as server:
             configure(shell, fake=server.url)
             patience = () if answer == Silence() else PATIENT
@@ -380,13 +380,13 @@ def test_a_provider_that_answers_something_else(shell: Shell, answer: Behaviour,
                 assert words in what[about][1]
             assert done.code == (1 if state == "wrong" else 0)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
     """Each endpoint answers when all have been asked: one after the other, none would ever answer."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with AsyncExitStack() as opened:
             answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
             servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: answer)) for _ in range(5)]
@@ -407,11 +407,11 @@ def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
             assert set(providers) <= set(seen[0])
             assert seen[-1] == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_silent_endpoints_are_left_after_the_time_limit(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with AsyncExitStack() as opened:
             servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: Silence())) for _ in range(5)]
             providers = {f"p{number}": {"base_url": server.url} for number, server in enumerate(servers)}
@@ -424,14 +424,14 @@ def test_silent_endpoints_are_left_after_the_time_limit(tmp_path: Path) -> None:
             for server in servers:
                 await asyncio.wait_for(server.left.wait(), 30)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_database_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("asyncpg")
     monkeypatch.setattr("treadle.doctor.database.SERVER_SECONDS", 1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint() as server:
             where = server.url.removeprefix("http://").removesuffix("/v1")
             (tmp_path / "config.yaml").write_text("server: {port: 0}")
@@ -440,7 +440,7 @@ def test_a_database_server_that_never_answers_is_left(tmp_path: Path, monkeypatc
             assert (database.state, database.basis) == ("wrong", "probed")
             assert database.found == f"postgresql://me@{where}/db did not answer within 1 s"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── The server, keys and windows ──
@@ -450,7 +450,7 @@ def test_the_server_line_is_what_answers_there(shell: Shell) -> None:
     async def server_line() -> tuple[str, str]:
         return found((await shell("doctor", "--json", *PATIENT)).json)["server"]
 
-    async def story() -> None:
+    async def scenario() -> None:
         configure(shell, fake=f"{CLOSED}/v1")
         assert await server_line() == ("note", "no server runs on 127.0.0.1:9 (Connection refused)")
         health = refuses(200, {"status": "ok", "version": "1.2.3"})
@@ -465,13 +465,13 @@ def test_the_server_line_is_what_answers_there(shell: Shell) -> None:
                 assert await server_line() == (expected[0], expected[1].format(where))
                 assert [request.path for request in server.requests] == ["/healthz"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell) -> None:
     shell.environment["OPENAI_API_KEY"] = "sk-canary-1234"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: refuses(401, {"error": "wrong key"})) as server:
             configure(shell, openai=server.url)
             done = await shell("doctor", "--json", *PATIENT)
@@ -481,7 +481,7 @@ def test_a_built_in_provider_at_another_address_gets_its_key(shell: Shell) -> No
             assert keys["authorization"] == "Bearer sk-canary-1234"
             assert "canary" not in done.out
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -511,7 +511,7 @@ def test_a_context_window_says_where_it_comes_from(
 ) -> None:
     listing = refuses(200, {"data": [{"id": "m", "max_model_len": stated}]})
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: listing) as server:
             configure(shell, settings, fake=server.url)
             rows = (await shell("doctor", "--json", *PATIENT)).json
@@ -519,24 +519,24 @@ def test_a_context_window_says_where_it_comes_from(
             assert (row["state"], row["basis"]) == expected[:2]
             assert row["found"].endswith(expected[2])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_weights_that_are_none_are_found(shell: Shell) -> None:
     shell.write("models/broken.gguf", "<html>")
 
-    async def story() -> None:
+    async def scenario() -> None:
         what = found((await shell("doctor", "--json", "--offline")).json)
         assert what["local weights"] == ("wrong", "not GGUF files: broken.gguf")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Progress ──
 
 
 def test_a_terminal_shows_what_is_probed_and_a_pipe_does_not(shell: Shell, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         answer = Answer([PAUSE, b'{"data": [{"id": "m"}]}'], headers={"Content-Type": "application/json"})
         async with FakeEndpoint(policy=lambda _: answer) as server:
             configure(shell, fake=server.url)
@@ -553,4 +553,4 @@ def test_a_terminal_shows_what_is_probed_and_a_pipe_does_not(shell: Shell, tmp_p
                 assert "probing" not in done.out + done.err
                 assert "\r" not in done.out + done.err
 
-    asyncio.run(story())
+    asyncio.run(scenario())

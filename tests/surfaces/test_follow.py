@@ -43,7 +43,7 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
     monkeypatch.setenv("TREADLE_HOME", str(shell.home))
     monkeypatch.chdir(folder)
 
-    async def story() -> int:
+    async def scenario() -> int:
         async with FakeEndpoint(wants("bash", command="rm -r notes"), TALKS_AND_ASKS) as server:
             shell.url, shell.cwd = server.url, folder
             shell.configure().write("agents/default/config.yaml", AGENT)
@@ -60,7 +60,7 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
                     follower = options.follow(access, stop, "your decision")
                     return await follower.follow_root(root, asked.run_id, since)
 
-    assert asyncio.run(story()) == NEEDS_AN_ANSWER
+    assert asyncio.run(scenario()) == NEEDS_AN_ANSWER
     printed = capsys.readouterr()
     assert printed.out == "Then I look first.\n"
     denied, waits = printed.err.splitlines()
@@ -69,7 +69,7 @@ def test_a_run_that_is_faster_than_the_command_is_printed_up_to_its_question(
 
 
 def test_deny_prints_the_answer_and_the_next_question(shell: Shell, folder: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(wants("bash", command="rm -r notes"), TALKS_AND_ASKS, says("Done.")) as server:
             shell.url, shell.cwd = server.url, folder
             shell.configure().write("agents/default/config.yaml", AGENT)
@@ -80,4 +80,4 @@ def test_deny_prints_the_answer_and_the_next_question(shell: Shell, folder: Path
             second = await shell("approvals", "approve", "last")
             assert (second.code, second.out) == (0, "Done.\n")
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -31,7 +31,7 @@ def configured(tmp_path: Path, url: str) -> Shell:
 
 
 def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(looks(), says("Nothing."), says("Still nothing."), says("So.")) as server:
             shell = configured(tmp_path, server.url)
             old = await begun(shell)
@@ -52,11 +52,11 @@ def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
             shown = [(await shell("runs", "show", run["run_id"], "--json")).json[0] for run in listed.json]
             assert [run["message"] for run in shown] == ["What else?", "What is here?", "What is here?"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_at_an_endpoint_of_its_own_is_forked_there(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(says("One."), says("Two.")) as server:
             shell = configured(tmp_path, "http://127.0.0.1:9/v1")
             old = await begun(shell, "--base-url", server.url)
@@ -66,11 +66,11 @@ def test_a_run_at_an_endpoint_of_its_own_is_forked_there(tmp_path: Path) -> None
             assert (fork.code, fork.out) == (0, "Two.\n"), fork.err
             assert server.requests[1].json["model"] == "n"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_fork_that_is_not_possible_is_reported_in_one_line(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(says("One.")) as server:
             shell = configured(tmp_path, server.url)
             old = await begun(shell)
@@ -81,11 +81,11 @@ def test_a_fork_that_is_not_possible_is_reported_in_one_line(tmp_path: Path) -> 
             assert "nobody" in (await shell("runs", "fork", old, "--agent", "nobody")).complaint
             assert (await shell("runs", "fork", old, "--step", "0")).code == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_is_replayed_without_its_provider(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(looks(), says("Nothing.")) as server:
             shell = configured(tmp_path, server.url)
             old = await begun(shell)
@@ -110,7 +110,7 @@ def test_a_run_is_replayed_without_its_provider(tmp_path: Path) -> None:
         assert later.code == 3
         assert "later version" in later.out
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def change(database: Path, run_id: str, type_: str, old: bytes, new: bytes, version: int = 1) -> None:
@@ -127,7 +127,7 @@ def change(database: Path, run_id: str, type_: str, old: bytes, new: bytes, vers
 
 
 def test_two_runs_side_by_side(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         other = calls(fragment(0, "call_1", "glob", '{"pattern": "*.md"}'))
         async with FakeEndpoint(looks(), says("Nothing."), says("Still nothing."), other, says("None.")) as server:
             shell = configured(tmp_path, server.url)
@@ -150,4 +150,4 @@ def test_two_runs_side_by_side(tmp_path: Path) -> None:
         assert told["a"]["metrics"]["steps"] == 2
         assert "There is no run" in (await shell("runs", "diff", old, "run_x")).complaint
 
-    asyncio.run(story())
+    asyncio.run(scenario())

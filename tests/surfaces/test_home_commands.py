@@ -60,7 +60,7 @@ def test_a_home_is_saved_while_a_run_is_under_way_and_comes_back(shell: Shell, t
 
 
 def test_the_key_of_the_vault_is_named_and_not_saved(shell: Shell, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await shell("vault", "set", "TOKEN", stdin=b"s3cr3t-canary-value")
         saved = await shell("backup", str(tmp_path / "b.tar"))
         assert f"Its key is not in the backup: keep the file {shell.home / 'vault.key'}" in saved.err
@@ -68,7 +68,7 @@ def test_the_key_of_the_vault_is_named_and_not_saved(shell: Shell, tmp_path: Pat
         back = await shell("restore", str(tmp_path / "b.tar"))
         assert f"The key of the vault was in the file {shell.home / 'vault.key'}" in back.err
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Deleting ──
@@ -145,7 +145,7 @@ def edit_with(shell: Shell, command: str) -> None:
 def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> None:
     shell.environment["TMPDIR"] = str(tmp_path)
 
-    async def story() -> None:
+    async def scenario() -> None:
         made = await shell("agents", "create", "bob", "--model", "fake/m")
         path = shell.home / "agents" / "bob" / "config.yaml"
         assert made.code == 0
@@ -184,14 +184,14 @@ def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> N
         for command in (("edit", "bob"), ("delete", "bob", "--yes"), ("state", "bob", "paused")):
             assert "No agent is called `bob`" in (await shell("agents", *command)).complaint
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_agent_is_made_from_a_template_with_tools_and_a_persona(shell: Shell, tmp_path: Path) -> None:
     persona = tmp_path / "persona.md"
     persona.write_text("You write poems.\n")
 
-    async def story() -> None:
+    async def scenario() -> None:
         for template in TEMPLATES:
             made = await shell("agents", "create", template, "-m", "fake/m", "--template", template)
             assert made.code == 0, made
@@ -212,14 +212,14 @@ def test_an_agent_is_made_from_a_template_with_tools_and_a_persona(shell: Shell,
             assert (done.code, said in done.complaint) == (2, True), done
         assert not (shell.home / "agents" / "wrong").exists()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_agent_is_made_from_a_file(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "eve.yaml"
     file.write_text("# as she likes it\nname: eve\nmodel: fake/m\npersona: Be kind.\n")
 
-    async def story() -> None:
+    async def scenario() -> None:
         await shell("agents", "create", "eve", "--from", str(file))
         assert (shell.home / "agents/eve/config.yaml").read_text() == file.read_text()
         await shell("agents", "create", "bob", "--from", str(file), "--model", "other/m")
@@ -236,11 +236,11 @@ def test_an_agent_is_made_from_a_file(shell: Shell, tmp_path: Path) -> None:
         assert "cannot be read" in (await shell("agents", "create", "carl", "--from", "/no/file")).complaint
         assert sorted(entry.name for entry in (shell.home / "agents").iterdir()) == ["bob", "eve"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await shell("agents", "create", "bob", "--model", "fake/m")
         assert (await shell("agents", "state", "bob")).out == "bob  running\n"
         assert (await shell("agents", "state", "bob", "paused")).code == 0
@@ -250,7 +250,7 @@ def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
         await shell("agents", "state", "bob", "running")
         assert (await shell("agents", "state", "bob")).out == "bob  running\n"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Completion ──

@@ -69,7 +69,7 @@ def test_json_lines_hold_nothing_that_a_terminal_obeys() -> None:
 
 
 def test_exported_memories_are_inert(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         line = {"agent": "default", "kind": "long_term", "text": "a \x9b31m \u202e word"}
         imported = await shell("memory", "import", "-", stdin=msgspec.json.encode(line))
         assert imported.code == 0, imported.err
@@ -78,7 +78,7 @@ def test_exported_memories_are_inert(shell: Shell) -> None:
         assert not any(sign in exported.out for sign in "\x9b\u202e")
 
     shell.configure()
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_grant_says_what_its_tools_could_still_do() -> None:

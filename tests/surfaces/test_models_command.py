@@ -71,7 +71,7 @@ def test_show_tells_what_is_known(shell: Shell) -> None:
 def test_hosted_providers_are_asked_only_when_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key goes to the address that it is configured for, and to no other."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: refuses(200, {"data": [{"id": "m"}]})) as server:
             port = int(server.url.split(":")[-1].removesuffix("/v1"))
             looked_up: list[str] = []
@@ -96,7 +96,7 @@ def test_hosted_providers_are_asked_only_when_that_is_wanted(monkeypatch: pytest
             sent = [request.headers.get("authorization") for request in server.requests]
             assert sorted(map(str, sent)) == ["Bearer sk-canary", "None"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_test_asks_for_one_word(shell: Shell) -> None:

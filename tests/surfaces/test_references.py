@@ -32,7 +32,7 @@ def test_schedules_hooks_webhooks_tokens_and_memories_have_short_names(shell: Sh
         assert done.code == 0, done.err
         return done.json[0]
 
-    async def story() -> None:
+    async def scenario() -> None:
         shell.configure()
         schedule = await one("schedules", "add", "15m", "Look.")
         short = schedule["schedule_id"][:16]
@@ -60,4 +60,4 @@ def test_schedules_hooks_webhooks_tokens_and_memories_have_short_names(shell: Sh
         assert (await one("memory", "pin", "last"))["memories"] == [memory["memory_id"]]
         assert (await one("memory", "forget", memory["memory_id"][:16]))["forgotten"] == [memory["memory_id"]]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

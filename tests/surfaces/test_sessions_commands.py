@@ -62,11 +62,11 @@ def test_the_prompt_of_a_step_is_shown_as_it_was_sent(shell: Shell) -> None:
 
 
 def test_missing_entities_are_reported(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         assert (await shell("sessions", "list")).err == 'No sessions yet. Start one: treadle run "Hello."\n'
         assert "There is no session ses_9" in (await shell("sessions", "show", "ses_9")).complaint
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_title_is_redacted_and_survives_fork_backup_and_delete(shell: Shell) -> None:

@@ -202,13 +202,13 @@ def test_a_hostile_workspace_is_listed_with_what_is_wrong(shell: Shell, folder: 
 
 
 def answer(shell: Shell, folder: Path, typed: str) -> tuple[int, str]:
-    async def story() -> tuple[int, str]:
+    async def scenario() -> tuple[int, str]:
         async with Terminal(shell, "skills", "approve", "pdf", folder=folder) as terminal:
             await terminal.shows("as it is? [y/N]")
             terminal.types(typed)
             return await terminal.ends(), terminal.screen
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(
@@ -235,13 +235,13 @@ def test_a_skill_is_shown_before_the_question(
 def test_what_was_shown_is_what_counts(shell: Shell, folder: Path) -> None:
     path = skill(of_home(shell.home), "pdf", body="Shown.") / "SKILL.md"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with Terminal(shell, "skills", "approve", "pdf", folder=folder) as terminal:
             await terminal.shows("as it is? [y/N]")
             path.write_text(path.read_text().replace("Shown", "Swapped"))
             terminal.types("y\n")
             assert await terminal.ends() == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert offered(shell, folder) == []
     assert states(shell, folder)["pdf"] == "changed"

@@ -46,7 +46,7 @@ def test_a_summary_is_printed_separately_from_the_steps(
 ) -> None:
     long = "words and more words that say nothing at all, " * 12
 
-    async def story() -> None:
+    async def scenario() -> None:
         summary = say("## Goal\nTo talk.", usage=Usage(300, 30))
         async with opened(tmp_path, ScriptedModel(*[say(long)] * 4, summary)) as engine:
             for number in range(4):
@@ -55,7 +55,7 @@ def test_a_summary_is_printed_separately_from_the_steps(
         monkeypatch.setenv("TREADLE_DATABASE_URL", f"sqlite:///{tmp_path}/t.db")
         assert await show_steps(result.run_id, json=False) == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     summed, used, _ = capsys.readouterr().out.splitlines()
     assert summed.startswith("summary  scripted/x  ")
     assert summed.endswith("300 in, 30 out")

@@ -52,7 +52,7 @@ def test_calls_without_a_price_are_reported(shell: Shell) -> None:
 
 
 def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         wrong = await shell("usage", "--since", "yesterday")
         assert (wrong.code, wrong.complaint) == (
             2,
@@ -61,7 +61,7 @@ def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
         assert (await shell("usage", "--by", "mood")).code == 2
         assert (await shell("usage")).err == "No usage yet.\n"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_at_its_ceiling_exits_with_3_and_says_what_to_do(shell: Shell) -> None:

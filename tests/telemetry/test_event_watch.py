@@ -68,7 +68,7 @@ def told(*events: EventData) -> list[Draft]:
 
 
 def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
         watch = Watch([notebook], kept.read)
         watch(ORIGIN, 4, told(StepStart(2)))
@@ -82,11 +82,11 @@ def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> N
         ]  # fmt: skip
         assert kept.reads == 2, "no more than is needed, and once"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1))
         watch = Watch([notebook], kept.read)
         watch.take(kept.events)
@@ -96,11 +96,11 @@ def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
         assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 run_end"]
         assert kept.reads == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_is_being_read_is_reported_once() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested())
         watch = Watch([notebook], kept.read)
         watch(ORIGIN, 3, told(ResumeRequested()))
@@ -109,11 +109,11 @@ def test_a_run_that_is_being_read_is_reported_once() -> None:
         await watch.close()
         assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 resume_requested"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_begins_here_is_never_read() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         notebook, kept = Notebook(), Kept()
         watch = Watch([notebook], kept.read)
         watch(ORIGIN, 1, told(QUEUED))
@@ -121,11 +121,11 @@ def test_a_run_that_begins_here_is_never_read() -> None:
         assert notebook.lines == ["1 run_queued", "2 step_start", "3 run_end"]
         assert kept.reads == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
         kept.open.set()
         watch = Watch([notebook], kept.read)
@@ -139,7 +139,7 @@ def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
         back = ["(1 run_queued)", "(2 step_start)", "3 step_start"]
         assert notebook.lines == ["1 run_queued", left, *back, left]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_that_fails_does_not_keep_the_others_from_seeing(caplog: pytest.LogCaptureFixture) -> None:
@@ -154,7 +154,7 @@ def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pyte
     async def unreadable(run_id: RunId, after: int) -> Sequence[Event]:
         raise OSError("the disk is gone")
 
-    async def story() -> None:
+    async def scenario() -> None:
         notebook = Notebook()
         watch = Watch([notebook], unreadable)
         watch(ORIGIN, 4, told(END))
@@ -162,5 +162,5 @@ def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pyte
         assert notebook.lines == ["4 run_end"]
 
     with caplog.at_level(logging.ERROR):
-        asyncio.run(story())
+        asyncio.run(scenario())
     assert "the beginning of run_1 could not be read" in caplog.text

@@ -162,11 +162,11 @@ def test_the_life_of_runs_is_logged_with_their_owners(tmp_path: Path, untouched:
         say("done"),
     )
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
             return await engine.run(agent(tools=[grumble, look]), "go")
 
-    result = asyncio.run(story())
+    result = asyncio.run(scenario())
     lines = [json.loads(line) for line in (tmp_path / "home" / "logs" / "treadle.log").read_text().splitlines()]
     about = {"run_id": result.run_id, "session_id": result.session_id, "agent": "hero"}
     assert [{name: said[name] for name in about} for said in lines] == [about] * len(lines)
@@ -182,11 +182,11 @@ def test_the_life_of_runs_is_logged_with_their_owners(tmp_path: Path, untouched:
 def test_standard_error_is_json_where_it_is_asked_for(
     tmp_path: Path, untouched: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with watched(tmp_path, ScriptedModel(say("done")), Telemetry(log_json=True)) as engine:
             await engine.run(agent(), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     [said] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert said["message"].startswith("run ended: completed")
     assert not (tmp_path / "home" / "logs").exists()
@@ -196,12 +196,12 @@ def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Pat
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "logs").write_text("in the way")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with watched(tmp_path, ScriptedModel(), Telemetry(log_file=True)):
             pass
 
     with pytest.raises(ConfigError, match=r"logs/treadle.log: the log cannot be written"):
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, untouched: None) -> None:
@@ -219,11 +219,11 @@ def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, untouched: None) 
 
     model = ScriptedModel(ask(call("careless", text="{{vault:TOKEN}}")), say("done"))
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with watched(tmp_path, model, Telemetry(log_file=True)) as engine:
             await engine.run(agent(tools=[careless]), "go")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     written = (tmp_path / "home" / "logs" / "treadle.log").read_text()
     assert SECRET not in written
     assert SECRET.encode().hex() not in written

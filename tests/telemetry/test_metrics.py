@@ -34,7 +34,7 @@ def test_a_run_is_counted_with_all_that_it_used(tmp_path: Path) -> None:
         say("done", usage=Usage(200, 20)),
     )
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with watched(tmp_path, model) as engine:
             result = await engine.run(agent(tools=[look]), "go")
             seen = numbers(engine)
@@ -65,11 +65,11 @@ def test_a_run_is_counted_with_all_that_it_used(tmp_path: Path) -> None:
         assert value(seen, "process_resident_memory_bytes") > 1_000_000
         assert value(seen, "process_open_fds") > 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_events_that_are_counted_are_those_of_the_journal(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with watched(tmp_path, ScriptedModel(ask(call("look", place="x")), say("done"))) as engine:
             result = await engine.run(agent(tools=[look]), "go")
             kept = [event.type async for event in engine.events(result.run_id) if event.durable]
@@ -79,7 +79,7 @@ def test_the_events_that_are_counted_are_those_of_the_journal(tmp_path: Path) ->
         }
         assert counted == {kind: kept.count(kind) for kind in kept}
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def statuses(samples: Samples) -> tuple[float, ...]:
@@ -87,7 +87,7 @@ def statuses(samples: Samples) -> tuple[float, ...]:
 
 
 def test_a_run_is_where_it_is_also_after_a_restart_and_counted_with_its_agent(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         gate = Gate()
 
         @treadle.tool(repeatable=True)
@@ -115,11 +115,11 @@ def test_a_run_is_where_it_is_also_after_a_restart_and_counted_with_its_agent(tm
             assert value(seen, "treadle_runs_total", agent="hero", outcome="completed") == 2
             assert ("treadle_runs_queued_total", frozenset({("agent", "hero")})) not in seen, "that was before"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_reply_to_a_request_of_a_dead_process_is_counted_with_its_model(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with watched(tmp_path, ScriptedModel(Silence("half"))) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
@@ -129,7 +129,7 @@ def test_a_reply_to_a_request_of_a_dead_process_is_counted_with_its_model(tmp_pa
         assert value(seen, "treadle_model_calls_total", result="end_turn", **MODEL) == 1
         assert value(seen, "treadle_model_calls_repeated_total", **MODEL) == 1
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_nothing_is_counted_without_metrics(tmp_path: Path) -> None:

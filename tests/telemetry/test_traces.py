@@ -73,12 +73,12 @@ class Seen:
 
 
 def performed(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
-    async def story() -> list[Event]:
+    async def scenario() -> list[Event]:
         async with watched(tmp_path, model) as engine:
             result = await engine.run(agent(**{"tools": [look], **fields}), "what is in the hall?")
             return await journal(engine, result.run_id)
 
-    return asyncio.run(story())
+    return asyncio.run(scenario())
 
 
 def attributes(span: ReadableSpan) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def test_a_tree_of_runs_is_one_trace_in_which_a_child_is_part_of_the_call(tmp_pa
         given = any(message.role == "tool" for message in request.conversation.messages)
         return say("done") if given or below is None else ask(call("agent_spawn", "c1", message=below))
 
-    async def story() -> list[list[Event]]:
+    async def scenario() -> list[list[Event]]:
         async with watched(tmp_path, FunctionModel(policy)) as engine:
             hero = agent(tools=["agent_spawn"], quality={"checker": "quality-checker"})
             found = [(await engine.run(hero, "go")).run_id]
@@ -206,7 +206,7 @@ def test_a_tree_of_runs_is_one_trace_in_which_a_child_is_part_of_the_call(tmp_pa
                 found += [record.origin.run_id for record in below]
             return [await journal(engine, run_id) for run_id in found]
 
-    seen, families = Seen(), asyncio.run(story())
+    seen, families = Seen(), asyncio.run(scenario())
     for events in reversed(families):  # each process tells what it has seen, in whatever order
         seen.tell(events)
     root = families[0][0].run_id
@@ -259,7 +259,7 @@ def test_a_sample_has_whole_traces_or_none(monkeypatch: pytest.MonkeyPatch, tmp_
 def test_spans_arrive_at_a_collector_also_when_the_process_before_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def story() -> tuple[str, float]:
+    async def scenario() -> tuple[str, float]:
         async with watched(tmp_path, ScriptedModel(Silence("half")), Telemetry()) as engine:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "token")
@@ -271,7 +271,7 @@ def test_spans_arrive_at_a_collector_also_when_the_process_before_died(
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment=test")
-        run_id, requested = asyncio.run(story())
+        run_id, requested = asyncio.run(scenario())
         chat, whole = collector.spans
         assert collector.paths == ["/v1/traces"]
     assert (chat.name, whole.name) == ("chat x", "invoke_agent hero")
@@ -289,13 +289,13 @@ def test_a_collector_that_never_answers_costs_the_run_nothing_and_the_end_a_mome
     monkeypatch.setattr("treadle.telemetry.traces.Traces.close.__defaults__", (0.2,))
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "2")
 
-    async def story() -> treadle.Result:
+    async def scenario() -> treadle.Result:
         async with watched(tmp_path, ScriptedModel(say("done")), TRACED) as engine:
             return await engine.run(agent(), "go")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{listener.getsockname()[1]}")
-        assert asyncio.run(story()).text == "done"
+        assert asyncio.run(scenario()).text == "done"
     assert "did not respond within 0.2 s; the last spans are lost" in caplog.text
 
 
@@ -321,12 +321,12 @@ def test_a_missing_sdk_is_reported_with_how_to_install_it(tmp_path: Path, monkey
     monkeypatch.delitem(sys.modules, "treadle.telemetry.traces")
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with watched(tmp_path, ScriptedModel(), TRACED):
             pass
 
     with pytest.raises(UsageError, match=r"is not installed. Install it with pip install 'treadle\[telemetry\]'"):
-        asyncio.run(story())
+        asyncio.run(scenario())
 
 
 def test_the_names_are_those_of_the_conventions() -> None:

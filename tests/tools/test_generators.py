@@ -78,7 +78,7 @@ def test_a_sync_one_is_stopped_at_its_next_yield() -> None:
         finally:
             closed.set()
 
-    async def story() -> None:
+    async def scenario() -> None:
         first = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -94,7 +94,7 @@ def test_a_sync_one_is_stopped_at_its_next_yield() -> None:
             await task
         go_on.set()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert closed.wait(5)
 
 
@@ -110,7 +110,7 @@ def test_a_cancelled_async_generator_is_closed() -> None:
         finally:
             closed.append(True)
 
-    async def story() -> None:
+    async def scenario() -> None:
         first = asyncio.Event()
         context = ToolContext(RunId("r"), SessionId("s"), "c", "k", lambda text: first.set())
         task = asyncio.ensure_future(endless.run(endless.parse("{}"), context))
@@ -119,5 +119,5 @@ def test_a_cancelled_async_generator_is_closed() -> None:
         with pytest.raises(asyncio.CancelledError):
             await task
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert closed == [True]

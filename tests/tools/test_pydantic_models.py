@@ -54,7 +54,7 @@ def test_a_run_has_a_typed_output_and_its_tools_have_dependencies() -> None:
         "Look up the city."
         return context.deps["city"]
 
-    async def story() -> None:
+    async def scenario() -> None:
         agent = treadle.Agent(name="guide", model="scripted/any", tools=[plan, look_up], output=Trip)
         assert_type(agent, treadle.Agent[Trip])
         async with treadle.Engine("sqlite:///:memory:", deps={"city": "Rome"}) as engine:
@@ -66,7 +66,7 @@ def test_a_run_has_a_typed_output_and_its_tools_have_dependencies() -> None:
             assert result.output == answer
             assert "Rome" in str(model.requests[1].conversation.messages[-1])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_library_does_not_import_pydantic() -> None:

@@ -33,7 +33,7 @@ async def desk(url: str) -> AsyncGenerator[Desk, None]:
 
 
 def test_usage_is_by_agent_token_model_and_day(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             today = int(process.clock.now() // DAY)
             claim = await process.begun(token="tok_1", rate=10.0)
@@ -52,11 +52,11 @@ def test_usage_is_by_agent_token_model_and_day(url: str) -> None:
             assert await process.accounts.usage(UsageFilter(until=today - 1)) == []
             assert await process.accounts.usage(UsageFilter(agents=("nobody",))) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_usage_of_a_long_run_is_visible_while_it_is_in_progress(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.begun()
             await process.advance(claim, 3, [reply()])
@@ -70,13 +70,13 @@ def test_usage_of_a_long_run_is_visible_while_it_is_in_progress(url: str) -> Non
             await process.end(again, 6)
             assert [used.model_calls for used in await process.used()] == [3], "the last of them from the journal"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_was_refused_is_not_counted(url: str) -> None:
     """Intents that wait for a delivery, and an append that cannot be stored, together with one that can."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             good, bad = await process.begun(), await process.begun()
             await process.steer(good.origin.run_id)
@@ -94,7 +94,7 @@ def test_what_was_refused_is_not_counted(url: str) -> None:
             [used] = await process.used()
             assert (used.runs, used.model_calls, used.input_tokens, used.tool_calls) == (2, 2, 20, 0)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 TURNS = (
@@ -110,7 +110,7 @@ TURNS = (
 
 @pytest.mark.parametrize("seed", range(4))
 def test_usage_adds_up_to_what_the_journals_say(url: str, seed: int) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         random = Random(seed)
         async with desk(url) as process:
             runs: list[Told] = []
@@ -130,11 +130,11 @@ def test_usage_adds_up_to_what_the_journals_say(url: str, seed: int) -> None:
                 balance = await process.accounts.balance(f"tree/{run.claim.origin.run_id}")
                 assert balance.reserved_cost == 0
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_account_tells_how_it_stands(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             bound = (Ceilings("agent/bound", tokens=100, cost=5.0), Ceilings("token/poor", cost=0.5))
             claim = await process.begun(BOUND)
@@ -154,11 +154,11 @@ def test_an_account_tells_how_it_stands(url: str) -> None:
             assert short is not None
             assert (short.account, short.kind, short.resets_at) == ("token/poor", "cost", None)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_steps_and_runs_are_counted_for_good(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             bound = (Ceilings("tree/one", steps=2, runs=1),)
             claim = await process.begun(BOUND)
@@ -169,11 +169,11 @@ def test_steps_and_runs_are_counted_for_good(url: str) -> None:
                 assert advanced.near == ()
                 process.clock.pass_time(7200)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_state_of_an_agent_is_everybodys(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
             assert await one.accounts.state("hero") == "running"
             assert not await one.accounts.set_state("hero", "paused"), "nobody knows it yet"
@@ -181,4 +181,4 @@ def test_the_state_of_an_agent_is_everybodys(url: str) -> None:
             assert await one.accounts.set_state("hero", "stopped")
             assert await two.accounts.state("hero") == "stopped"
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -89,7 +89,7 @@ def test_a_database_is_restored_and_its_runs_continue(url: str, bare: str, tmp_p
 def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_path: Path) -> None:
     """Otherwise a later process could get the number of a lease that another process has."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         save, put_back = told(url, tmp_path)
         async with process_on(url) as early, process_on(url) as late:
             run_id = await early.submit()
@@ -106,7 +106,7 @@ def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_pa
                         await old.advance(held, 2, [make_step(1)])
                 assert (await new.advance(claim, 2, [make_step(1)])).sequence == 3
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_page_tells_the_same_commands(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def batches(writer: PostgresWriter) -> int:
 
 
 def test_what_is_refused_is_refused_alone_and_in_the_same_batch(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as (process, writer):
             fine, late, waiting, fenced, gone = claims = [await process.claimed() for _ in range(5)]
             steered = process.draft(MessageSteered(user("stop"), "queue"))
@@ -63,11 +63,11 @@ def test_what_is_refused_is_refused_alone_and_in_the_same_batch(url: str) -> Non
             assert await process.types(fenced.origin.run_id) == OPENING
             assert (await process.store.record(waiting.origin.run_id)).status == "running"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_two_advances_of_one_run_are_done_one_after_the_other(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as (process, writer):
             claim, other = await process.claimed(), await process.claimed()
             before = batches(writer)
@@ -81,13 +81,13 @@ def test_two_advances_of_one_run_are_done_one_after_the_other(url: str) -> None:
             assert all(each.accepted for each in found)
             assert len(await process.types(claim.origin.run_id)) == 5
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_claim_returns_all_stored_events_of_the_run(url: str) -> None:
     """What it begins with comes with the answer; what is long, or told to it by the very same batch, is read."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as (process, writer):
             texts = ("short, with a NUL: \x00, and déjà vu", "long " * 2000)
             for text in texts:
@@ -103,4 +103,4 @@ def test_a_claim_returns_all_stored_events_of_the_run(url: str) -> None:
             assert batches(writer) == before + 1
             assert [event.type for event in claim.events] == [*OPENING, "message_steered"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

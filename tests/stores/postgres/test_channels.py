@@ -21,20 +21,20 @@ from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 
 def test_it_keeps_the_contract(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         database = await open_database(url)
         store = PostgresChannels(database)
         await check_store(store)
         await check_settled(store)
         await database.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.05)
 
-    async def story() -> None:
+    async def scenario() -> None:
         fake = FakeTelegram()
         async with asyncio.timeout(HANG_SECONDS), serve_fake_telegram(fake), AsyncExitStack() as opened:
             home = write_home(tmp_path, {"telegram": telegram_settings(fake)}, {"TELEGRAM_TOKEN": TOKEN})
@@ -57,7 +57,7 @@ def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatc
             await fake.write(11, "two")
             await fake.wait_for(lambda: fake.texts(11) == ["you said: one", "you said: two"])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_two_servers_that_are_killed_answer_every_message_once_and_in_order(url: str, tmp_path: Path) -> None:

@@ -115,7 +115,7 @@ async def texts_until(events: AsyncGenerator[Sequence[Event], None], whole: str)
 
 
 def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -132,13 +132,13 @@ def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
             assert [event.sequence for event in seen] == list(range(1, 44))
             assert seen[-1].type == "run_end"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_many_readers_and_both_sides_at_once(url: str) -> None:
     """The run executes here, and its messages come from the other process: with no gaps or duplicates."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -159,11 +159,11 @@ def test_many_readers_and_both_sides_at_once(url: str) -> None:
             for numbers in await asyncio.gather(*readers):
                 assert numbers == list(range(1, 44))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_caller_that_waits_for_an_end_is_notified(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             end = here.hub.await_end(claim.origin.run_id)
@@ -171,11 +171,11 @@ def test_a_caller_that_waits_for_an_end_is_notified(url: str) -> None:
             origin, told = await end
             assert (origin, told.outcome) == (claim.origin, "completed")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_owner_is_notified_of_a_delivery_and_everyone_of_commits(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             heard = asyncio.Event()
@@ -188,15 +188,15 @@ def test_the_owner_is_notified_of_a_delivery_and_everyone_of_commits(url: str) -
                 await news.wait()
             assert not observed, "observers hear of what is committed by their own process"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_missed_notifications_are_caught_up(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No notification arrives: the processes poll."""
     monkeypatch.setattr(cluster_sync, "POLL_INTERVAL_SECONDS", 0.1)
-    monkeypatch.setattr(ClusterSync, "on_changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- a line that is deaf
+    monkeypatch.setattr(ClusterSync, "on_changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- drop notifications
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -210,11 +210,11 @@ def test_missed_notifications_are_caught_up(url: str, monkeypatch: pytest.Monkey
             assert (await end)[1].outcome == "completed"
             assert await reading == [1, 2, 3, 4]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -226,13 +226,13 @@ def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> No
             await there.process.end(claim, seen)
             assert await reading == list(range(1, 14))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
     """Who says so may be mistaken: what comes under that number later is shown all the same."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -247,7 +247,7 @@ def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
             await there.process.end(claim, seen)
             assert await reading == [1, 2, 3, 4, 5]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_notification_connection_that_is_cut_while_in_use_is_restored_each_time(
@@ -256,7 +256,7 @@ def test_a_notification_connection_that_is_cut_while_in_use_is_restored_each_tim
     monkeypatch.setattr(line, "FIRST_BACKOFF_SECONDS", 0.01)
     cut = CUT + "(query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_notify%')"
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, seen = claim.origin.run_id, 2
@@ -276,7 +276,7 @@ def test_a_notification_connection_that_is_cut_while_in_use_is_restored_each_tim
             await there.process.end(claim, seen)
             assert await reading == list(range(1, 9))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 async def _sequences(at: Side, run_id: RunId) -> list[int]:
@@ -288,7 +288,7 @@ def test_a_notification_connection_is_restored_and_no_event_is_missing(
 ) -> None:
     monkeypatch.setattr(line, "FIRST_BACKOFF_SECONDS", 0.01)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
@@ -299,14 +299,14 @@ def test_a_notification_connection_is_restored_and_no_event_is_missing(
             await there.process.end(claim, seen)
             assert await reading == [1, 2, 3, 4, 5]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── What is being said ─────────────────────────────────────────────────────────────────────────────
 
 
 def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_text(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
@@ -334,13 +334,13 @@ def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_tex
             there.hub.set_live_text(run_id, None)
             await there.process.advance(claim, request, facts=[reply(speech.said.text)])
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_sync, "REQUEST_INTERVAL_SECONDS", 0.01)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
@@ -373,11 +373,11 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
                 there.hub.show_live(origin, request, Token(request, 1, 8, "three"))
                 await reading
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
@@ -388,13 +388,13 @@ def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
             async with aclosing(here.follow(run_id)) as events:
                 await texts_until(events, text)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_late_live_events_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A token may be overtaken by the reply that it is part of: the reply has it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
@@ -420,13 +420,13 @@ def test_late_live_events_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatc
             assert rest == ["llm_response", "run_end"]
             assert here.hub.live_text(run_id) is None
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_no_live_events_are_sent_when_no_other_process_listens(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_sync, "INTEREST_SECONDS", 0.3)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
             run_id, sent = claim.origin.run_id, list[object]()
@@ -441,14 +441,14 @@ def test_no_live_events_are_sent_when_no_other_process_listens(url: str, monkeyp
             there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone again"))
             assert not sent
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize(("is_owned", "known", "expected"), [(True, 0, 0), (False, 6, 0), (False, 5, 1)])
 def test_a_reader_that_catches_up_gets_events_in_order(is_owned: bool, known: int, expected: int) -> None:
     """What was committed before something was said, and comes after it, would make a reader forget that."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         hub = EventHub(CLOCK, IDS, lambda run_id, at: None)
         origin = Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1"))
         if is_owned:
@@ -462,4 +462,4 @@ def test_a_reader_that_catches_up_gets_events_in_order(is_owned: bool, known: in
         assert batch is not None
         assert [event.type for event in batch] == ["token", *["step_start"] * expected, "token"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -43,7 +43,7 @@ def test_a_run_that_is_asked_for_here_is_worked_on_there_and_seen_here(url: str,
     """With every token and every durable event, each once and in order."""
     text = "one two three four five six seven eight nine ten"
 
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(ask(call("look")), say(text, seconds=0.02))
 
         def look() -> str:
@@ -67,11 +67,11 @@ def test_a_run_that_is_asked_for_here_is_worked_on_there_and_seen_here(url: str,
         assert text.startswith(said)
         assert len(said) > len(text) / 2, "tokens come while they are said; the last may be overtaken by the reply"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_message_reaches_a_worker_in_another_process(url: str, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         begun = asyncio.Event()
 
         async def answer(request: object) -> ScriptedReply:
@@ -90,11 +90,11 @@ def test_a_message_reaches_a_worker_in_another_process(url: str, tmp_path: Path)
             await here.cancel(run_id)
             assert (await waiting).outcome == "cancelled"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_command_works_on_its_own_runs_and_leaves_those_of_others(url: str, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with engine(url, tmp_path, share=NOTHING) as asking:
             of_others = await asking.submit(agent(), "hello")
             async with engine(url, tmp_path, ScriptedModel(say("done"), say("taken up")), ONLY_OWN) as command:
@@ -106,7 +106,7 @@ def test_a_command_works_on_its_own_runs_and_leaves_those_of_others(url: str, tm
             async with engine(url, tmp_path, ScriptedModel(say("at last"))):
                 assert (await asking.wait(left)).text == "at last"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_stopping_engine_releases_its_runs_at_a_safe_point_and_another_continues(
@@ -114,7 +114,7 @@ def test_a_stopping_engine_releases_its_runs_at_a_safe_point_and_another_continu
 ) -> None:
     """The step under way is brought to its end: nothing is asked or done twice."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         called = list[str]()
         begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -142,13 +142,13 @@ def test_a_stopping_engine_releases_its_runs_at_a_safe_point_and_another_continu
             events = [event.type async for event in second.service.stored(run_id)]
             assert (called, events.count("llm_request"), "run_recovered" in events) == (["slow"], 2, False)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(url: str, tmp_path: Path) -> None:
     home = Home(tmp_path / "home", url)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with engine(url, tmp_path, ScriptedModel(say("done"))) as working:
             await working.run(agent(), "hello")
             async with open_service_readonly(home=home) as service:
@@ -159,11 +159,11 @@ def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(
             async with open_persistent_readonly_caller(home) as caller:
                 assert [token.name for token in await caller.context.access.list()] == ["mine"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = ScriptedModel(say("done"))
         async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
             run_id = await here.submit(agent(), "hello")
@@ -173,7 +173,7 @@ def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> 
                 while (_runs(here), _runs(there)) != wanted:  # noqa: ASYNC110 -- no event reports a count
                     await asyncio.sleep(0.01)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def _runs(of: HostedEngine) -> dict[str, float]:
@@ -192,7 +192,7 @@ def test_a_backup_is_left_to_the_tools_of_the_server(tmp_path: Path) -> None:
 
 
 def test_many_readers_follow_a_run_of_another_process(url: str, tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         model = FunctionModel(lambda request: say("a b c d e f", seconds=0.01))
         async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
             run_id = await here.submit(agent(), "hello")
@@ -204,7 +204,7 @@ def test_many_readers_follow_a_run_of_another_process(url: str, tmp_path: Path) 
             found = await asyncio.gather(*(read(at) for at in (here, here, there, here)))
             assert all(numbers == list(range(1, len(found[0]) + 1)) for numbers in found)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_doctor_looks_at_the_server_and_changes_nothing(url: str, bare: str, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(
     """No run waits for a sweep: there is none."""
     monkeypatch.setattr(local, "SWEEP_SECONDS", 10 * HANG_SECONDS)
 
-    async def story() -> None:
+    async def scenario() -> None:
         now, most = 0, 0
 
         async def answer(request: object) -> ScriptedReply:
@@ -244,7 +244,7 @@ def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(
                 assert (await one.wait(run_id)).outcome == "completed"
             assert most == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("session", ["ses_shared", None], ids=["of a session", "of an agent"])
@@ -254,7 +254,7 @@ def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
     """Although both take only their own, and the first has left by then."""
     monkeypatch.setattr(local, "SWEEP_SECONDS", 0.1)
 
-    async def story() -> None:
+    async def scenario() -> None:
         begun, may_end = asyncio.Event(), asyncio.Event()
 
         async def answer(request: object) -> ScriptedReply:
@@ -274,7 +274,7 @@ def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
                 assert (await first.wait(one)).outcome == "completed"
             assert (await second.wait(two)).outcome == "completed"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_what_is_not_installed_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

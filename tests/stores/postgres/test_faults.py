@@ -91,10 +91,10 @@ def once(word: bytes, then: Callable[[], None] = lambda: None) -> Callable[[byte
     return cuts
 
 
-def run(story: Awaitable[object]) -> None:
+def run(scenario: Awaitable[object]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            await story
+            await scenario
 
     asyncio.run(bounded())
 
@@ -128,7 +128,7 @@ async def events_of(url: str) -> Any:
 def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path) -> None:
     """The server has committed when the connection breaks: the batch is sent again, and answered as it was."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed("s")
             later = await process.submit("s")
@@ -147,11 +147,11 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
             released = await process.advance(again, 2, release=Release("interrupted"))
             assert released.accepted, "a release without any event either"
 
-    run(story())
+    run(scenario())
 
 
 def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.on_request = once(b'"advance"')
@@ -163,13 +163,13 @@ def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
             assert await process.types(run_id) == [*OPENING, "message_steered"]
             assert process.told.deliveries == [run_id]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_late_batch_is_not_applied_twice(url: str) -> None:
     """The copy that was on the wire when the connection broke gets there after the one that was sent for it."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
             sent: list[tuple[str, tuple[Any, ...]]] = []
@@ -196,14 +196,14 @@ def test_a_late_batch_is_not_applied_twice(url: str) -> None:
             await other.close()
             assert await process.types(claim.origin.run_id) == [*OPENING, "step_start", "step_start"]
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.usefixtures("quick")
 def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Path) -> None:
     """Many runs go on while connections are cut again and again."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with over_a_wire(url, folder) as process:
             claims = [await process.claimed() for _ in range(10)]
 
@@ -229,7 +229,7 @@ def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Pat
                 assert len({event.event_id for event in events}) == len(events)
                 assert [entry[0] for entry in process.told.told_of(claim.origin.run_id)] == list(range(1, 34))
 
-    run(story())
+    run(scenario())
 
 
 # ── Away ───────────────────────────────────────────────────────────────────────────────────────────
@@ -239,7 +239,7 @@ def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Pat
 def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
     url: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.down = True
@@ -262,12 +262,12 @@ def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
             assert await process.steer(await process.submit()) == 3
             assert process.told.errors == []
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.usefixtures("quick")
 def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.holding = True
@@ -277,13 +277,13 @@ def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder:
             process.wire.holding = False
             assert (await advancing).sequence == 3
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("silent", [False, True])
 def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, silent: bool) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         with ExitStack() as leaving:
             async with over_a_wire(url, folder) as process:
                 claim = await process.claimed()
@@ -299,7 +299,7 @@ def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, 
         with pytest.raises(StoreError, match="has been closed"):
             await process.submit()
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("how", ["fast", "immediate"])
@@ -307,7 +307,7 @@ def test_work_in_progress_survives_a_restart_of_the_database_server(how: str, fo
     """A real one: what was acknowledged is there, what was on its way gets there, once."""
     server = start(folder / "data")
 
-    async def story() -> None:
+    async def scenario() -> None:
         url = server.get_uri()
         async with process_on(url) as process:
             claims = [await process.claimed() for _ in range(5)]
@@ -331,7 +331,7 @@ def test_work_in_progress_survives_a_restart_of_the_database_server(how: str, fo
                 assert len(events) == 42 > before[claim.origin.run_id]
 
     try:
-        asyncio.run(asyncio.wait_for(story(), HANG_SECONDS))
+        asyncio.run(asyncio.wait_for(scenario(), HANG_SECONDS))
     finally:
         server.cleanup()
 
@@ -345,7 +345,7 @@ def test_a_lock_of_another_program_is_waited_for(
 ) -> None:
     monkeypatch.setitem(connection.SETTINGS, "lock_timeout", "50ms")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
             other = await open_connection(url, 10, {"search_path": "treadle"})
@@ -361,7 +361,7 @@ def test_a_lock_of_another_program_is_waited_for(
             assert (await advancing).sequence == 3
             assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"], "nobody was surprised"
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.usefixtures("quick")
@@ -370,7 +370,7 @@ def test_a_statement_that_takes_too_long_is_tried_again(
 ) -> None:
     monkeypatch.setitem(connection.SETTINGS, "statement_timeout", "500ms")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
             await tell(url, trigger(f"PERFORM pg_sleep({HANG_SECONDS})"))
@@ -382,13 +382,13 @@ def test_a_statement_that_takes_too_long_is_tried_again(
             await tell(url, "DROP TRIGGER fails ON treadle.events")
             assert (await advancing).sequence == 3
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("state", ["40P01", "40001"])
 def test_a_transaction_that_lost_to_another_is_retried(url: str, state: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
             once_more = (
@@ -400,12 +400,12 @@ def test_a_transaction_that_lost_to_another_is_retried(url: str, state: str) -> 
             assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"]
             assert process.told.errors == []
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.usefixtures("quick")
 def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
             await tell(url, trigger("RAISE EXCEPTION 'No space left on device' USING ERRCODE = '53100'"))
@@ -417,13 +417,13 @@ def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> N
             assert (await advancing).sequence == 3
             assert len(await process.store.find()) == 1
 
-    run(story())
+    run(scenario())
 
 
 def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
     """Runs of both, told of each other in both orders, in batches that overlap."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as one, process_on(url) as two:
             claims = [await one.claimed() for _ in range(12)]
             runs = [claim.origin.run_id for claim in claims]
@@ -437,7 +437,7 @@ def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
             for run_id in runs:
                 assert len(await one.gapless(run_id)) == 22
 
-    run(story())
+    run(scenario())
 
 
 # ── Beyond repair ──────────────────────────────────────────────────────────────────────────────────
@@ -446,7 +446,7 @@ def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
 def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url: str) -> None:
     """As after a failover to a standby that was behind, or a restored backup."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
             await process.advance(claim, 2, [make_step(1)])
@@ -458,13 +458,13 @@ def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url
             [error] = process.told.errors
             assert isinstance(error, StoreLost)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "WRITER_EXPIRY_SECONDS", 0.0)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
             await tell(url, "UPDATE treadle.writers SET at = 0")
@@ -473,11 +473,11 @@ def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pyt
             assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
             assert (await process.advance(claim, 3, [make_step(2)])).sequence == 4
 
-    run(story())
+    run(scenario())
 
 
 def test_what_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with process_on(url) as process:
             good, bad = await process.claimed(), await process.claimed()
             odd = Draft(EventId("evt_\x00"), process.clock.now(), "step_start", make_step(1), b"{}")
@@ -494,4 +494,4 @@ def test_what_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
             assert await events_of(url) == 5
             assert (await process.advance(bad, 2, [make_step(1)])).sequence == 3
 
-    run(story())
+    run(scenario())

@@ -38,7 +38,7 @@ async def taking(url: str, name: str, holders: list[str], begun: asyncio.Event) 
 def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.02)
 
-    async def story() -> None:
+    async def scenario() -> None:
         holders, begun = list[str](), asyncio.Event()
         async with asyncio.timeout(HANG_SECONDS), AsyncExitStack() as opened:
             async with taking(url, "first", holders, begun):
@@ -54,4 +54,4 @@ def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch:
             await begun.wait()
             assert holders == ["second"], "it has stopped, and begun anew with another connection"
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -61,7 +61,7 @@ def asked(number: int, expires_at: float | None = None, pattern: str | None = "l
 
 
 def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.claimed("s")
             run_id = claim.origin.run_id
@@ -84,11 +84,11 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
             with pytest.raises(UnknownApproval, match="apr_3"):
                 await process.approvals.find(ApprovalId("apr_3"))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_approval_whose_time_has_run_out_takes_no_answer(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.claimed()
             await process.advance(claim, 2, [], [asked(1, process.clock.now() + 60)])
@@ -99,14 +99,14 @@ def test_an_approval_whose_time_has_run_out_takes_no_answer(url: str) -> None:
             await process.end(claim, 3)
             assert (await process.approvals.find(ApprovalId("apr_1"))).decision == "expired"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Sessions and results ───────────────────────────────────────────────────────────────────────────
 
 
 def test_sessions_are_listed_with_their_runs(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             await process.store.agent("ada", AgentId("agt_conformance"))
             first = await process.claimed("s")
@@ -130,11 +130,11 @@ def test_sessions_are_listed_with_their_runs(url: str) -> None:
             names = await process.store.find(RunFilter(agents=("ada",), session_id=SessionId("s"), unfinished=True))
             assert [record.origin.run_id for record in names] == [second]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_text_of_a_result_is_kept(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.claimed("s")
             assert await process.results.read(SessionId("s"), "c") is None
@@ -145,14 +145,14 @@ def test_the_text_of_a_result_is_kept(url: str) -> None:
             with pytest.raises(UnknownRun):
                 await process.results.keep(nowhere, "c", "text")
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── Runs among each other ──────────────────────────────────────────────────────────────────────────
 
 
 def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             parent, other = await process.claimed(), await process.claimed()
             new = process.origin("under")
@@ -182,11 +182,11 @@ def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> N
             assert (await process.store.record(new.run_id)).origin.parent_run_id == parent.origin.run_id
             assert await process.store.submitted("k") == other.origin.run_id
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_that_was_cancelled_need_not_wait_for_its_turn(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             await process.submit("s")
             second, third = await process.submit("s"), await process.submit("s")
@@ -199,11 +199,11 @@ def test_a_run_that_was_cancelled_need_not_wait_for_its_turn(url: str) -> None:
             )
             assert claim.events[-1].type == "cancel_requested"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_deleted_run_is_reported_as_deleted(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.claimed()
             await tell(
@@ -227,14 +227,14 @@ def test_a_deleted_run_is_reported_as_deleted(url: str) -> None:
                 )
             assert await process.types(claim.origin.run_id) == OPENING, "nothing of it"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── The feed ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_all_runs_are_one_feed(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as process:
             assert await process.store.position() == 0
             await process.store.agent("ada", AgentId("agt_conformance"))
@@ -249,13 +249,13 @@ def test_all_runs_are_one_feed(url: str) -> None:
             assert await process.store.after(0, ["ada"]) == found
             assert await process.store.after(0, ["grace"]) == []
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_reader_of_the_feed_waits_for_open_transactions_before_its_position(url: str) -> None:
     """A batch that has its positions and is not committed yet is not overtaken: what it adds is seen."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
             await one.submit("before")
             seen = await one.store.after(0)
@@ -283,14 +283,14 @@ def test_a_reader_of_the_feed_waits_for_open_transactions_before_its_position(ur
             found = await two.store.after(seen[-1].position)
             assert [placed.event.run_id for placed in found] == [first, first, "run_fast", "run_fast"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_reader_that_starts_slowly_also_keeps_the_order(url: str) -> None:
     """Between its look at who may still add something and its look at the events, one takes a position and another,
     which comes after it, is committed."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as one, desk(url) as two, desk(url) as reader:
             await one.submit("before")
             [*_, seen] = await reader.store.after(0)
@@ -325,11 +325,11 @@ def test_a_reader_that_starts_slowly_also_keeps_the_order(url: str) -> None:
             found = await reader.store.after(seen.position)
             assert [placed.event.run_id for placed in found] == [first, first, "run_fast", "run_fast"]
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_two_that_write_are_read_without_a_gap(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
 
             async def write(process: Desk) -> None:
@@ -346,7 +346,7 @@ def test_two_that_write_are_read_without_a_gap(url: str) -> None:
                 position = found[-1].position if found else position
             assert count == 120
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 # ── News ───────────────────────────────────────────────────────────────────────────────────────────
@@ -355,7 +355,7 @@ def test_two_that_write_are_read_without_a_gap(url: str) -> None:
 def test_every_listening_process_is_notified_of_every_commit(url: str) -> None:
     """With the writer, so that it can leave out its own; in messages that are not too long."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         heard: list[str] = []
         listening: Any = await open_connection(url, 10, {})
 
@@ -380,4 +380,4 @@ def test_every_listening_process_is_notified_of_every_commit(url: str) -> None:
             assert len({run_id for run_id, _, _ in runs[3:]}) == 100
         await listening.close()
 
-    asyncio.run(story())
+    asyncio.run(scenario())

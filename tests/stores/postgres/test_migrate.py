@@ -114,10 +114,10 @@ def held(path: str) -> dict[str, int]:
         return {table.name: db.execute(table.select_count).fetchall()[0][0] for table in TABLES}
 
 
-def run(story: Any) -> Any:
+def run(scenario: Any) -> Any:
     async def bounded() -> Any:
         async with asyncio.timeout(HANG_SECONDS):
-            return await story
+            return await scenario
 
     return asyncio.run(bounded())
 
@@ -257,7 +257,7 @@ def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
 
 
 def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bare: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_full_store(KeptOnServer(bare)) as desk:
             await desk.submit()
 
@@ -267,7 +267,7 @@ def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bar
 
     with pytest.raises(Stopped):
         run(migrate_database(home, bare, use))
-    run(story())
+    run(scenario())
     with pytest.raises(UsageError, match="is not empty"):
         run(migrate_database(home, bare))
 
@@ -317,14 +317,14 @@ def test_a_source_that_is_owned_or_missing_is_refused(home: str, bare: str) -> N
 
 
 def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         other = await open_connection(bare, 10, {})
         await other.execute(f"SELECT pg_advisory_lock({LOCK_ID})")
         with pytest.raises(StoreError, match="Another migration"):
             await migrate_database(home, bare)
         await other.close()
 
-    run(story())
+    run(scenario())
 
 
 # ── As a user meets it ─────────────────────────────────────────────────────────────────────────────

@@ -37,10 +37,10 @@ def test_an_empty_database_is_made_ours(bare: str) -> None:
 
 
 def test_two_that_migrate_at_once_do_it_once(bare: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await asyncio.gather(*(migrate(bare) for _ in range(5)))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
     assert asyncio.run(ask(bare, "SELECT count(*) FROM schema_versions")) == 1
 
 
@@ -134,11 +134,11 @@ def test_missing_rights_of_the_user_are_named(bare: str) -> None:
     asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_guest", "CREATE ROLE treadle_guest LOGIN PASSWORD 'x'"))
     guest = of_user(bare, "treadle_guest", "x")
     try:
-        for story in (opened(guest), read_server_facts(guest, 1)):
+        for scenario in (opened(guest), read_server_facts(guest, 1)):
             with pytest.raises(
                 StoreError, match=r"Make the user the owner of the database, or of its schema treadle"
             ):
-                asyncio.run(story)
+                asyncio.run(scenario)
         asyncio.run(tell(bare, "CREATE SCHEMA treadle AUTHORIZATION treadle_guest"))
         assert asyncio.run(read_server_facts(guest, 1))[0] is None
         asyncio.run(opened(guest))
@@ -165,9 +165,9 @@ def test_an_invalid_url_is_reported(url: str) -> None:
 @pytest.mark.parametrize("sign", ["/", "?", "#", "@"])
 def test_a_password_with_a_sign_that_must_not_stand_in_one_is_not_shown(sign: str) -> None:
     url = f"postgresql://ada:canary{sign}canary@host/x"
-    for story in (opened(url), read_server_facts(url, 1)):
+    for scenario in (opened(url), read_server_facts(url, 1)):
         with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` is not a database URL.* %2F") as told:
-            asyncio.run(story)
+            asyncio.run(scenario)
         assert "canary" not in str(told.value)
 
 

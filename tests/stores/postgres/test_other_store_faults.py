@@ -47,10 +47,10 @@ def folder() -> Generator[Path, None, None]:
     shutil.rmtree(made)
 
 
-def run(story: Any) -> None:
+def run(scenario: Any) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            await story
+            await scenario
 
     asyncio.run(bounded())
 
@@ -94,7 +94,7 @@ def test_a_server_that_refuses_pgvector_is_as_good(bare: str) -> None:
 def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
     """Its number was taken before that of another, of which the vector is made already."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_full_store(KeptOnServer(url)) as desk:
             shelf, slow = (
                 MemoryStoreUnderTest(desk.memories),
@@ -115,14 +115,14 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
             assert await shelf.near(OWN, "test", make_unit_vector(0, 1), 5) == ["late", "early"]
             assert not (await shelf.glance(OWN, "test")).is_behind
 
-    run(story())
+    run(scenario())
 
 
 # ── With the events of a run ───────────────────────────────────────────────────────────────────────
 
 
 def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         await tell(url, "ALTER TABLE treadle.memories ADD CHECK (text <> 'odd')")
         async with open_full_store(KeptOnServer(url)) as desk:
             claim = await desk.claimed()
@@ -131,11 +131,11 @@ def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(url: st
             assert len(await desk.gapless(claim.origin.run_id)) == 5
             assert {kept.text for kept in await desk.memories.list()} == {"one", "two"}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_fork_has_the_results_of_the_run_it_was_made_of(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock, told = FakeClock(), Recorder()
         async with open_full_store(KeptOnServer(url)) as desk, opened(url, told, clock) as (_, database, _):
             results = PostgresResults(database)
@@ -147,14 +147,14 @@ def test_a_fork_has_the_results_of_the_run_it_was_made_of(url: str) -> None:
             await desk.advance(fork, 2, [RunForked(old.origin.run_id, 1)])
             assert await results.read(SessionId("fork"), "c") == "one"
 
-    run(story())
+    run(scenario())
 
 
 # ── Looks ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_read_sees_one_snapshot(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_full_store(KeptOnServer(url)) as desk:
             seen, goes_on = asyncio.Event(), threading.Event()
             loop = asyncio.get_running_loop()
@@ -172,11 +172,11 @@ def test_a_read_sees_one_snapshot(url: str) -> None:
             assert await looking == (True, True)
             assert not (await MemoryStoreUnderTest(desk.memories).glance(OWN, None)).is_empty
 
-    run(story())
+    run(scenario())
 
 
 def test_an_abandoned_read_releases_its_connection(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_full_store(KeptOnServer(url)) as desk:
             begun, goes_on, asked = threading.Event(), threading.Event(), list[str]()
 
@@ -198,7 +198,7 @@ def test_an_abandoned_read_releases_its_connection(url: str) -> None:
             assert asked == []
             assert (await MemoryStoreUnderTest(desk.memories).glance(OWN, None)).is_empty
 
-    run(story())
+    run(scenario())
 
 
 # ── Answers that are lost ──────────────────────────────────────────────────────────────────────────
@@ -216,7 +216,7 @@ def test_a_batch_whose_answer_was_lost_is_recognised(
 ) -> None:
     caplog.set_level(logging.CRITICAL)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with over_a_wire(url, folder) as (desk, between):
             for session in ("ses_1", "ses_2"):
                 await desk.end(await desk.claimed(session), 2)
@@ -234,7 +234,7 @@ def test_a_batch_whose_answer_was_lost_is_recognised(
             between.on_reply = once(b"UPDATE 1")
             assert await desk.kept.tokens.revoke(record.token_id, 5.0)
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this stands between the store and its server")
@@ -243,7 +243,7 @@ def test_a_look_that_loses_its_connection_is_taken_again(
 ) -> None:
     caplog.set_level(logging.CRITICAL)
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with over_a_wire(url, folder) as (desk, between):
             await desk.memories.add([make_memory(1, "one")])
             shelf, looks = MemoryStoreUnderTest(desk.memories), list[bool]()
@@ -257,13 +257,13 @@ def test_a_look_that_loses_its_connection_is_taken_again(
             assert not await shelf.store.read(look)
             assert looks == [False, False]
 
-    run(story())
+    run(scenario())
 
 
 def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> None:
     """A run of it begins another session while the deletion waits for it to end."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_full_store(KeptOnServer(url)) as desk, open_full_store(KeptOnServer(url)) as other:
             claim = await desk.claimed("ses_top")
             holding: Any = await open_connection(url, 10, {"search_path": "treadle"})
@@ -282,14 +282,14 @@ def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> N
             with pytest.raises(UnknownSession):
                 await other.kept.deletions.delete(SessionId("ses_child"), "ada")
 
-    run(story())
+    run(scenario())
 
 
 # ── Facts ──────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_what_a_database_holds_is_counted(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock, told = FakeClock(), Recorder()
         async with open_full_store(KeptOnServer(url)) as desk, opened(url, told, clock) as (journal, database, _):
             await journal.agent("ada", AGENT)
@@ -300,4 +300,4 @@ def test_what_a_database_holds_is_counted(url: str) -> None:
             assert await count_guard_events(database, 100) == [("loop_warning", 2)]
             assert await count_guard_events(database, 2) == [("loop_warning", 1)]
 
-    run(story())
+    run(scenario())

@@ -20,9 +20,9 @@ from tests.surfaces.shell import Process, Shell
 from treadle.stores.postgres import database, notifications, writer
 
 
-async def in_time(story: Awaitable[None]) -> None:
+async def in_time(scenario: Awaitable[None]) -> None:
     async with asyncio.timeout(HANG_SECONDS):
-        await story
+        await scenario
 
 
 async def first_line(process: Process) -> dict[str, str]:
@@ -71,7 +71,7 @@ async def tells_how_it_is(worker: str, token: str) -> None:
 def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -> None:
     answer = Answer([delta(content="Hello, "), PAUSE, delta(content="world."), delta(finish="stop"), DONE])
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with FakeEndpoint(answer, says("Hello again.")) as endpoint:
             shell = Shell(tmp_path / "home", endpoint.url).configure()
             shell.environment |= {"TREADLE_DATABASE_URL": url, "OPENAI_API_KEY": "x"}
@@ -102,12 +102,12 @@ def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -
             assert "other workers continue them" in await stopped(worker)
             await stopped(serving)
 
-    asyncio.run(in_time(story()))
+    asyncio.run(in_time(scenario()))
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
 def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str, tmp_path: Path) -> None:
-    async def story(folder: Path) -> None:
+    async def scenario(folder: Path) -> None:
         async with wire(url, folder) as (address, between):
             between.down = True
             shell = Shell(tmp_path / "home").configure()
@@ -122,7 +122,7 @@ def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str,
             await stopped(worker)
 
     with TemporaryDirectory(prefix="wire") as short:
-        asyncio.run(in_time(story(Path(short))))
+        asyncio.run(in_time(scenario(Path(short))))
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this test stands between the store and its server")
@@ -132,7 +132,7 @@ def test_the_server_reports_an_unavailable_database_and_then_continues(
     for module in (database, writer, notifications):
         monkeypatch.setattr(module, "MAX_BACKOFF_SECONDS", 0.1)
 
-    async def story(folder: Path) -> None:
+    async def scenario(folder: Path) -> None:
         async with wire(url, folder) as (address, between), offered(tmp_path, database=address) as server:
             assert (await server.ask("GET", "/readyz")).status == 200
             between.down = True
@@ -155,4 +155,4 @@ def test_the_server_reports_an_unavailable_database_and_then_continues(
             assert (await server.engine.wait(run_id)).text == "Done."
 
     with TemporaryDirectory(prefix="wire") as short:  # its name must do for a socket
-        asyncio.run(in_time(story(Path(short))))
+        asyncio.run(in_time(scenario(Path(short))))

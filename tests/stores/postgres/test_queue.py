@@ -16,10 +16,10 @@ from treadle.testing.conformance.store import Recorder, StoreProcess, open_in_on
 from treadle.testing.time import CountingIds, FakeClock
 
 
-def run(story: Awaitable[object]) -> None:
+def run(scenario: Awaitable[object]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
-            await story
+            await scenario
 
     asyncio.run(bounded())
 
@@ -44,7 +44,7 @@ async def jobs(url: str) -> dict[str, float]:
 
 
 def test_a_run_that_is_submitted_has_a_job_until_it_is_claimed(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             first, second = await process.submit("s"), await process.submit("s")
             assert await jobs(url) == {first: 0}, "the other one's turn has not come"
@@ -53,11 +53,11 @@ def test_a_run_that_is_submitted_has_a_job_until_it_is_claimed(url: str) -> None
             await process.end(claim, 2)
             assert await jobs(url) == {second: 0}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_message_to_an_owned_run_needs_no_job(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             claim = await process.claimed()
             run_id = claim.origin.run_id
@@ -69,11 +69,11 @@ def test_a_message_to_an_owned_run_needs_no_job(url: str) -> None:
             await process.steer(run_id, "and on")
             assert await jobs(url) == {run_id: 0}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_timer_has_a_job_when_it_is_near_and_gives_way_to_what_is_sooner(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             near, far = await process.claimed(), await process.claimed()
             await process.advance(near, 2, release=Release("retry", process.clock.now() + 30))
@@ -86,11 +86,11 @@ def test_a_timer_has_a_job_when_it_is_near_and_gives_way_to_what_is_sooner(url: 
             await process.claim(near.origin.run_id)
             assert await jobs(url) == {}
 
-    run(story())
+    run(scenario())
 
 
 def test_child_runs_and_runs_with_messages_have_jobs(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             parent, parked = await process.claimed(), await process.claimed()
             await process.advance(parked, 2, release=Release("interrupted"))
@@ -99,13 +99,13 @@ def test_child_runs_and_runs_with_messages_have_jobs(url: str) -> None:
             await process.advance(parent, 2, begin=[child], tell=[tell_it])
             assert await jobs(url) == {child.origin.run_id: 0, parked.origin.run_id: 0}
 
-    run(story())
+    run(scenario())
 
 
 def test_a_run_behind_another_gets_a_job_when_a_message_arrives(url: str) -> None:
     """It may have been cancelled: then it need not wait for its turn."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             claim = await process.claimed("s")
             behind = await process.submit("s")
@@ -113,13 +113,13 @@ def test_a_run_behind_another_gets_a_job_when_a_message_arrives(url: str) -> Non
             assert await jobs(url) == {behind: 0}
             await process.end(await process.claim(behind), 3)
 
-    run(story())
+    run(scenario())
 
 
 def test_a_job_of_the_previous_epoch_blocks_nothing(url: str) -> None:
     """A worker has taken it, and has not yet said that it is done."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             run_id = await process.submit()
             await tell(url, "UPDATE treadle.pgqueuer SET status = 'picked'")
@@ -128,11 +128,11 @@ def test_a_job_of_the_previous_epoch_blocks_nothing(url: str) -> None:
             await process.steer(run_id)
             assert await jobs(url) == {run_id: 0}
 
-    run(story())
+    run(scenario())
 
 
 def test_the_queue_is_made_anew_for_another_version_of_pgqueuer(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         clock, told = FakeClock(), Recorder()
         async with opened(url, told, clock) as (journal, _, _):
             process = StoreProcess(journal, told, clock, CountingIds(), "worker")
@@ -146,14 +146,14 @@ def test_the_queue_is_made_anew_for_another_version_of_pgqueuer(url: str) -> Non
             assert await jobs(url) == {second: 0}
             assert list(await process.store.runnable()) == [first, second], "the sweep finds what was in it"
 
-    run(story())
+    run(scenario())
 
 
 @pytest.mark.parametrize("name", ["CHANNEL", "QUEUE_TABLE", "PGQUEUER_PREFIX", "PGQUEUER_SCHEMA", "DURABILITY"])
 def test_variables_of_the_environment_change_nothing(name: str, bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "durable")
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(bare)) as process:
             run_id = await process.submit()
             assert await jobs(bare) == {run_id: 0}
@@ -162,11 +162,11 @@ def test_variables_of_the_environment_change_nothing(name: str, bare: str, monke
             [(source,)] = await asked(bare, "SELECT prosrc FROM pg_proc WHERE proname = 'fn_pgqueuer_changed'")
             assert "'treadle_queue'" in source
 
-    run(story())
+    run(scenario())
 
 
 def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             first, second, third = [await process.submit(places=1) for _ in range(3)]
             assert await jobs(url) == {first: 0}
@@ -178,13 +178,13 @@ def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
             await process.end(await process.claim(second), 2)
             assert set(await jobs(url)) == {first, third}
 
-    run(story())
+    run(scenario())
 
 
 def test_no_place_stays_empty_when_all_come_and_go_at_once(url: str) -> None:
     """Two processes release and submit runs at the same time: every run with a slot then has a job."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with open_in_two_processes(OnServer(url)) as (one, two):
             claims = [await process.claim(await one.submit(places=2)) for process in (one, two)]
             waiting = [await one.submit(places=2) for _ in range(2)]
@@ -197,4 +197,4 @@ def test_no_place_stays_empty_when_all_come_and_go_at_once(url: str) -> None:
                 claims = [await process.claim(waiting.pop(0)) for process in (one, two)]
                 waiting.append(await one.submit(places=2))
 
-    run(story())
+    run(scenario())

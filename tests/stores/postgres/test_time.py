@@ -28,7 +28,7 @@ async def machine(url: str, ids: CountingIds, name: str, now: float) -> AsyncGen
 
 
 def test_a_machine_with_a_wrong_clock_takes_no_run_of_another_worker(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         ids = CountingIds()
         async with machine(url, ids, "early", 1e9) as early, machine(url, ids, "late", 3e9) as late:
             claim = await early.claimed()
@@ -42,15 +42,15 @@ def test_a_machine_with_a_wrong_clock_takes_no_run_of_another_worker(url: str) -
             assert (await late.claim(run_id)).death
             await check_fenced(early.advance(claim, 2, [make_step(1)]))
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_timer_is_due_by_the_databases_clock(url: str) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with machine(url, CountingIds(), "late", 3e9) as process:
             claims = [await process.claimed() for _ in range(2)]
             for claim, wake_at in zip(claims, (1.5e9, 2.9e9), strict=True):
                 await process.advance(claim, 2, release=Release("retry", wake_at))
             assert list(await process.store.runnable()) == [claims[0].origin.run_id]
 
-    asyncio.run(story())
+    asyncio.run(scenario())

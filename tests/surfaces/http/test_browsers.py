@@ -14,7 +14,7 @@ async def make_ticket(web: Offered, path: str, token: str | None = None) -> Any:
 
 
 def test_a_page_of_a_named_origin_may_send_requests_and_read_the_responses(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             asked = {"Origin": CONSOLE, "Access_Control_Request_Method": "POST"}
             preflight = await web.ask("OPTIONS", "/v1/agents/one/runs", token="", **asked)
@@ -32,11 +32,11 @@ def test_a_page_of_a_named_origin_may_send_requests_and_read_the_responses(tmp_p
                 assert reply.status != 204
                 assert "access-control-allow-origin" not in reply.headers
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_ticket_opens_its_stream_alone_and_ends_with_its_token(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             run_id, other = await web.begin(), await web.begin()
             await web.until(run_id, "completed")
@@ -62,11 +62,11 @@ def test_a_ticket_opens_its_stream_alone_and_ends_with_its_token(tmp_path: Path)
             assert (await web.ask("DELETE", f"/v1/tokens/{token_id}")).status == 204
             assert (await web.ask("GET", f"{path}?ticket={ticket}", token="")).status == 401
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_ticket_is_made_only_for_streams_that_the_caller_may_see(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             run_id = await web.begin()
             stranger = await web.mint("read", agents=["two"])
@@ -77,4 +77,4 @@ def test_a_ticket_is_made_only_for_streams_that_the_caller_may_see(tmp_path: Pat
                 assert (await make_ticket(web, path)).status in (400, 422), path
             assert (await make_ticket(web, "/v1/events", await web.mint("run"))).problem == "Forbidden"
 
-    asyncio.run(story())
+    asyncio.run(scenario())

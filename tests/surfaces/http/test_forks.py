@@ -37,7 +37,7 @@ async def queued(web: Offered, run_id: str) -> RunQueued:
 
 
 def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             old = await ended(web)
             reply = await web.ask("POST", f"/v1/runs/{old}/fork", {"message": "Other.", "model": "fake/n"})
@@ -53,11 +53,11 @@ def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
             assert (await web.until(other.json["run_id"], "completed"))["agent"] == "two"
             assert web.endpoint.requests[-1].json["messages"][-1]["content"] == "Go."
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             old = await ended(web)
             path, body = f"/v1/runs/{old}/fork", {"step": 1}
@@ -66,11 +66,11 @@ def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
             assert (await web.ask("POST", path, {}, Idempotency_Key="k")).status == 422
             assert len((await web.ask("GET", "/v1/runs")).json["items"]) == 2
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             old = await ended(web)
             path = f"/v1/runs/{old}/fork"
@@ -90,11 +90,11 @@ def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
             runs = (await web.ask("GET", "/v1/runs")).json["items"]
             assert len(runs) == 2, "nothing came of it"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_token_forks_only_visible_runs(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             one, two = await ended(web), await ended(web, "two")
             session = (await web.ask("GET", f"/v1/runs/{two}")).json["session_id"]
@@ -109,13 +109,13 @@ def test_a_token_forks_only_visible_runs(tmp_path: Path) -> None:
             assert (await web.ask("POST", f"/v1/runs/{one}/fork", {"agent": "two"}, limited)).status == 404
             assert (await web.ask("POST", f"/v1/runs/{mixed}/fork", {})).status == 202
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> None:
     """The owner ran the agent in their own folder, with a tool that the agent does not have."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             folder = tmp_path / "mine"
             folder.mkdir()
@@ -138,11 +138,11 @@ def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> N
                 events = await web.engine.service.page(RunId(run_id))
                 assert any(isinstance(event.data, RunForked) for event in events)
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             old = await ended(web)
             token = await web.mint("read", "run", quotas=Quotas(max_llm_tokens_per_hour=1))
@@ -150,11 +150,11 @@ def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
             fork = await web.until(reply.json["run_id"], "failed")
             assert fork["outcome"] == "quota_exceeded"
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_a_run_is_replayed_for_tokens_that_may_see_it(tmp_path: Path) -> None:
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             one, two = await ended(web), await ended(web, "two")
             limited = await web.mint("read", agents=["one"])
@@ -166,13 +166,13 @@ def test_a_run_is_replayed_for_tokens_that_may_see_it(tmp_path: Path) -> None:
             assert (await web.ask("GET", "/v1/runs/run_x/replay")).status == 404
             assert (await web.ask("GET", f"/v1/runs/{one}/replay", token="")).status == 401
 
-    asyncio.run(story())
+    asyncio.run(scenario())
 
 
 def test_the_same_from_another_process(tmp_path: Path) -> None:
     """What a service does over a connection, it does as it would here."""
 
-    async def story() -> None:
+    async def scenario() -> None:
         async with offered(tmp_path) as web:
             old = RunId(await ended(web))
             async with Connection(Address(url=web.url, token=web.token)) as connection:
@@ -187,4 +187,4 @@ def test_the_same_from_another_process(tmp_path: Path) -> None:
                 with pytest.raises(UsageError, match="its steps are 1 to 1"):
                     await caller.call(FORK, ForkWhole(Fork(old, 9)))
 
-    asyncio.run(story())
+    asyncio.run(scenario())

@@ -18,7 +18,7 @@ GO: list[Any] = [{"role": "user", "content": "Go."}]
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 EVENTS: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 LOOKS = fragment(0, "call_1", "glob", '{"pattern": "*"}')
-STORIES: dict[str, tuple[Behaviour, ...]] = {
+SCENARIOS: dict[str, tuple[Behaviour, ...]] = {
     "answered": (says("Yes."),),
     "thought": (
         Answer([delta(reasoning_content="Hm."), delta(content="Yes."), delta(finish="stop"), DONE]),
@@ -31,7 +31,7 @@ STORIES: dict[str, tuple[Behaviour, ...]] = {
     "fell back": (Answer([delta(content="On"), PAUSE], ending="cut"), says("Yes.")),
     "failed": (Answer([delta(content="On"), PAUSE], ending="cut"),) * 2,
 }  # fmt: skip
-each_story = pytest.mark.parametrize("story", STORIES)
+each_scenario = pytest.mark.parametrize("scenario", SCENARIOS)
 
 
 async def lines(talk: Talking, path: str, body: dict[str, Any]) -> list[str]:
@@ -51,32 +51,32 @@ async def lines(talk: Talking, path: str, body: dict[str, Any]) -> list[str]:
     return found
 
 
-@each_story
-def test_chunks(tmp_path: Path, story: str) -> None:
+@each_scenario
+def test_chunks(tmp_path: Path, scenario: str) -> None:
     async def perform() -> None:
-        async with talking(tmp_path, *STORIES[story], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
+        async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
             body = {"model": "one", "messages": GO, "max_tokens": 50, "stream_options": {"include_usage": True}}
             *chunks, end = await lines(talk, CHAT, body)
             assert end == "[DONE]"
-            if story == "failed":
+            if scenario == "failed":
                 assert '"error"' in chunks.pop()
             found = [ChatCompletionChunk.model_validate_json(chunk, strict=True) for chunk in chunks]
             assert len({chunk.id for chunk in found}) == 1
             assert found[0].choices[0].delta.role == "assistant"
             finished = [choice.finish_reason for chunk in found for choice in chunk.choices if choice.finish_reason]
-            assert finished == {"cut": ["length"], "failed": []}.get(story, ["stop"])
+            assert finished == {"cut": ["length"], "failed": []}.get(scenario, ["stop"])
 
     in_time(perform())
 
 
-@each_story
-def test_events(tmp_path: Path, story: str) -> None:
+@each_scenario
+def test_events(tmp_path: Path, scenario: str) -> None:
     async def perform() -> None:
-        async with talking(tmp_path, *STORIES[story], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
+        async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
             body = {"model": "one", "input": "Go.", "max_output_tokens": 50}
             found = [EVENTS.validate_json(line) for line in await lines(talk, RESPONSES, body)]
             last = {"cut": "response.incomplete", "failed": "response.failed"}
-            assert found[-1].type == last.get(story, "response.completed")
+            assert found[-1].type == last.get(scenario, "response.completed")
             assert [event.sequence_number for event in found] == list(range(len(found)))
 
     in_time(perform())

@@ -47,7 +47,7 @@ def same(call: Call) -> str:
     return "the same"
 
 
-class Story:
+class RunScenario:
     """A run in progress. `turn` plays the model and the tools, and the decisions are recorded."""
 
     def __init__(self, *tools: ToolSpec, limits: dict[str, Any] | None = None, **agent: Any) -> None:
