@@ -212,7 +212,7 @@ async def long_session(
             if result.outcome != "completed":
                 session.violations.append(f"a run ended {result.outcome}: {result.reason}")
                 break
-            stored = [event.data async for event in engine.service.stored(result.run_id)]
+            stored = [event.data async for event in engine.service.read_stored(result.run_id)]
             compactions += [data for data in stored if isinstance(data, ContextCompacted)]
     return compactions
 

@@ -79,7 +79,7 @@ AGENT = treadle.Agent(
 async def keep_running(engine: treadle.Engine, runs: int) -> None:
     """Keep this many runs in progress, one of which kills its own process."""
     while True:
-        unfinished = await engine.service.unfinished()
+        unfinished = await engine.service.list_unfinished()
         deadly = [record for record in unfinished if is_deadly(record)]
         for _ in range(runs - 1 - (len(unfinished) - len(deadly))):
             await engine.submit(AGENT, "go")
@@ -98,7 +98,7 @@ async def run_process(folder: Path, runs: int) -> None:
         print("open", flush=True)
         if runs:
             await keep_running(engine, runs)
-        for record in await engine.service.unfinished():
+        for record in await engine.service.list_unfinished():
             await engine.wait(record.origin.run_id)
 
 

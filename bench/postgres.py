@@ -72,7 +72,7 @@ def make_events() -> tuple[Draft, Draft]:
 class NullPublisher(Recorder):
     """Receives everything and stores nothing."""
 
-    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def on_committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         pass
 
 
@@ -120,7 +120,7 @@ async def measure_bare_inserts(url: str, connections: int, seconds: float) -> fl
 async def open_store(url: str) -> AsyncGenerator[PostgresJournal, None]:
     told = NullPublisher()
     database = await open_database(url)
-    journal = PostgresJournal(database, PostgresWriter(database, told.lost), told, WallClock())
+    journal = PostgresJournal(database, PostgresWriter(database, told.on_lost), told, WallClock())
     try:
         yield journal
     finally:

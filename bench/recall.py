@@ -98,7 +98,7 @@ async def _compare(bench: RecallBench, kinds: dict[str, list[tuple[str, str]]]) 
 
     async def by_terms(text: str) -> list[str]:
         terms = parse_query(text).by_words
-        found = await bench.store.read(lambda view: view.matching(OWN, terms, 5))
+        found = await bench.store.read(lambda view: view.find_matching(OWN, terms, 5))
         return [hit.memory.text for hit in found]
 
     async def by_vectors(text: str) -> list[str]:
@@ -176,7 +176,7 @@ async def _fill(bench: RecallBench, texts: Sequence[str], vectors: "array[float]
     for at in range(0, len(texts), 5000):
         await bench.store.add([make_memory(n, f"{texts[n]} ({n})") for n in range(at, min(at + 5000, len(texts)))])
     added, bare = time.perf_counter(), _size(bench.path)
-    while pending := await bench.store.read(lambda view: view.pending(OWN, NAME, DIMENSIONS, 5000)):
+    while pending := await bench.store.read(lambda view: view.list_unembedded(OWN, NAME, DIMENSIONS, 5000)):
         pairs = [(item, _vector(vectors, int(item.memory.memory_id[4:]))) for item in pending]
         await bench.store.keep(OWN, NAME, pairs)
     kept = time.perf_counter()

@@ -8,8 +8,8 @@ import pytest
 import treadle
 from tests.fake_endpoint import FakeEndpoint, says
 from tests.patience import HANG_SECONDS
-from tests.surfaces.http.offered import offered, wants_a_file, write_home
 from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import serve_home, wants_a_file, write_home
 from tests.surfaces.shell import Shell
 from treadle.domain.errors import UnknownRun, UsageError
 from treadle.domain.events import Token
@@ -19,7 +19,7 @@ from treadle.operations import sessions
 def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
-            offered(tmp_path, says("One."), says("Two.")) as web,
+            serve_home(tmp_path, says("One."), says("Two.")) as web,
             treadle.AsyncClient(web.url, token=web.token) as client,
         ):
             result = await client.run("one", "First?", key="k")
@@ -40,7 +40,7 @@ def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
 
 def test_a_sync_client_decides_an_approval_and_sees_a_denied_call(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path, wants_a_file(), says("I did not.")) as web:
+        async with serve_home(tmp_path, wants_a_file(), says("I did not.")) as web:
 
             def work() -> treadle.Result:
                 with treadle.Client(web.url, token=web.token) as client:

@@ -113,5 +113,5 @@ class Clockwork:
         await self.journal.advance(Advance(run_id, claim.epoch, seen, intents=(ended,), release=Release(said=())))
 
     async def end_all(self) -> None:
-        for record in await self.journal.unfinished():
+        for record in await self.journal.list_unfinished():
             await self.end(record.origin.run_id)

@@ -134,7 +134,7 @@ def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
             await beats.after(0)
             waiting = asyncio.ensure_future(beats.after(60))
             await reached.wait()
-            [record] = await beats.engine.service.unfinished()
+            [record] = await beats.engine.service.list_unfinished()
             await beats.engine.steer(record.origin.run_id, "Remember the milk.")
             gate.set()
             await waiting

@@ -51,7 +51,7 @@ def test_a_plain_message_answers_the_question_of_a_child_run(tmp_path: Path) -> 
             assert "Answered." in chat.fake.texts(ANNA)
             service = chat.engine.context.service
             children = [run for run in await service.runs() if run.origin.parent_run_id is not None]
-            events = [event.data async for event in service.stored(children[0].origin.run_id)]
+            events = [event.data async for event in service.read_stored(children[0].origin.run_id)]
             assert [each.text for each in events if isinstance(each, ClarifyAnswered)] == ["blue"]
 
     perform(scenario())

@@ -76,7 +76,7 @@ class OneMessage:
     async def cursor(self) -> str | None:
         return None
 
-    def connected(self, account: str) -> None:
+    def report_connected(self, account: str) -> None:
         pass
 
 

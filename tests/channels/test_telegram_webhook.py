@@ -150,7 +150,7 @@ def test_an_album_is_one_message(tmp_path: Path) -> None:
             runs = await chat.engine.context.service.runs()
             assert len(runs) == 2
             for run in runs:
-                events = [event.data async for event in chat.engine.context.service.stored(run.origin.run_id)]
+                events = [event.data async for event in chat.engine.context.service.read_stored(run.origin.run_id)]
                 [message] = [each.message for each in events if isinstance(each, UserMessage)]
                 assert sum(isinstance(part, Image) for part in message.parts) == 3
             assert chat.fake.texts(ANNA) + chat.fake.texts(GROUP) == ["seen", "seen"]

@@ -220,7 +220,7 @@ async def tell(engine: HostedEngine, block: asyncio.Event) -> None:
 
 
 async def _wait_unavailable(engine: HostedEngine) -> None:
-    [record] = await engine.service.unfinished()
+    [record] = await engine.service.list_unfinished()
     await reach(engine, record.origin.run_id, "run_waiting")
 
 

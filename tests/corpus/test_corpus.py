@@ -67,7 +67,7 @@ async def update(store: str, url: str) -> None:
 
 async def events_of(service: LocalService) -> dict[str, list[Event]]:
     return {
-        record.origin.run_id: [event async for event in service.stored(record.origin.run_id)]
+        record.origin.run_id: [event async for event in service.read_stored(record.origin.run_id)]
         for record in await service.runs(limit=1000)
     }
 

@@ -11,8 +11,8 @@ from schemathesis import GenerationMode, checks
 from schemathesis.core.failures import Failure, FailureGroup
 
 from tests.patience import HANG_SECONDS
-from tests.surfaces.http.offered import write_home
 from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import write_home
 from tests.surfaces.shell import Shell
 
 EXAMPLES = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_endpoint import says
-from tests.surfaces.http.offered import offered
+from tests.surfaces.http.served_home import serve_home
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
@@ -66,7 +66,7 @@ def test_the_notebook_runs_inside_a_running_loop(capsys: pytest.CaptureFixture[s
 
 def test_the_client_talks_to_a_server(tmp_path: Path) -> None:
     async def scenario() -> str:
-        async with offered(tmp_path, says("Hello."), says("Hello again.")) as web:
+        async with serve_home(tmp_path, says("Hello."), says("Hello again.")) as web:
             return await asyncio.to_thread(run, tmp_path, str(EXAMPLES / "client.py"), web.url, web.token, "one")
 
     assert asyncio.run(scenario()) == "Hello.\nHello again.\n"

@@ -38,7 +38,7 @@ class Post:
 
 async def asked_for(engine: HostedEngine, run_id: str) -> ApprovalRequested:
     await until(engine, run_id, "run_waiting")
-    requests = [event.data async for event in engine.service.stored(RunId(run_id))]
+    requests = [event.data async for event in engine.service.read_stored(RunId(run_id))]
     [request] = [data for data in requests if isinstance(data, ApprovalRequested)]
     return request
 

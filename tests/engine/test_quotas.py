@@ -169,7 +169,7 @@ def test_a_ceiling_on_a_model_without_a_price_is_refused_at_submission(tmp_path:
                 await engine.submit(agent(limits={"cost": 1}), "go")
             with pytest.raises(UsageError, match=r"quotas\.credits .*config\.yaml"):
                 await engine.submit(agent(quotas={"credits": 1}), "go")
-            assert not await engine.service.unfinished()
+            assert not await engine.service.list_unfinished()
 
     asyncio.run(scenario())
 
@@ -507,7 +507,7 @@ def test_a_reservation_whose_worker_died_is_settled_in_full(fault: Fault) -> Non
         await check(second, ticket.run_id, end, lost=fault == "before")
 
     async def check(process: SimulatedProcess, run_id: Any, end: RunEnd, lost: bool) -> None:
-        events = [event async for event in process.service.stored(run_id)]
+        events = [event async for event in process.service.read_stored(run_id)]
         reserved = [event.data for event in events if isinstance(event.data, BudgetReserved)]
         tree = await process.service.balance(f"tree/{run_id}")
         hour = await process.service.balance("agent/hero")

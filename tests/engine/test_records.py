@@ -96,7 +96,7 @@ def test_the_record_of_a_run_in_progress_is_partial(tmp_path: Path) -> None:
         ) as engine:
             run_id = await engine.submit(agent(tools=[wait, look]), "go")
             await gate.reached.wait()
-            stored = [event async for event in engine.service.stored(run_id)]
+            stored = [event async for event in engine.service.read_stored(run_id)]
             now = stored[-1].timestamp + 60
             [step] = list_steps(stored, now)
             assert (step.is_over, [each.status for each in step.calls]) == (False, ["running", "asked"])

@@ -16,13 +16,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from tests.fake_endpoint import Silence
-from tests.surfaces.http.offered import Offered, Reply, offered
+from tests.surfaces.http.served_home import Reply, ServedHome, serve_home
 from tests.surfaces.http.test_access import in_time
 from treadle.skills.inventory import SkillInventory
 
 
 @asynccontextmanager
-async def connect(server: Offered, token: str, mode: str = "auto") -> AsyncGenerator[Client]:
+async def connect(server: ServedHome, token: str, mode: str = "auto") -> AsyncGenerator[Client]:
     http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     async with http, Client(streamable_http_client(f"{server.url}/mcp", http_client=http), mode=mode) as client:
         yield client
@@ -35,7 +35,7 @@ def names(result: types.ListToolsResult) -> set[str]:
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_agents_are_tools_that_report_progress_and_answer(tmp_path: Path, mode: str) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server, connect(server, server.token, mode) as client:
+        async with serve_home(tmp_path) as server, connect(server, server.token, mode) as client:
             assert {"one", "two", "start_run", "get_run", "cancel_run"} <= names(await client.list_tools())
             said: list[str | None] = []
 
@@ -56,7 +56,7 @@ def test_agents_are_tools_that_report_progress_and_answer(tmp_path: Path, mode: 
 
 def test_a_long_run_is_started_watched_and_cancelled(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, Silence()) as server, connect(server, server.token) as client:
+        async with serve_home(tmp_path, Silence()) as server, connect(server, server.token) as client:
             started = await client.call_tool("start_run", {"agent": "one", "message": "Go."})
             run_id = started.structured_content["run_id"]
             assert started.structured_content["outcome"] is None
@@ -72,7 +72,7 @@ def test_a_long_run_is_started_watched_and_cancelled(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_a_cancelled_call_cancels_its_run(tmp_path: Path, mode: str) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, Silence()) as server, connect(server, server.token, mode) as client:
+        async with serve_home(tmp_path, Silence()) as server, connect(server, server.token, mode) as client:
             call = asyncio.create_task(client.call_tool("one", {"message": "Go."}))
             await server.endpoint.asked.wait()
             call.cancel()
@@ -86,7 +86,7 @@ def test_a_cancelled_call_cancels_its_run(tmp_path: Path, mode: str) -> None:
 
 def test_runs_and_sessions_are_resources(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server, connect(server, server.token) as client:
+        async with serve_home(tmp_path) as server, connect(server, server.token) as client:
             done = (await client.call_tool("one", {"message": "Go."})).structured_content
             uris = {str(resource.uri) for resource in (await client.list_resources()).resources}
             assert uris == {f"treadle://runs/{done['run_id']}", f"treadle://sessions/{done['session_id']}"}
@@ -100,7 +100,7 @@ def test_runs_and_sessions_are_resources(tmp_path: Path) -> None:
 
 def test_approved_skills_are_prompts(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             home = server.home.path
             for name in ("deploy", "secret-plan"):
                 folder = home / "skills" / name
@@ -130,7 +130,7 @@ def test_approved_skills_are_prompts(tmp_path: Path) -> None:
 
 def test_what_a_token_may_not_see_does_not_exist_for_it(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             foreign = await server.begin("two")
             await server.until(foreign, "completed")
             limited = await server.mint("read", "run", agents=("one",))
@@ -166,7 +166,7 @@ async def read(client: Client, uri: str) -> tuple[int, str]:
 
 def test_mcp_needs_a_token_and_a_session_belongs_to_its_token(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
             accept = {"Accept": "application/json, text/event-stream"}
             assert (await server.ask("POST", "/mcp", hello, token="", **accept)).status == 401
@@ -184,7 +184,7 @@ def test_mcp_needs_a_token_and_a_session_belongs_to_its_token(tmp_path: Path) ->
 
 def test_calls_in_progress_are_limited_per_token_and_end_when_it_is_revoked(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, Silence(), Silence(), streams_per_token=2) as server:
+        async with serve_home(tmp_path, Silence(), Silence(), streams_per_token=2) as server:
             token = await server.mint("read", "run")
             calls = [asyncio.create_task(_call_agent(server, token)) for _ in range(2)]
             while len(server.endpoint.requests) < 2:  # noqa: ASYNC110 -- the requests of another task
@@ -204,7 +204,7 @@ def test_calls_in_progress_are_limited_per_token_and_end_when_it_is_revoked(tmp_
     in_time(perform())
 
 
-async def _call_agent(server: Offered, token: str) -> Reply:
+async def _call_agent(server: ServedHome, token: str) -> Reply:
     """Call an agent in the revision of the protocol that has no sessions."""
     meta: dict[str, Any] = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

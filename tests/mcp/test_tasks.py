@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ConfigDict
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, Behaviour, Silence, calls, delta, fragment, says, usage
-from tests.surfaces.http.offered import SETTINGS, Offered, offered
+from tests.surfaces.http.served_home import SETTINGS, ServedHome, serve_home
 from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.mcp import server as mcp_server
 from treadle.surfaces.mcp.tasks import EXTENSION
@@ -87,7 +87,7 @@ async def never_asked(context: Any, params: Any) -> types.ElicitResult:
 
 
 @asynccontextmanager
-async def connect(server: Offered, token: str) -> AsyncGenerator[TaskClient]:
+async def connect(server: ServedHome, token: str) -> AsyncGenerator[TaskClient]:
     http, tasks = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False), Tasks()
     transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
     client = Client(transport, mode=MODERN, extensions=[tasks], elicitation_callback=never_asked)
@@ -109,7 +109,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_long_run_is_a_task_that_any_connection_can_ask_for(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, paused("Done at last.")) as server:
+        async with serve_home(tmp_path, paused("Done at last.")) as server:
             async with connect(server, server.token) as client:
                 task = await client.start("one")
                 assert (await client.send("tasks/get", task))["status"] == "working"
@@ -127,7 +127,7 @@ def test_a_long_run_is_a_task_that_any_connection_can_ask_for(tmp_path: Path) ->
 @pytest.mark.usefixtures("impatient")
 def test_a_task_is_cancelled(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, Silence()) as server, connect(server, server.token) as client:
+        async with serve_home(tmp_path, Silence()) as server, connect(server, server.token) as client:
             task = await client.start("one")
             await server.endpoint.asked.wait()
             await client.send("tasks/cancel", task)
@@ -141,7 +141,7 @@ def test_a_question_is_a_request_for_input(tmp_path: Path) -> None:
     script = ask_for_a_colour("call_1"), ask_for_a_colour("call_2"), says("Green it is.")
 
     async def perform() -> None:
-        async with offered(tmp_path, *script) as server:
+        async with serve_home(tmp_path, *script) as server:
             write_curious_agent(server)
             async with connect(server, await server.mint("read", "run", "approve")) as client:
                 task = await client.start("curious")
@@ -171,7 +171,7 @@ def ask_for_a_colour(call_id: str = "call_1") -> Behaviour:
     return calls(fragment(0, call_id, "clarify", arguments))
 
 
-def write_curious_agent(server: Offered) -> None:
+def write_curious_agent(server: ServedHome) -> None:
     folder = server.home.path / "agents" / "curious"
     folder.mkdir()
     settings = f"name: curious\nmodel: fake/m\n{SETTINGS}tools: [clarify]\napprovals: {{via: api}}\n"
@@ -181,7 +181,7 @@ def write_curious_agent(server: Offered) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_what_a_token_may_not_see_is_not_a_task(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, ask_for_a_colour()) as server:
+        async with serve_home(tmp_path, ask_for_a_colour()) as server:
             write_curious_agent(server)
             async with connect(server, server.token) as client:
                 task = await client.start("curious")
@@ -204,7 +204,7 @@ def test_what_a_token_may_not_see_is_not_a_task(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_client_that_does_not_know_tasks_gets_none(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.token}"}, trust_env=False)
             transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
             async with http, Client(transport, mode=MODERN) as client:

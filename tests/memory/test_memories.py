@@ -166,7 +166,7 @@ def test_a_long_message_asks_for_a_few_words() -> None:
         assert len(texts) == 5
         assert await room.texts("harbour tea compiler in Zanzibar?", "none", 1) == ["the compiler of Zanzibar"]
         terms = [Term((word,)) for word in ("harbour", "tea", "zanzibar")]
-        best = await room.store.read(lambda view: view.matching(OWN, terms, 3))
+        best = await room.store.read(lambda view: view.find_matching(OWN, terms, 3))
         assert best[0].memory.text == "the compiler of Zanzibar", "what is rare is not crowded out"
 
     run(work)

@@ -11,7 +11,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from tests.fake_endpoint import Silence
-from tests.surfaces.http.offered import offered
+from tests.surfaces.http.served_home import serve_home
 from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.webhooks import WebhookId
@@ -103,7 +103,7 @@ async def steps(caller: Caller, run_id: RunId) -> tuple[object, ...]:
 
 def test_a_call_has_the_same_result_in_this_process_and_over_http(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             run_id = RunId(await web.begin("two"))
             await web.begin("one")
             await web.until(run_id, "completed")
@@ -121,7 +121,7 @@ def test_a_call_has_the_same_result_in_this_process_and_over_http(tmp_path: Path
 
 def test_images_of_a_steer_reach_the_run_from_another_process(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path, Silence()) as web:
+        async with serve_home(tmp_path, Silence()) as web:
             run_id = RunId(await web.begin("asking"))
             async with Connection(Address(url=web.url, token=web.token)) as connection:
                 wanted = SteerRun(run_id, "Look.", attachments=(Attachment("image/png", PIXEL),))

@@ -6,15 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.fake_endpoint import calls, fragment, says
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 
 
-async def finish_run(web: Offered, agent: str = "one", **body: Any) -> dict[str, Any]:
+async def finish_run(web: ServedHome, agent: str = "one", **body: Any) -> dict[str, Any]:
     run_id = await web.begin(agent, **body)
     return (await web.ask("GET", f"/v1/runs/{run_id}?wait=60")).json
 
 
-async def read_transcript(web: Offered, session: str, query: str = "") -> dict[str, Any]:
+async def read_transcript(web: ServedHome, session: str, query: str = "") -> dict[str, Any]:
     reply = await web.ask("GET", f"/v1/sessions/{session}/transcript{query}")
     assert reply.status == 200, reply
     return reply.json
@@ -24,7 +24,7 @@ def test_a_transcript_has_messages_replies_calls_and_ends_and_is_read_backwards(
     async def scenario() -> None:
         call = fragment(0, "call_1", "list_directory", '{"path": "."}')
         script = (calls(call), says("Two files."), says("Bye."))
-        async with offered(tmp_path, *script) as web:
+        async with serve_home(tmp_path, *script) as web:
             first = await finish_run(web, message="What is here?")
             session = first["session_id"]
             await finish_run(web, message="Thanks.", session_id=session)
@@ -58,7 +58,7 @@ def test_a_transcript_has_messages_replies_calls_and_ends_and_is_read_backwards(
 
 def test_a_search_finds_messages_and_answers_that_the_caller_may_see(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path, says("The parrot sleeps."), says("A 100% answer.")) as web:
+        async with serve_home(tmp_path, says("The parrot sleeps."), says("A 100% answer.")) as web:
             await finish_run(web, message='Where is the "PARROT"?')
             await finish_run(web, "two", message="Is it 50_50?")
 
@@ -89,7 +89,7 @@ def test_a_search_finds_messages_and_answers_that_the_caller_may_see(tmp_path: P
 
 def test_the_prompt_of_a_step_is_the_body_that_the_endpoint_received(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path, says("One."), says("Two.")) as web:
+        async with serve_home(tmp_path, says("One."), says("Two.")) as web:
             first = await finish_run(web, message="First?")
             second = await finish_run(web, message="Second?")
             prompt = (await web.ask("GET", f"/v1/runs/{first['run_id']}/steps/1/prompt")).json
@@ -116,7 +116,7 @@ def test_the_prompt_of_a_step_is_the_body_that_the_endpoint_received(tmp_path: P
 
 def test_the_system_describes_itself(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             await finish_run(web)
             info = (await web.ask("GET", "/v1/system")).json
             assert (info["store"], info["home"]) == ("sqlite", str(web.home.path))
@@ -141,7 +141,7 @@ def test_the_system_describes_itself(tmp_path: Path) -> None:
 
 def test_a_skill_is_approved_by_the_hash_of_what_was_read(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             folder = web.home.path / "skills" / "greet"
             folder.mkdir(parents=True)
             (folder / "SKILL.md").write_text("---\nname: greet\ndescription: Say hello.\n---\nBe kind.\n")

@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 
 
-async def model_of_next_run(web: Offered, session: str, agent: str = "one", **body: object) -> str:
+async def model_of_next_run(web: ServedHome, session: str, agent: str = "one", **body: object) -> str:
     """Run a message in a session; return the model that the endpoint was asked for."""
     run_id = await web.begin(agent, session_id=session, **body)
     await web.until(run_id, "completed")
@@ -15,7 +15,7 @@ async def model_of_next_run(web: Offered, session: str, agent: str = "one", **bo
 
 def test_the_next_runs_of_a_session_use_its_model(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             assert await model_of_next_run(web, "ses_1") == "m"
             chosen = await web.ask("PUT", "/v1/sessions/ses_1/model", {"model": "fake/other"})
             assert (chosen.status, chosen.json["model"]) == (200, "fake/other")
@@ -32,7 +32,7 @@ def test_the_next_runs_of_a_session_use_its_model(tmp_path: Path) -> None:
 
 def test_a_model_that_cannot_be_used_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             await model_of_next_run(web, "ses_1")
             path = "/v1/sessions/ses_1/model"
             for wrong in ({}, {"model": 1}, {"model": "x" * 1000}, {"model": ""}, {"model": "nowhere/m"}):

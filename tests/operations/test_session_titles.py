@@ -3,12 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from tests.surfaces.http.offered import offered
+from tests.surfaces.http.served_home import serve_home
 
 
 def test_a_session_has_a_title_and_can_be_renamed_over_http(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             run_id = await web.begin(message="Plan the\ntrip to Rome. " * 20)
             session = (await web.ask("GET", f"/v1/runs/{run_id}")).json["session_id"]
             path = f"/v1/sessions/{session}"
@@ -28,7 +28,7 @@ def test_a_session_has_a_title_and_can_be_renamed_over_http(tmp_path: Path) -> N
 
 def test_a_token_that_may_not_read_cannot_learn_a_title_by_renaming(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             run_id = await web.begin(message="A secret plan.")
             session = (await web.ask("GET", f"/v1/runs/{run_id}")).json["session_id"]
             runner = await web.mint("run")

@@ -9,7 +9,7 @@ from typing import Any, cast
 from mcp.server.lowlevel import Server
 
 from tests.peers.mcp_fixtures import FixtureServer
-from tests.surfaces.http.offered import offered
+from tests.surfaces.http.served_home import serve_home
 from treadle.surfaces.http.auth import LOOPBACK_HOSTS, TokenAuthentication
 from treadle.surfaces.http.open_streams import OpenStreams
 from treadle.surfaces.http.server import bind_socket, serve_sockets
@@ -39,7 +39,7 @@ class AddToken:
 
 async def main() -> None:
     with TemporaryDirectory() as folder:
-        async with offered(Path(folder)) as server:
+        async with serve_home(Path(folder)) as server:
             run_id = await server.begin("one")
             await server.until(run_id, "completed")
             listener = bind_socket("127.0.0.1", 0)

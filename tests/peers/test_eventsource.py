@@ -9,8 +9,8 @@ from subprocess import PIPE, Popen
 import pytest
 
 from tests.fake_endpoint import FakeEndpoint
-from tests.surfaces.http.offered import write_home
 from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import write_home
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.http.test_restarts import BUSY, submit
 from tests.surfaces.http.test_streams import steps_and_words

@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, Request, calls, delta, fragment, says
-from tests.surfaces.http.offered import offered
 from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import Process, Shell, finish, until_token
 from treadle.surfaces.http import server
@@ -232,7 +232,7 @@ def test_another_user_is_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             writer.close()
 
     async def perform() -> None:
-        async with offered(tmp_path) as home, accept_attachments(home.engine, home.home, home.app):
+        async with serve_home(tmp_path) as home, accept_attachments(home.engine, home.home, home.app):
             place = socket_path(home.home)
             assert place is not None
             assert place.stat().st_mode & 0o777 == 0o600

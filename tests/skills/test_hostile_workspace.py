@@ -116,10 +116,10 @@ def test_a_trick_after_the_approval_takes_the_skill_away(
     skill(place, "one", body=SECRET)  # even what leads to the very bytes that were approved does not count
     approve(home, "one", workspace)
     skills = FolderSkills(home)
-    assert len(skills.offered(("*",), workspace)) == 1
+    assert len(skills.list_offered(("*",), workspace)) == 1
     place.parent.rename(workspace / "before")
     trick(place, outside)
-    assert skills.offered(("*",), workspace) == ()
+    assert skills.list_offered(("*",), workspace) == ()
     with pytest.raises(LookupError, match="no longer as a person approved it"):
         skills.load("one", ("*",), workspace)
 
@@ -175,7 +175,7 @@ def test_ten_thousand_skills_cost_a_run_nothing(home: Path, workspace: Path) -> 
         (place / f"s{number}").mkdir()
     approve(home, "one", workspace)
     skills = FolderSkills(home)
-    assert [each.name for each in skills.offered(("*",), workspace)] == ["one"]
+    assert [each.name for each in skills.list_offered(("*",), workspace)] == ["one"]
     survey = SkillInventory(home).survey(workspace)
     listed = [each for each in survey.found if each.origin == "workspace"]
     assert len(listed) == MAX_SKILLS
@@ -192,4 +192,4 @@ def test_a_workspace_cannot_speak_for_the_home(home: Path, workspace: Path) -> N
     skills = FolderSkills(home)
     assert skills.load("one", ("*",), workspace) == "mine"
     mine.rename(home / "gone")
-    assert skills.offered(("*",), workspace) == ()
+    assert skills.list_offered(("*",), workspace) == ()

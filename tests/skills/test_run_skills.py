@@ -19,12 +19,12 @@ from treadle.skills.run_skills import FolderSkills
 
 
 def names(skills: Skills, workspace: Path, *wanted: str) -> list[str]:
-    return [skill.name for skill in skills.offered(wanted or ("*",), workspace)]
+    return [skill.name for skill in skills.list_offered(wanted or ("*",), workspace)]
 
 
 def test_an_empty_home_offers_no_skills_and_is_not_changed(home: Path, workspace: Path) -> None:
     skills: Skills = FolderSkills(home)
-    assert skills.offered(("*",), workspace) == ()
+    assert skills.list_offered(("*",), workspace) == ()
     assert not home.exists()
 
 
@@ -33,7 +33,7 @@ def test_a_skill_counts_when_it_is_approved_and_until_it_is_changed(home: Path, 
     skills = FolderSkills(home)
     assert names(skills, workspace) == []
     approve(home, "one")
-    assert skills.offered(("one",), workspace) == (Skill("one", "Does it.", "home", ("read_file", "grep")),)
+    assert skills.list_offered(("one",), workspace) == (Skill("one", "Does it.", "home", ("read_file", "grep")),)
     (folder / "notes.md").write_text("more\n")
     assert names(skills, workspace) == []
     with pytest.raises(LookupError, match="`one` is no longer as a person approved it"):
@@ -62,7 +62,7 @@ def test_a_skill_of_the_workspace_brings_no_tools(home: Path, workspace: Path) -
     skill(of_workspace(workspace), "one", "allowed-tools: bash\n")
     approved = approve(home, "one", workspace)
     assert (approved.tools, approved.asks_for) == ((), ("bash",))
-    assert FolderSkills(home).offered(("*",), workspace) == (Skill("one", "Does it.", "workspace"),)
+    assert FolderSkills(home).list_offered(("*",), workspace) == (Skill("one", "Does it.", "workspace"),)
 
 
 def test_an_approval_is_for_one_workspace(home: Path, workspace: Path, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_the_home_goes_before_the_workspace(home: Path, workspace: Path) -> None
         approve(home, "one", place)
     approve(home, "another", workspace)
     skills = FolderSkills(home)
-    found = skills.offered(("*",), workspace)
+    found = skills.list_offered(("*",), workspace)
     assert [(each.name, each.origin) for each in found] == [("another", "workspace"), ("one", "home")]
     assert skills.load("one", ("*",), workspace) == "mine"
 
@@ -98,10 +98,10 @@ def test_only_what_the_agent_wants(home: Path, workspace: Path) -> None:
     skills = FolderSkills(home)
     assert names(skills, workspace, "pdf-*") == ["pdf-read", "pdf-write"]
     assert names(skills, workspace, "summarise", "nothing") == ["summarise"]
-    assert skills.offered((), workspace) == ()
+    assert skills.list_offered((), workspace) == ()
     with pytest.raises(LookupError, match=r"no skill 'pdf-reed'\. Did you mean `pdf-read`\?"):
         skills.load("pdf-reed", ("*",), workspace)
-    with pytest.raises(LookupError, match=r"no skill 'summarise'\. Offered are: pdf-read, pdf-write\."):
+    with pytest.raises(LookupError, match=r"no skill 'summarise'\. ServedHome are: pdf-read, pdf-write\."):
         skills.load("summarise", ("pdf-*",), workspace)
     with pytest.raises(LookupError, match="no skills are offered here"):
         skills.load("pdf-read", (), workspace)
@@ -144,7 +144,7 @@ def test_the_approvals_file_is_private_and_documented_and_may_be_damaged(home: P
     for damage in ("approved: [", "approved: 1\n", "approved: [{name: one}]\n", "\0", "[" * 5000):
         path.write_text(damage)
         with pytest.raises(ConfigError, match=r"approved\.yaml: the file is damaged"):
-            FolderSkills(home).offered(("*",), workspace)
+            FolderSkills(home).list_offered(("*",), workspace)
 
 
 def test_an_approval_cannot_lead_out_of_the_place(home: Path, workspace: Path) -> None:
@@ -154,7 +154,7 @@ def test_an_approval_cannot_lead_out_of_the_place(home: Path, workspace: Path) -
     approve(home, "one")
     path = of_home(home) / "approved.yaml"
     path.write_text(path.read_text().replace("name: one", "name: ../outside"))
-    assert FolderSkills(home).offered(("*",), workspace) == ()
+    assert FolderSkills(home).list_offered(("*",), workspace) == ()
     assert outside.exists()
     assert not approved.withdraw("one")
 

@@ -74,7 +74,7 @@ async def resume_all(path: str) -> list[ModelRequest]:
     """Take everything up that is unfinished, and see it through."""
     asked: list[ModelRequest] = []
     async with engine_on(path, asked) as engine:
-        unfinished = await engine.service.unfinished()
+        unfinished = await engine.service.list_unfinished()
         for record in unfinished:
             if record.waiting_for == "interrupted":
                 await engine.resume(record.origin.run_id)

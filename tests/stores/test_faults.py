@@ -46,7 +46,7 @@ class Opened(StoreProcess):
 async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerator[Opened, None]:
     recorder, clock = Recorder(), FakeClock()
     database = open_database(path)
-    writer = ThreadWriter(database, open_reader(path), path, recorder.lost)
+    writer = ThreadWriter(database, open_reader(path), path, recorder.on_lost)
     journal = SqliteJournal(writer, recorder, clock)
     process = Opened(journal, recorder, clock, ids or CountingIds(), "worker")
     process.connection = database

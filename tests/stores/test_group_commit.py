@@ -63,7 +63,7 @@ def test_a_reader_that_never_reads_does_not_block_others(tmp_path: Path) -> None
     async def run() -> None:
         path, clock, ids = str(tmp_path / "treadle.db"), FakeClock(), CountingIds()
         hub = EventHub(clock, ids, lambda run_id, at: None)
-        journal = SqliteJournal(ThreadWriter(open_database(path), open_reader(path), path, hub.lost), hub, clock)
+        journal = SqliteJournal(ThreadWriter(open_database(path), open_reader(path), path, hub.on_lost), hub, clock)
         process = StoreProcess(journal, Recorder(), clock, ids, "worker")
         claim = await process.claimed()
         run_id = claim.origin.run_id
@@ -112,7 +112,7 @@ def test_an_item_that_was_committed_alone_is_not_repeated_when_the_rest_waits(
 
     async def run() -> None:
         recorder, clock, database = Recorder(), FakeClock(), open_database(path)
-        writer = ThreadWriter(database, open_reader(path), path, recorder.lost)
+        writer = ThreadWriter(database, open_reader(path), path, recorder.on_lost)
         journal = SqliteJournal(writer, recorder, clock)
         process = StoreProcess(journal, recorder, clock, CountingIds(), "w")
         one, two, three = await process.claimed(), await process.claimed(), await process.submit()

@@ -24,7 +24,7 @@ from treadle.testing.conformance.store_harness import OWN
 
 @asynccontextmanager
 async def on_file(path: Path) -> AsyncGenerator[MemoryStoreUnderTest, None]:
-    writer = ThreadWriter(open_database(str(path)), open_reader(str(path)), str(path), Recorder().lost)
+    writer = ThreadWriter(open_database(str(path)), open_reader(str(path)), str(path), Recorder().on_lost)
     yield MemoryStoreUnderTest(SqliteMemories(writer))
     await writer.close()
 
@@ -77,7 +77,7 @@ def test_a_platform_without_the_extension_is_reported(monkeypatch: pytest.Monkey
             await shelf.embed(make_unit_vector(1, 0))
             with pytest.raises(VectorsUnavailable, match="sqlite-vec could not be loaded"):
                 await shelf.near(OWN, "test", make_unit_vector(1, 0), 5)
-            assert await shelf.matching("one", 5) == ["mem_1"]
+            assert await shelf.find_matching("one", 5) == ["mem_1"]
 
     asyncio.run(run())
 

@@ -226,7 +226,7 @@ def test_acknowledged_data_is_there_after_a_restart(path: str) -> None:
         recorder, clock = Recorder(), FakeClock()
         async with opened(path, recorder, clock) as journal:
             process = StoreProcess(journal, recorder, clock, CountingIds(), "worker")
-            assert [record.origin.run_id for record in await journal.unfinished()] == runs
+            assert [record.origin.run_id for record in await journal.list_unfinished()] == runs
             assert [await process.types(record.origin.run_id) for record in await journal.find(limit=1)] == [
                 OPENING
             ]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import treadle
 from tests.fake_endpoint import FakeEndpoint, says
-from tests.surfaces.http.offered import offered, write_home
 from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import serve_home, write_home
 from tests.surfaces.shell import Shell
 from treadle.config.home import Home
 from treadle.config.live_config import ConfigChange
@@ -46,7 +46,7 @@ def test_a_server_reports_whether_a_changed_file_was_applied(tmp_path: Path) -> 
 
 def test_providers_are_added_changed_and_removed(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web, FakeEndpoint(policy=lambda _: says("Other.")) as other:
+        async with serve_home(tmp_path) as web, FakeEndpoint(policy=lambda _: says("Other.")) as other:
             file = web.home.config_file
             before = file.read_text()
             changed = f"{{providers: {{fake: {{base_url: '{other.url}', api_key: x}}}}, house_rules: Be brief.}}"

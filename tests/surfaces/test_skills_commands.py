@@ -21,7 +21,7 @@ def states(shell: Shell, folder: Path) -> dict[str, str]:
 
 
 def offered(shell: Shell, folder: Path) -> list[str]:
-    return [each.name for each in FolderSkills(shell.home).offered(("*",), folder)]
+    return [each.name for each in FolderSkills(shell.home).list_offered(("*",), folder)]
 
 
 def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:

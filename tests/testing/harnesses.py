@@ -56,7 +56,7 @@ def simulated(work: Coroutine[Any, Any, Result], seed: int = 0) -> Result:
 @asynccontextmanager
 async def opened(path: str, publisher: Publisher, clock: Clock) -> AsyncGenerator[SqliteJournal, None]:
     """Yield a journal on a file, with its threads."""
-    writer = ThreadWriter(open_database(path), open_reader(path), path, publisher.lost)
+    writer = ThreadWriter(open_database(path), open_reader(path), path, publisher.on_lost)
     journal = SqliteJournal(writer, publisher, clock)
     try:
         yield journal
@@ -95,7 +95,7 @@ class KeptOnFile:
 
     @asynccontextmanager
     async def open(self, publisher: Publisher, clock: Clock) -> AsyncGenerator[FullStore, None]:
-        writer = ThreadWriter(open_database(self._path), open_reader(self._path), self._path, publisher.lost)
+        writer = ThreadWriter(open_database(self._path), open_reader(self._path), self._path, publisher.on_lost)
         try:
             yield FullStore(
                 SqliteJournal(writer, publisher, clock),

@@ -211,23 +211,23 @@ def wakes_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def readers_are_not_told_of_the_end(patch: pytest.MonkeyPatch) -> None:
-    committed = EventHub.committed
+    committed = EventHub.on_committed
 
     def silent(self: EventHub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         committed(self, origin, first, [made for made in drafts if made.type != "run_end"])
 
-    patch.setattr(EventHub, "committed", silent)
+    patch.setattr(EventHub, "on_committed", silent)
 
 
 def events_are_published_under_each_others_numbers(patch: pytest.MonkeyPatch) -> None:
-    committed = EventHub.committed
+    committed = EventHub.on_committed
 
     def muddled(self: EventHub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         end = [made for made in drafts if made.type == "run_end"]
         others = [made for made in drafts if made.type != "run_end"]
         committed(self, origin, first, [*reversed(others), *end])
 
-    patch.setattr(EventHub, "committed", muddled)
+    patch.setattr(EventHub, "on_committed", muddled)
 
 
 def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,9 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
                 "SELECT session_id, agent_id FROM runs WHERE run_id = ?", (wanted.run_id,)
             ).fetchone()
             assert row is not None
-            process.hub.committed(Origin(wanted.run_id, *row), wanted.seen + 1, (*wanted.facts, *wanted.intents))
+            process.hub.publish_committed(
+                Origin(wanted.run_id, *row), wanted.seen + 1, (*wanted.facts, *wanted.intents)
+            )
         return await advance(self, wanted)
 
     patch.setattr(FaultyJournal, "advance", rash)

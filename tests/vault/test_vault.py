@@ -41,8 +41,8 @@ def test_a_secret_is_for_the_agents_and_tools_it_was_granted_to(vault: Vault, st
     store.put("NOBODY", CANARY + "3")
     assert set(vault.names("dev-1")) == {"ALL", "DEPLOY"}
     assert set(vault.names("writer")) == {"ALL"}
-    assert vault.granted("dev-1", "bash") == {"ALL": CANARY + "1", "DEPLOY": CANARY + "2"}
-    assert vault.granted("dev-1", "read_file") == {"ALL": CANARY + "1"}
+    assert vault.read_granted_secrets("dev-1", "bash") == {"ALL": CANARY + "1", "DEPLOY": CANARY + "2"}
+    assert vault.read_granted_secrets("dev-1", "read_file") == {"ALL": CANARY + "1"}
     assert vault.reveal("DEPLOY", "dev-1", "web_fetch") == CANARY + "2"
     with pytest.raises(SecretRefused, match="not granted for the tool `grep`, only for: bash, web_"):
         vault.reveal("DEPLOY", "dev-1", "grep")
@@ -101,13 +101,13 @@ def test_what_another_process_changes_is_noticed_before_the_next_use(vault: Vaul
     assert vault.reveal("TOKEN", "a", "bash") == "another value"
     assert vault.redactor.redact("another value").names == ("TOKEN",)
     VaultStore(tmp_path, {}).revoke("TOKEN", ["a"])
-    assert vault.granted("a", "bash") == {}
+    assert vault.read_granted_secrets("a", "bash") == {}
 
 
 def test_a_granted_value_stays_redacted_when_it_is_changed(vault: Vault, store: VaultStore) -> None:
     store.put("USED", CANARY, [SecretGrant("a")])
     store.put("UNUSED", "never-handed-out")
-    vault.granted("a", "bash")
+    vault.read_granted_secrets("a", "bash")
     store.put("USED", "another value")
     store.remove("UNUSED")
     assert vault.redactor.redact(f"{CANARY} never-handed-out").text == "[redacted:USED] never-handed-out"

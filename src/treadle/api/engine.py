@@ -203,7 +203,7 @@ class Engine:
         """Return the denied and the blocked calls. A run that completed at its first step had none."""
         if end.outcome == "completed" and end.metrics.steps <= 1:
             return (), ()
-        return list_refused_calls([event async for event in self._service.stored(run_id)])
+        return list_refused_calls([event async for event in self._service.read_stored(run_id)])
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events of a run after a sequence, past and future, up to `run_end`.

@@ -121,7 +121,7 @@ class InboundWebhookReceiver:
             return None
         key = f"hook/{hook.hook_id}/{signed.webhook_id}"
         async with self._locks.setdefault(key, asyncio.Lock()):
-            if (known := await self._runs.submitted(key)) is not None:
+            if (known := await self._runs.find_submitted(key)) is not None:
                 raise InvalidState(f"The message {signed.webhook_id} was received before; it started {known}.")
             return await self._submit(hook, signed, key)
 

@@ -28,7 +28,7 @@ class HomeAgentContext:
         return self._rules
 
     def skills(self, agent: AgentSpec) -> Sequence[Skill]:
-        return self._skills.offered(agent.skills, self._home.workspace(agent))
+        return self._skills.list_offered(agent.skills, self._home.workspace(agent))
 
     def catalog(self, skills: Sequence[Skill]) -> str:
         return render_catalog(skills)

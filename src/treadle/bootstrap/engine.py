@@ -157,7 +157,7 @@ class EngineParts:
             hub = EventHub(clock, ids, wake)
             stores = await open_stores(database, hub, clock)
             opened.push_async_callback(stores.close)
-            opened.callback(hub.lost, StoreError("The engine was closed. Open it again to continue."))
+            opened.callback(hub.on_lost, StoreError("The engine was closed. Open it again to continue."))
             if config.telemetry is not None:
                 await config.telemetry.begin(hub, stores.journal, stores.runs, opened, stores.shared)
             deps = await _make_deps(config, database, stores, hub, opened)
@@ -199,7 +199,7 @@ class EngineParts:
         task.add_done_callback(self._wake_tasks.discard)
 
     async def _wake_unavailable(self) -> None:
-        for record in await self.service.unfinished():
+        for record in await self.service.list_unfinished():
             if record.waiting_for == "unavailable":
                 self.dispatcher.wake(record.origin.run_id, self._clock.now())
 

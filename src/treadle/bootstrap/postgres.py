@@ -52,7 +52,7 @@ async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
         opened.push_async_callback(database.close)
         if isinstance(clock, SteadyClock):
             clock.align(await database.now())  # timers of one process are handled by others
-        writer = PostgresWriter(database, hub.lost)
+        writer = PostgresWriter(database, hub.on_lost)
         journal = PostgresJournal(database, writer, hub, clock)
         opened.push_async_callback(journal.close)
         others = ClusterSync(hub, journal, PostgresNotifications(database, writer.name))
@@ -65,7 +65,7 @@ async def open_postgres(url: str, hub: EventHub, clock: Clock) -> Stores:
 async def connect_postgres(url: str, hub: EventHub, clock: Clock) -> AsyncGenerator[Stores, None]:
     """Open a database for a short command."""
     database = await open_database(url)
-    journal = PostgresJournal(database, PostgresWriter(database, hub.lost), hub, clock)
+    journal = PostgresJournal(database, PostgresWriter(database, hub.on_lost), hub, clock)
     try:
         yield _make_stores(database, journal, clock, journal.close)
     finally:

@@ -86,7 +86,7 @@ def _make_writer(path: str, hub: EventHub) -> SqliteWriter:
     connection = open_database(path)
     if path == IN_MEMORY:
         return InlineWriter(connection)
-    return ThreadWriter(connection, open_reader(path), path, hub.lost)
+    return ThreadWriter(connection, open_reader(path), path, hub.on_lost)
 
 
 def _make_stores(

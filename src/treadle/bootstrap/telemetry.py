@@ -50,7 +50,7 @@ class EngineTelemetry:
         On a shared database, runs that this process does not work on are counted by other processes."""
         watchers: list[Watcher] = []
         if self.metrics is not None:
-            for record in () if shared else await runs.unfinished():
+            for record in () if shared else await runs.list_unfinished():
                 self.metrics.adopt(record.origin.run_id, record.status)
             watchers.append(self.metrics)
         if self._settings.log_file or self._settings.log_json:

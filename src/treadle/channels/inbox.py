@@ -134,7 +134,7 @@ class Inbox:
     # ── Messages ──
 
     async def _read(self, message: Incoming, person: Person) -> str | None:
-        if (known := await self._runs.submitted(self._key(message))) is not None:
+        if (known := await self._runs.find_submitted(self._key(message))) is not None:
             return await self._follow(message, known)
         text = message.text.strip()
         if message.problem:
@@ -269,7 +269,7 @@ class Inbox:
         return fresh
 
     async def _current_run(self, conversation: ChannelConversation) -> RunRecord | None:
-        found = await self._runs.unfinished(conversation.session_id)
+        found = await self._runs.list_unfinished(conversation.session_id)
         return found[0] if found else None
 
     def _new_session(self) -> SessionId:

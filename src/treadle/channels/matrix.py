@@ -135,13 +135,13 @@ class Matrix:
             self._client.access_token = settings.access_token
             found = await self._client.whoami()
             if not isinstance(found, WhoamiResponse):
-                raise ChannelError(f"Matrix rejects the access token: {_said(found)}")
+                raise ChannelError(f"Matrix rejects the access token: {_describe_answer(found)}")
             device = found.device_id or str(self._client.device_id)
             self._client.restore_login(found.user_id, device, settings.access_token)
         else:
             answer = await self._client.login(settings.password, "Treadle")
             if isinstance(answer, LoginError):
-                raise ChannelError(f"Matrix rejects the password of {settings.user}: {_said(answer)}")
+                raise ChannelError(f"Matrix rejects the password of {settings.user}: {_describe_answer(answer)}")
 
     async def _verify_device(self) -> str:
         """Publish the keys of this device and sign them. Return why other clients will not trust it, if so."""
@@ -177,7 +177,7 @@ class Matrix:
     async def _sync(self, milliseconds: int, since: str | None, is_first: bool) -> SyncResponse:
         answer = await self._ask(self._client.sync(milliseconds, since=since, full_state=is_first))
         if not isinstance(answer, SyncResponse):
-            raise ChannelError(f"the synchronisation failed: {_said(answer)}")
+            raise ChannelError(f"the synchronisation failed: {_describe_answer(answer)}")
         if self._device is not None:
             await self._ask(exchange_keys(self._client))
         return answer
@@ -364,10 +364,10 @@ def _attachments(content: dict[str, Any]) -> tuple[IncomingFile, ...]:
 
 def _explain(answer: Any) -> ChannelError:
     if answer.status_code == "M_LIMIT_EXCEEDED":
-        return ChannelBusy(_said(answer), (answer.retry_after_ms or 5000) / 1000)
+        return ChannelBusy(_describe_answer(answer), (answer.retry_after_ms or 5000) / 1000)
     kind = ChannelRefused if answer.status_code in REFUSALS else ChannelError
-    return kind(_said(answer))
+    return kind(_describe_answer(answer))
 
 
-def _said(answer: Any) -> str:
+def _describe_answer(answer: Any) -> str:
     return f"{getattr(answer, 'message', '') or answer} ({getattr(answer, 'status_code', '')})"

@@ -141,7 +141,7 @@ class ChannelRunner:
             async with asyncio.timeout(60):
                 account = await channel.check()
             outbox.attach(channel)
-            self.connected(account)
+            self.report_connected(account)
             await channel.receive(self)
         except Exception as error:
             return f"{error or type(error).__name__}"[:500]
@@ -192,7 +192,7 @@ class ChannelRunner:
     async def cursor(self) -> str | None:
         return await self._store.cursor(self.name)
 
-    def connected(self, account: str) -> None:
+    def report_connected(self, account: str) -> None:
         if self.status != "connected":
             logger.info("channel %s: connected as %s", self.name, account)
         self.status, self.account, self.reason, self.retry_at = "connected", account, "", None

@@ -63,7 +63,7 @@ class EngineAgents:
         """Raises for an agent that accepts no messages."""
         self._identity = identity
 
-    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
+    async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         found = self._added.get(name)
         if found is None and name in SYSTEM_AGENTS and name not in self._home.names():
             found = SYSTEM_AGENTS[name](requested_by)

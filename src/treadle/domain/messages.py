@@ -36,7 +36,7 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defau
     details: str | None = None
     """The JSON text of its `reasoning_details`, which are sent back unchanged."""
 
-    def came_from(self, provider: str, model: str) -> bool:
+    def is_from(self, provider: str, model: str) -> bool:
         """Return whether it is this model's own, and came in a field in which it can be sent back."""
         returnable = self.field is not None or self.details is not None
         return returnable and self.provider == provider and self.model == model
@@ -56,7 +56,7 @@ class CallExtra(Struct, frozen=True, gc=False):
     content: str
     """JSON text, unchanged."""
 
-    def came_from(self, provider: str, model: str) -> bool:
+    def is_from(self, provider: str, model: str) -> bool:
         """Return whether it may be sent to this model."""
         return self.provider == provider and self.model == model
 

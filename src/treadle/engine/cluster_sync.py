@@ -108,7 +108,7 @@ class ClusterSync:
     def on_changed(self, runs: Sequence[Changed]) -> None:
         for run in runs:
             if run.delivered:
-                self._hub.delivered(run.run_id)
+                self._hub.on_delivered(run.run_id)
             else:
                 self._hub.notify_taken_elsewhere(run.run_id)
             self._hub.notify_changed(run.run_id)
@@ -119,7 +119,7 @@ class ClusterSync:
 
     def on_missed(self) -> None:
         for run_id in tuple(self._hub.list_owned_runs()):
-            self._hub.delivered(run_id)
+            self._hub.on_delivered(run_id)
         watched = self._hub.list_watched_runs()
         self._hub.notify_changed(*watched)
         self._incomplete |= dict.fromkeys(
@@ -263,7 +263,7 @@ class ClusterSync:
         run_id, sequence = position.run_id, position.sequence
         if run_id in self._hub.list_owned_runs():
             if sequence > self._hub.committed_position(run_id):
-                self._hub.delivered(run_id)
+                self._hub.on_delivered(run_id)
             behind = self._hub.slowest_position(run_id)
             if behind is None or behind >= sequence:
                 return

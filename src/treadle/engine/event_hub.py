@@ -105,7 +105,7 @@ class EventHub:
 
     # ── Publisher ──
 
-    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def on_committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         self.changes += 1
         for waiter in self._commit_waiters:
             waiter.set()
@@ -135,7 +135,7 @@ class EventHub:
             if not waiter.done():
                 waiter.set_result((origin, end))
 
-    def delivered(self, run_id: RunId) -> None:
+    def on_delivered(self, run_id: RunId) -> None:
         owner = self._owners.get(run_id)
         if owner is not None:
             owner()
@@ -143,7 +143,7 @@ class EventHub:
     def wake(self, run_id: RunId, at: Instant) -> None:
         self.on_wake(run_id, at)
 
-    def lost(self, error: StoreError) -> None:
+    def on_lost(self, error: StoreError) -> None:
         self._error = error
         for waiters in self._ends.values():
             for waiter in waiters:

@@ -91,7 +91,7 @@ async def _execute(run: OwnedRun, slot: ExecutionSlot, deps: EngineDeps) -> None
             case TruncateResults() as truncation:
                 await truncate_results(truncation, run, deps)
             case Compact() as compaction:
-                await compact(compaction, _resolved(model), run, deps)
+                await compact(compaction, _require_model(model), run, deps)
             case RunSessionCommand() as command:
                 await run_session_command(command, run, deps)
             case SwitchModel(event):
@@ -133,7 +133,7 @@ async def request_reply(
     step: CallModel, model: Resolved | MissingDependency, run: OwnedRun, deps: EngineDeps
 ) -> None:
     """Commit the intent to call the model, then call it. Do nothing if the intent is not accepted."""
-    model = _resolved(model)
+    model = _require_model(model)
     try:
         notes = (*step.events, *await recall_memories(run.state, deps))
         intent = make_intent(run.state, model.profile, notes, step.tools_offered, deps.clock.now())
@@ -143,7 +143,7 @@ async def request_reply(
         model.breaker.abandon(run.origin.run_id)  # has no effect if the call completed
 
 
-def _resolved(model: Resolved | MissingDependency) -> Resolved:
+def _require_model(model: Resolved | MissingDependency) -> Resolved:
     assert isinstance(model, Resolved), "a step that needs a model waits while there is none"
     return model
 

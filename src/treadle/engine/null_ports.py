@@ -48,7 +48,7 @@ class NoVault:
     def names(self, agent: str) -> Collection[str]:
         return ()
 
-    def granted(self, agent: str, tool: str) -> Mapping[str, str]:
+    def read_granted_secrets(self, agent: str, tool: str) -> Mapping[str, str]:
         return {}
 
     def reveal(self, name: str, agent: str, tool: str) -> str:
@@ -59,7 +59,7 @@ class NoAgents:
     """Implements `ports.agents.Agents` for an engine without agents. A run can only delegate to a copy of
     itself."""
 
-    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
+    async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         raise UnknownAgent(f"No agent is called `{name}`: this engine knows none.")
 
     async def identity(self, name: str) -> AgentId:
@@ -72,7 +72,7 @@ class NoApprovals:
     async def find(self, approval_id: ApprovalId) -> ApprovalRecord:
         raise UnknownApproval(f"There is no approval {approval_id}.")
 
-    async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
+    async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         return ()
 
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:

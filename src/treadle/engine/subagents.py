@@ -154,7 +154,7 @@ async def _find_agent(role: Role, order: Order, state: RunState, deps: EngineDep
     if role == "spawn" and order.agent in (None, state.agent.name):
         return copy_agent(state.agent, order)
     try:
-        found = await deps.agents.named(order.agent or "", state.agent)
+        found = await deps.agents.get_agent(order.agent or "", state.agent)
     except UsageError as error:
         raise _UnknownName(str(error), order.agent or "") from None
     if order.instructions is not None:
@@ -373,7 +373,7 @@ async def _begin_evaluation(step: Evaluate, run: OwnedRun, deps: EngineDeps) -> 
     lineage = make_lineage(run.state, next(name for name in names if not run.state.knows_call(name)), role)
     message = user(make_sendable(make_evaluation_prompt(role, run.state, step.end)))
     try:
-        agent = await deps.agents.named(step.agent, run.state.agent)
+        agent = await deps.agents.get_agent(step.agent, run.state.agent)
         deps.models.resolve(agent.model, agent.provider)
         deps.tools.select(agent.tools, agent)
         seconds, session = EVALUATION_SECONDS, SessionId(deps.ids("ses"))

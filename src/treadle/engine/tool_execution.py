@@ -202,7 +202,7 @@ class RunningCall:
     def _secrets(self) -> dict[str, str]:
         call = self.item.call
         tool = self.item.tool.spec.known_as
-        first, *others = [self._deps.vault.granted(name, tool) for name in self._grantees()]
+        first, *others = [self._deps.vault.read_granted_secrets(name, tool) for name in self._grantees()]
         granted = {name: first[name] for name in first if all(name in other for other in others)}
         self._run.record(*(SecretUsed(name, call.name, call.call_id) for name in granted))
         return granted

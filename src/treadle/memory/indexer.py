@@ -106,7 +106,9 @@ class Indexer:
         key, dimensions = (scope, embedder.name), embedder.dimensions
         if made := self._made.pop(key, ()):
             await self._store.keep(scope, embedder.name, made)
-        pending = await self._store.read(lambda view: view.pending(scope, embedder.name, dimensions, BATCH_SIZE))
+        pending = await self._store.read(
+            lambda view: view.list_unembedded(scope, embedder.name, dimensions, BATCH_SIZE)
+        )
         if not pending:
             self._first.pop(key, None)
             return True

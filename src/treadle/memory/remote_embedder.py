@@ -95,13 +95,15 @@ class RemoteEmbedder:
                     answer += more
                 status: int = response.status
         except TimeoutError:
-            raise self._failed(f"did not answer within {self._seconds:g} s") from None
+            raise self._make_failure(f"did not answer within {self._seconds:g} s") from None
         except (aiohttp.ClientError, OSError, ValueError, TypeError) as error:
-            raise self._failed(f"could not be reached ({type(error).__name__}: {error}); check base_url") from None
+            raise self._make_failure(
+                f"could not be reached ({type(error).__name__}: {error}); check base_url"
+            ) from None
         if status != 200:
-            raise self._failed(self._describe_refusal(status, answer))
+            raise self._make_failure(self._describe_refusal(status, answer))
         if len(answer) > MAX_RESPONSE_BYTES:
-            raise self._failed(f"sent more than {MAX_RESPONSE_BYTES // 2**20} MB; nothing of it was used")
+            raise self._make_failure(f"sent more than {MAX_RESPONSE_BYTES // 2**20} MB; nothing of it was used")
         return answer
 
     @property
@@ -114,16 +116,16 @@ class RemoteEmbedder:
         try:
             items = msgspec.json.decode(answer, type=_Answer).data
         except msgspec.DecodeError as error:
-            raise self._failed(
+            raise self._make_failure(
                 f"did not return a list of embeddings ({error}): {_quote(answer)}; check that base_url is the "
                 "address of an OpenAI-compatible API"
             ) from None
         if len(items) != count:
-            raise self._failed(f"was asked for {count} vectors and sent {len(items)}")
+            raise self._make_failure(f"was asked for {count} vectors and sent {len(items)}")
         if all(item.index is not None for item in items):
             items.sort(key=lambda item: item.index or 0)
             if [item.index for item in items] != list(range(count)):
-                raise self._failed("sent vectors whose numbers are not those of the texts")
+                raise self._make_failure("sent vectors whose numbers are not those of the texts")
         self.dimensions = len(items[-1].embedding) or None
         return [item.embedding for item in items]
 
@@ -143,7 +145,7 @@ class RemoteEmbedder:
                 advice = f"check that `{self._model}` is an embedding model"
         return f"refused with HTTP {status} ({_quote(answer)}); {advice}"
 
-    def _failed(self, what: str) -> EmbeddingFailed:
+    def _make_failure(self, what: str) -> EmbeddingFailed:
         text = f"the embedder {self.name} at {remove_credentials(self._address.base_url)} {what}"
         for secret in (self._address.key, *self._address.headers.values(), *find_secrets(self._address.base_url)):
             if secret and len(secret) >= _MIN_SECRET_CHARS:

@@ -234,7 +234,7 @@ def _start_recall(
         return _RecallStart(glance, question, is_enough=True)
     pending: Sequence[Pending] = ()
     if embedder is not None and glance.is_behind:
-        pending = view.pending(request.scope, embedder, dimensions, MAX_EMBEDDED_WITH_QUERY + 1)
+        pending = view.list_unembedded(request.scope, embedder, dimensions, MAX_EMBEDDED_WITH_QUERY + 1)
     return _RecallStart(glance, question, pending)
 
 
@@ -243,7 +243,7 @@ def _recall_by_words(view: MemoryView, request: _RecallRequest, degraded: Memory
     notes, question = start.glance.notes, start.question
     if start.is_enough:
         return Recall(notes=notes)
-    by_word_search = view.matching(
+    by_word_search = view.find_matching(
         request.scope, question.by_words, _widen_limit(request, MAX_MATCHING), request.without
     )
     by_word_search = _drop_duplicates(by_word_search, request.scope)
@@ -264,7 +264,7 @@ def _recall_by_vectors(
     if start.glance.dimensions is not None:
         near += view.nearest(scope, embedder, compared.vector, _widen_limit(request, MAX_NEAREST), without)
     terms = question.by_keys if compared.is_whole else question.by_words
-    by_word_search = view.matching(scope, terms, _widen_limit(request, MAX_MATCHING), without)
+    by_word_search = view.find_matching(scope, terms, _widen_limit(request, MAX_MATCHING), without)
     near, by_word_search = _drop_duplicates(near, scope), _drop_duplicates(by_word_search, scope)
     notes = start.glance.notes
     found = rank(question, near, by_word_search, request.now, request.limit, {note.memory_id for note in notes})

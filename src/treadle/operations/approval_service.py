@@ -99,7 +99,7 @@ class ApprovalService:
 
     async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         """Return the pending approvals of one run or of all runs."""
-        return await self._approvals.pending(run_id)
+        return await self._approvals.list_pending(run_id)
 
     async def approval(self, approval_id: ApprovalId) -> ApprovalRecord:
         return await self._approvals.find(approval_id)

@@ -111,7 +111,7 @@ async def decide_approval(context: Context, request: DecideApproval) -> Delivere
 
     record = await context.visible_approval(request.approval_id)
     edited = None if request.arguments is None else msgspec.json.encode(request.arguments).decode()
-    answer = Answer(request.decision, edited, request.note, context.signed(request.by), request.remember)
+    answer = Answer(request.decision, edited, request.note, context.resolve_signer(request.by), request.remember)
     return Delivered(await context.service.decide(record.approval_id, answer))
 
 

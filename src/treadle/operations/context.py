@@ -290,7 +290,7 @@ class Context:
     def _sees(self, agent: str, owner: str) -> bool:
         return self.principal.sees(agent) and self.principal.sees_owner(owner)
 
-    def signed(self, name: str = "") -> str:
+    def resolve_signer(self, name: str = "") -> str:
         """Return the name that the journal records for a decision. A token cannot sign as someone else."""
         if self.principal.token_id is None or not name:
             return name or self.principal.name

@@ -73,7 +73,7 @@ class ForkService:
         """Queue the new run in a session of its own. The old run is only read.
 
         The new run continues the old conversation, so it has the same owner, whichever user requests it."""
-        if fork.key is not None and (known := await self._runs.submitted(fork.key)):
+        if fork.key is not None and (known := await self._runs.find_submitted(fork.key)):
             return Ticket(known, (await self._runs.record(known)).origin.session_id)
         point = await self._load_point(fork)
         start = _prepare_start(point, fork)

@@ -244,7 +244,7 @@ class EventSource(Protocol):
         It ends after `run_end`, or after a `stream_reset` if the reader was too slow."""
         ...
 
-    def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+    def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """Read the events of a run that are in its journal now."""
         ...
 
@@ -269,8 +269,8 @@ class LocalCaller:
     def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self.context.service.events(run_id, after)
 
-    def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-        return self.context.service.stored(run_id, after)
+    def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        return self.context.service.read_stored(run_id, after)
 
     async def feed(self) -> AsyncGenerator[Event, None]:
         async with aclosing(self.context.service.feed()) as feed:

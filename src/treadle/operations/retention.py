@@ -50,7 +50,7 @@ class RetentionService:
 
     async def delete_session(self, session_id: SessionId, by: str) -> Deleted:
         """Delete a session and everything that came from it. A tombstone without content remains."""
-        recalled = await self._deletions.recalled(session_id)
+        recalled = await self._deletions.find_recalling_sessions(session_id)
         buried = await self._deletions.delete(session_id, by)
         await self._deletions.clear(self._clock.now() - REQUESTS_KEPT_SECONDS)
         gone = {tombstone.session_id for tombstone in buried}

@@ -246,7 +246,7 @@ async def cancel_run(context: Context, request: StopRun) -> Delivered:
 async def answer_question(context: Context, request: AnswerQuestion) -> Delivered:
     """Answer a question of an agent."""
     record = await context.visible_run(request.run_id)
-    by = context.signed(request.by)
+    by = context.resolve_signer(request.by)
     return Delivered(await context.service.answer(record.origin.run_id, request.call_id, request.text, by))
 
 

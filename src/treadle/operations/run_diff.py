@@ -69,7 +69,7 @@ async def diff(client: OperationClient, a: RunId, b: RunId) -> RunDiff:
 
 async def _read_journal(client: OperationClient, run_id: RunId) -> list[Event]:
     run = await client.call(SHOW, ShowRun(run_id))
-    return [event async for event in client.stored(run.run_id)]
+    return [event async for event in client.read_stored(run.run_id)]
 
 
 def compare_journals(a: Sequence[Event], b: Sequence[Event]) -> RunDiff:

@@ -252,7 +252,7 @@ async def show_steps(context: Context, request: OneRun) -> RunSteps:
 
     The model, tokens, time, attempts and tool calls of each step, and their sums."""
     record = await context.visible_run(request.run_id)
-    events = [event async for event in context.service.stored(record.origin.run_id)]
+    events = [event async for event in context.service.read_stored(record.origin.run_id)]
     return build_run_steps(events, None if record.outcome is not None else context.now())
 
 

@@ -115,14 +115,14 @@ class LocalService:
         that can be checked is checked here, before anything is written."""
         from treadle.operations.submissions import redact_message, settle
 
-        if submission.key is not None and (known := await self._runs.submitted(submission.key)):
+        if submission.key is not None and (known := await self._runs.find_submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
         submission = await settle(submission, self._sessions)
         await self._admission.check(submission)
         message, redacted = redact_message(submission.message, self._vault.redactor)
         command = submission.command
         own = because is not None or submission.after_current
-        waiting = None if own else await self._waiting(submission.session_id)
+        waiting = None if own else await self._find_waiting_run(submission.session_id)
         if submission.session_id is not None and waiting is not None:
             if command is not None:
                 raise InvalidState(
@@ -176,10 +176,10 @@ class LocalService:
                 "Answer, resume or cancel that run first, or start another session."
             )
 
-    async def _waiting(self, session_id: SessionId | None) -> RunId | None:
+    async def _find_waiting_run(self, session_id: SessionId | None) -> RunId | None:
         if session_id is None:
             return None
-        for record in await self._runs.unfinished(session_id):
+        for record in await self._runs.list_unfinished(session_id):
             return record.origin.run_id if record.status == "waiting" else None
         return None
 
@@ -291,7 +291,7 @@ class LocalService:
         """Return up to `limit` events of a run that are in the journal now."""
         return await self._journal.read(run_id, after, limit)
 
-    async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+    async def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events of a run that are in the journal now."""
         async for event in read_stored_events(self._journal, run_id, after):
             yield event
@@ -356,8 +356,8 @@ class LocalService:
         first = [event.data for event in await self._journal.read(run_id, 0, 1)]
         return any(isinstance(data, RunQueued) and data.command is not None for data in first)
 
-    async def unfinished(self) -> Sequence[RunRecord]:
-        return await self._runs.unfinished()
+    async def list_unfinished(self) -> Sequence[RunRecord]:
+        return await self._runs.list_unfinished()
 
     async def prompt(self, run_id: RunId, step: int | None = None) -> "SentPrompt":
         """Return what the model was sent at a step, by default the latest."""

@@ -219,7 +219,7 @@ async def delete_session(context: Context, request: DeleteSession) -> Deleted:
     """Delete a session permanently.
 
     Its runs, their events and results, and the memories that came from it are deleted too."""
-    return await context.retention.delete_session(request.session_id, context.signed())
+    return await context.retention.delete_session(request.session_id, context.resolve_signer())
 
 
 @PRUNE.handler
@@ -227,7 +227,7 @@ async def prune_sessions(context: Context, request: PruneSessions) -> Pruned:
     """Delete old sessions permanently.
 
     Deletes sessions whose runs have all ended and that had no event for so long."""
-    return await context.retention.prune(request.older_than, request.agent, context.signed())
+    return await context.retention.prune(request.older_than, request.agent, context.resolve_signer())
 
 
 # ── Views ──────────────────────────────────────────────────────────────────────────────────────────

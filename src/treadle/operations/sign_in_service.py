@@ -103,7 +103,7 @@ class SignInService:
         return ended
 
     @contextmanager
-    def held_open(self, cookie: str, cut: Callable[[], None]) -> Generator[None]:
+    def cut_when_invalid(self, cookie: str, cut: Callable[[], None]) -> Generator[None]:
         """Call `cut` if the sign-in ends while the block runs, for a stream that must end with it."""
         digest = _digest(cookie)
         cuts = self._streams.setdefault(digest, set())

@@ -122,7 +122,7 @@ class TokenService:
         self._cut(token_id)
 
     @contextmanager
-    def held_open(self, secret: str, principal: Principal, cut: Callable[[], None]) -> Generator[None]:
+    def cut_when_invalid(self, secret: str, principal: Principal, cut: Callable[[], None]) -> Generator[None]:
         """Call `cut` if the token becomes invalid while the block runs, for a stream that must end with its
         token."""
         with self._hold(_digest(secret), principal, cut):

@@ -86,7 +86,7 @@ async def read_transcript(context: Context, request: ReadTranscript) -> Page[Tra
     until, before = _parse_cursor(request.before, runs)
     entries: list[TranscriptEntry] = []
     for run in reversed(runs[: until + 1]):
-        events = [event async for event in context.service.stored(run.origin.run_id)]
+        events = [event async for event in context.service.read_stored(run.origin.run_id)]
         found = build_transcript(events, run.agent)
         if before is not None and run is runs[until]:
             found = [entry for entry in found if entry.sequence < before]

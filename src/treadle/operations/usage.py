@@ -135,7 +135,7 @@ async def refuse_spent(
 ) -> None:
     """Raise QuotaExceeded or InsufficientCredits if an account of a new run has nothing left."""
     ceilings = account_ceilings(agent, token, token_quotas)
-    short = await accounts.spent(ceilings) if ceilings else None
+    short = await accounts.find_shortage(ceilings) if ceilings else None
     if short is not None:
         raise _refusal(short)
 

@@ -125,7 +125,7 @@ class Balance(Struct, frozen=True):
 class Accounts(Protocol):
     """Usage by account and in total."""
 
-    async def spent(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
+    async def find_shortage(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
         """Return the first of these accounts that has nothing left, not counting reservations, or None."""
         ...
 

@@ -7,7 +7,7 @@ from treadle.domain.ids import AgentId
 
 
 class Agents(Protocol):
-    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
+    async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         """Return the current definition of an agent. If it has no model of its own, it gets the model of
         `requested_by`.
 

@@ -41,7 +41,7 @@ class Approvals(Protocol):
         """Return an approval. Raise UnknownApproval if there is none."""
         ...
 
-    async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
+    async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         """Return the pending approvals of one run or of all runs, oldest first."""
         ...
 

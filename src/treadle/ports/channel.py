@@ -148,7 +148,7 @@ class Receiver(Protocol):
         """Return how far the platform was read."""
         ...
 
-    def connected(self, account: str) -> None:
+    def report_connected(self, account: str) -> None:
         """Report that the connection works, and which account it is."""
         ...
 

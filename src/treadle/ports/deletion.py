@@ -53,7 +53,7 @@ class Deletions(Protocol):
         """Delete those of these sessions that are still idle, in one transaction."""
         ...
 
-    async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
+    async def find_recalling_sessions(self, session_id: SessionId) -> Sequence[SessionId]:
         """Return the other sessions whose journals contain the text of memories from this session."""
         ...
 

@@ -127,11 +127,11 @@ class Advanced(Struct, frozen=True, gc=False):
 class Publisher(Protocol):
     """Is notified of commits, in order, on the event loop. Must not block."""
 
-    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def on_committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         """These events are durable. The first has the sequence `first`; the others follow without gaps."""
         ...
 
-    def delivered(self, run_id: RunId) -> None:
+    def on_delivered(self, run_id: RunId) -> None:
         """A process or caller other than the owner has appended to this run."""
         ...
 
@@ -139,7 +139,7 @@ class Publisher(Protocol):
         """Work on this run at this time."""
         ...
 
-    def lost(self, error: StoreError) -> None:
+    def on_lost(self, error: StoreError) -> None:
         """The store can no longer make anything durable. Everything that waits for it must fail with this error."""
         ...
 
@@ -293,11 +293,11 @@ class Runs(Feed, Protocol):
         """Return matching runs, newest first."""
         ...
 
-    async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
+    async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         """Return the unfinished runs of one session or of all sessions, oldest first."""
         ...
 
-    async def submitted(self, key: str) -> RunId | None:
+    async def find_submitted(self, key: str) -> RunId | None:
         """Return the run that a submission with this key created or was delivered to."""
         ...
 

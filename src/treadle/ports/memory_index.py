@@ -75,7 +75,7 @@ class MemoryView(Protocol):
         Raise VectorsUnavailable if the store cannot compare vectors."""
         ...
 
-    def matching(
+    def find_matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         """Return memories that contain any of the terms, best first. Rare terms count for more.
@@ -83,7 +83,9 @@ class MemoryView(Protocol):
         The cost does not depend on memories outside of the scope."""
         ...
 
-    def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+    def list_unembedded(
+        self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int
+    ) -> Sequence[Pending]:
         """Return memories without a vector of this embedder, oldest first.
 
         If the embedder is known to have other dimensions than the stored vectors, return all memories."""

@@ -26,7 +26,7 @@ class Preamble:
         self.tools = tools
         self._wire: dict[str, bytes] = {}
 
-    def encoded_as(self, wire_format: str, encode: Callable[["Preamble"], bytes]) -> bytes:
+    def encode_as(self, wire_format: str, encode: Callable[["Preamble"], bytes]) -> bytes:
         """Return the bytes in `wire_format`. `encode` is called only the first time."""
         found = self._wire.get(wire_format)
         if found is None:
@@ -46,7 +46,7 @@ class Conversation:
         self.messages: list[Message] = list(messages)
         self._wire: dict[str, list[bytes]] = {}
 
-    def encoded_as(self, wire_format: str, encode: Callable[[Message], bytes]) -> list[bytes]:
+    def encode_as(self, wire_format: str, encode: Callable[[Message], bytes]) -> list[bytes]:
         """Return the bytes of every message in `wire_format`. `encode` is called only for new messages."""
         encoded = self._wire.setdefault(wire_format, [])
         for message in self.messages[len(encoded) :]:

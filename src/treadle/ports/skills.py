@@ -18,7 +18,7 @@ class Skill(Struct, frozen=True):
 
 
 class Skills(Protocol):
-    def offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
+    def list_offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
         """Return the approved skills that match these names or globs, by name.
 
         They are looked up now, so a skill that changed after its approval is left out. A skill of the home takes

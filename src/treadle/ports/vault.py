@@ -66,7 +66,7 @@ class Vault(Protocol):
         """Return the names of the secrets that are granted to an agent, for any tool."""
         ...
 
-    def granted(self, agent: str, tool: str) -> Mapping[str, str]:
+    def read_granted_secrets(self, agent: str, tool: str) -> Mapping[str, str]:
         """Return the secrets that are granted to a tool for an agent, by name."""
         ...
 

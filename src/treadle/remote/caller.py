@@ -37,7 +37,7 @@ class RemoteCaller:
             async for data in stream:
                 yield from_json(data)
 
-    async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+    async def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """Read the events of a run that are in its journal now."""
         last: int | None = after
         while last is not None:

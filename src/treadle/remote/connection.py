@@ -72,7 +72,7 @@ class Connection:
             ) as response:
                 content = await response.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise self._gone(error) from None
+            raise self._make_gone(error) from None
         if response.status >= 400:
             raise error_of(content, response.status)
         return content
@@ -90,7 +90,7 @@ class Connection:
                         if (found := _data(event)) is not None:
                             yield found
         except (aiohttp.ClientError, OSError) as error:
-            raise self._gone(error) from None
+            raise self._make_gone(error) from None
 
     async def is_alive(self) -> bool:
         """Return whether the process answers."""
@@ -100,7 +100,7 @@ class Connection:
             return False
         return True
 
-    def _gone(self, error: Exception) -> ServerGone:
+    def _make_gone(self, error: Exception) -> ServerGone:
         where = self._address.socket or self._address.url
         return ServerGone(
             f"The process behind {where} does not answer ({error}). Check whether it is still running."

@@ -293,7 +293,7 @@ class Player:
 
     def _deliver(self, count: int) -> None:
         self._script.commit_deliveries(count)
-        self._hub.delivered(self._script.recorded.origin.run_id)
+        self._hub.on_delivered(self._script.recorded.origin.run_id)
 
     def _die(self) -> None:
         """Let the worker die, with everything that it has not committed."""

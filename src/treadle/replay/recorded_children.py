@@ -23,7 +23,7 @@ class RecordedAgents:
     def __init__(self, script: Script) -> None:
         self._script = script
 
-    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
+    async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         if (reason := self._script.why_not_started(name)) is not None:
             raise UsageError(reason)
         return AgentSpec(name, requested_by.model, requested_by.provider)

@@ -188,7 +188,7 @@ class RecordedVault:
     def names(self, agent: str) -> Collection[str]:
         return ()
 
-    def granted(self, agent: str, tool: str) -> Mapping[str, str]:
+    def read_granted_secrets(self, agent: str, tool: str) -> Mapping[str, str]:
         found: dict[str, str] = {}
         for data in self._script.upcoming():
             if not isinstance(data, e.SecretUsed):

@@ -139,7 +139,7 @@ class RecordedBreaker:
         for data in self._script.upcoming():
             match data:
                 case e.RunWaiting("breaker", wake_at=wake_at, breaker_seconds=seconds):
-                    return self._remaining(seconds or 0.0, wake_at)
+                    return self._compute_remaining(seconds or 0.0, wake_at)
                 case e.LlmFallback(breaker_seconds=float() as seconds):
                     return seconds
                 case e.ModelResolved():
@@ -148,7 +148,7 @@ class RecordedBreaker:
                     return None
         return None
 
-    def _remaining(self, seconds: float, wake_at: float | None) -> float:
+    def _compute_remaining(self, seconds: float, wake_at: float | None) -> float:
         """Return how long the breaker stays open. Older journals round the number, but not the end of the wait."""
         remaining = 0.0 if wake_at is None else wake_at - self._script.now()
         return remaining if seconds == round(remaining) else seconds

@@ -29,7 +29,7 @@ class RecordedSummaries:
         self._failed_just_now = False
 
     async def reply(self, request: ModelRequest, started: e.CompactionStarted) -> Completed | Failed:
-        ended = self._ended()
+        ended = self._find_end()
         if ended is not None and started is not self._of:
             self._begin(ended, started, request)
             await self._deliver(ended)
@@ -39,7 +39,7 @@ class RecordedSummaries:
             raise AssertionError("the future is never done; the task is cancelled")
         return self._answer(ended, request)
 
-    def _ended(self) -> Ended | None:
+    def _find_end(self) -> Ended | None:
         """Return how the compaction ended, or None if its end is not recorded."""
         for data in self._script.upcoming():
             if isinstance(data, Ended):

@@ -118,13 +118,13 @@ class RecordedTool:
         for data in self._script.decisions():
             if isinstance(data, e.ToolCallStart | e.ApprovalRequested) and data.name == self.spec.name:
                 return
-            if isinstance(data, e.ToolCallError) and self._asked(data.call_id) == arguments:
+            if isinstance(data, e.ToolCallError) and self._find_written_arguments(data.call_id) == arguments:
                 if data.kind == "invalid_arguments":
                     raise InvalidArguments(take_excerpt(data.content, data.excerpt))
                 if data.cause == "raised":
                     raise _make_exception(data)
 
-    def _asked(self, call_id: str) -> str | None:
+    def _find_written_arguments(self, call_id: str) -> str | None:
         """Return the arguments that the model wrote for a call of this tool."""
         for event in reversed(self._script.events[: self._script.committed]):
             if isinstance(event.data, e.LlmResponse):

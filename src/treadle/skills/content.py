@@ -138,7 +138,7 @@ class _FolderReader:
         self._bytes = 0
 
     def files(self, folder: int, prefix: str, depth: int) -> Generator[SkillFile]:
-        for entry in self._listed(folder, prefix):
+        for entry in self._list_entries(folder, prefix):
             path = f"{prefix}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
                 yield from self._inner(entry.name, folder, path, depth + 1)
@@ -147,7 +147,7 @@ class _FolderReader:
             else:
                 raise InvalidSkill(f"{path} is a link or another special file; only regular files are accepted")
 
-    def _listed(self, folder: int, prefix: str) -> list["os.DirEntry[str]"]:
+    def _list_entries(self, folder: int, prefix: str) -> list["os.DirEntry[str]"]:
         try:
             with os.scandir(folder) as listed:
                 entries = list(islice(listed, MAX_FILES + 1))

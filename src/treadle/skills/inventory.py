@@ -77,11 +77,11 @@ class SkillInventory:
                 names, more = _list_names(place)
             except InvalidSkill as error:
                 name = "/".join(place.names)
-                found.append(FoundSkill(name, place.kind, place.shown(), "broken", str(error)))
+                found.append(FoundSkill(name, place.kind, place.render_path(), "broken", str(error)))
                 continue
             left_out += more
             found += [self._look(place, name)[0] for name in names]
-            found += self._missing(place)
+            found += self._find_missing(place)
         in_the_home = {one.name for one in found if one.origin == "home" and one.state != "missing"}
         shipped = locate_shipped_skills()
         found += [self._look(shipped, name)[0] for name in _list_names(shipped)[0] if name not in in_the_home]
@@ -107,7 +107,7 @@ class SkillInventory:
             raise UsageError(f"The skill `{found.name}` cannot be approved: {found.reason}. Fix it first.")
         if found.origin == "shipped":
             self._copy(found.name, content)
-            path = self._home.shown(found.name)
+            path = self._home.render_path(found.name)
             found = msgspec.structs.replace(found, origin="home", path=path)
         origin = HOME if found.origin == "home" else found.path
         self._approved.put(Approval(found.name, origin, content.sha256))
@@ -138,10 +138,10 @@ class SkillInventory:
     # ── Looking ──
 
     def _look(self, place: SkillLocation, name: str) -> tuple[FoundSkill, SkillContent | None]:
-        path = place.shown(name)
+        path = place.render_path(name)
         content = None
         try:
-            with place.opened() as folder:
+            with place.open() as folder:
                 content = read_content(name, folder)
             said = parse_manifest(content.instructions.content, name)
         except (OSError, InvalidSkill) as error:
@@ -163,11 +163,11 @@ class SkillInventory:
             return "new"
         return "approved" if known[0].sha256 == content.sha256 else "changed"
 
-    def _missing(self, place: SkillLocation) -> Generator[FoundSkill]:
+    def _find_missing(self, place: SkillLocation) -> Generator[FoundSkill]:
         """Yield approved skills whose folder is gone."""
         for one in self._approved.read():
             if one.origin == place.origin(one.name) and not _exists(place, one.name):
-                path = place.shown(one.name)
+                path = place.render_path(one.name)
                 yield FoundSkill(one.name, place.kind, path, "missing", "its folder is gone", sha256=one.sha256)
 
     def _unknown(self, name: str, places: Sequence[SkillLocation]) -> str:
@@ -201,7 +201,7 @@ def _list_names(place: SkillLocation) -> tuple[list[str], int]:
     """Return the folders of a location that may be skills, sorted, and how many more there are. Raise
     InvalidSkill."""
     try:
-        with place.opened() as folder, os.scandir(folder) as listed:
+        with place.open() as folder, os.scandir(folder) as listed:
             every = [entry.name for entry in listed if _may_be_a_skill(entry)]
     except (FileNotFoundError, NotADirectoryError):
         return [], 0
@@ -217,7 +217,7 @@ def _may_be_a_skill(entry: "os.DirEntry[str]") -> bool:
 
 def _exists(place: SkillLocation, name: str) -> bool:
     try:
-        with place.opened() as folder:
+        with place.open() as folder:
             os.stat(name, dir_fd=folder, follow_symlinks=False)
     except (OSError, InvalidSkill):
         return False

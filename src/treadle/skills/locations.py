@@ -29,14 +29,14 @@ class SkillLocation(Struct, frozen=True):
 
     def origin(self, skill: str) -> str:
         """Return the origin under which the approval of a skill is stored."""
-        return HOME if self.kind == "home" else self.shown(skill)
+        return HOME if self.kind == "home" else self.render_path(skill)
 
-    def shown(self, skill: str = "") -> str:
+    def render_path(self, skill: str = "") -> str:
         """Return the path of a skill as printable text."""
         return make_printable(str(self.path / skill))
 
     @contextmanager
-    def opened(self) -> Generator[int]:
+    def open(self) -> Generator[int]:
         """Open the folder. Raise OSError if it does not exist, and InvalidSkill if it is a link or not a folder."""
         with open_folder(self.root, *self.names) as folder:
             yield folder

@@ -37,7 +37,7 @@ class FolderSkills:
         self._manifests: dict[tuple[str, str], SkillManifest] = {}
         """By name and hash. The files themselves are read each time."""
 
-    def offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
+    def list_offered(self, patterns: Sequence[str], workspace: Path) -> Sequence[Skill]:
         found: dict[str, Skill] = {}
         for place in self._places(patterns, workspace):
             approvals = [one for one in self._approvals(place, patterns) if one.name not in found]
@@ -64,7 +64,7 @@ class FolderSkills:
                 f"The skill `{name}` is no longer as a person approved it, and cannot be used until they approve "
                 "it again; `treadle skills list` shows them why. Go on without it, and say so."
             )
-        raise LookupError(_describe_unknown(name, [skill.name for skill in self.offered(patterns, workspace)]))
+        raise LookupError(_describe_unknown(name, [skill.name for skill in self.list_offered(patterns, workspace)]))
 
     def _places(self, patterns: Sequence[str], workspace: Path) -> Generator[SkillLocation]:
         """Yield the locations, in order of precedence."""
@@ -86,7 +86,7 @@ class FolderSkills:
         with ExitStack() as held:
             folder = None
             with suppress(OSError, InvalidSkill):
-                folder = held.enter_context(place.opened()) if approvals else None
+                folder = held.enter_context(place.open()) if approvals else None
             for approval in approvals:
                 yield None if folder is None else self._as_approved(place, approval, folder)
 
@@ -153,5 +153,5 @@ def _describe_unknown(name: str, offered: Sequence[str]) -> str:
     if not offered:
         return f"There is no skill {name[:100]!a}: no skills are offered here. Go on without one."
     near = find_closest(name, offered)
-    meant = f"Did you mean `{near}`?" if near else f"Offered are: {', '.join(offered)[:_MAX_LIST_CHARACTERS]}."
+    meant = f"Did you mean `{near}`?" if near else f"ServedHome are: {', '.join(offered)[:_MAX_LIST_CHARACTERS]}."
     return f"There is no skill {name[:100]!a}. {meant}"

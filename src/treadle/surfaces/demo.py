@@ -171,7 +171,7 @@ async def resume_run(folder: Path) -> None:
     """Open the same database in another process, which resumes the run, and print its events."""
     with ScriptedModel(*SECOND_HALF) as model:
         async with create_engine(f"sqlite:///{folder}/demo.db", home=Home(folder / "home")) as engine:
-            [run] = await engine.service.unfinished()
+            [run] = await engine.service.list_unfinished()
             engine.add_model("scripted", model)
             engine.add_tools(*make_tools(folder / "report.txt", killed=False))
             transcript = TranscriptPrinter(sys.stdout)

@@ -37,7 +37,7 @@ class ModelCells:
         cell.value += 1.0
         self._duration.observe(duration_ms / 1000)
 
-    def spent(self, usage: Usage, cost: float | None) -> None:
+    def add_usage(self, usage: Usage, cost: float | None) -> None:
         self._input.value += usage.input_tokens
         self._output.value += usage.output_tokens
         if usage.cache_read_tokens:

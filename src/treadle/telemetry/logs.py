@@ -132,11 +132,11 @@ class JsonLogFormatter(logging.Formatter):
             "time": _format_time(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": self._hidden(record.getMessage()),
+            "message": self._redact(record.getMessage()),
         }
-        line |= {name: self._hidden(value) for name, value in self._of(record).items()}
+        line |= {name: self._redact(value) for name, value in self._of(record).items()}
         if record.exc_info:
-            line["error"] = self._hidden(self.formatException(record.exc_info))
+            line["error"] = self._redact(self.formatException(record.exc_info))
         return escape_unprintable(msgspec.json.encode(line).decode())
 
     def _of(self, record: logging.LogRecord) -> dict[str, str]:
@@ -144,7 +144,7 @@ class JsonLogFormatter(logging.Formatter):
         run_id = said.get("run_id") or RUNNING.get()
         return said if run_id is None else self._runs.about(RunId(run_id)) | said
 
-    def _hidden(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         try:
             shown = self._vault.redactor.redact(make_sendable(text)).text
         except VaultError:

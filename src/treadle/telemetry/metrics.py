@@ -262,12 +262,12 @@ class MetricsWatcher:
         model.ended(data.stop, data.duration_ms)
         if data.first_token_ms is not None:
             model.first.observe(data.first_token_ms / 1000)
-        model.spent(data.usage, data.cost)
+        model.add_usage(data.usage, data.cost)
 
     def _failed(self, run: _Run, data: e.LlmError) -> None:
         model = run.model or self._unknown()
         model.ended(data.kind, data.duration_ms)
-        model.spent(data.usage, data.cost)
+        model.add_usage(data.usage, data.cost)
 
     def _retried(self, run: _Run, data: e.LlmRetry) -> None:
         self.model.retries.add((run.model or self._unknown()).labels)
@@ -358,12 +358,12 @@ class MetricsWatcher:
 
     def _compacted(self, run: _Run, data: e.ContextCompacted) -> None:
         self.engine.compactions.add(("done",))
-        (run.summariser or self._unknown()).spent(data.usage, data.cost)
+        (run.summariser or self._unknown()).add_usage(data.usage, data.cost)
         self._guarded(run, data)
 
     def _not_compacted(self, run: _Run, data: e.CompactionFailed) -> None:
         self.engine.compactions.add(("failed",))
-        (run.summariser or self._unknown()).spent(data.usage, data.cost)
+        (run.summariser or self._unknown()).add_usage(data.usage, data.cost)
 
     def _degraded(self, run: _Run, data: e.MemoryDegraded) -> None:
         self.engine.degraded.add()

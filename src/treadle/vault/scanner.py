@@ -76,7 +76,7 @@ class Index:
         )
         return [Head(start + skip, self._forms[which]) for which, start, end in matches if end + skip > known]
 
-    def begun(self, text: str, since: int = 0) -> int:
+    def find_partial_head(self, text: str, since: int = 0) -> int:
         """Return where the end of the text may be the beginning of a head, or its length."""
         size = len(text)
         beginnings = self._beginnings
@@ -116,11 +116,11 @@ class PlainReading:
     def read(self, text: str, piece: str) -> tuple[list[Find], int]:
         heads = self._index.heads(text, len(text) - len(piece))
         if not heads and not self._open:
-            return [], self._index.begun(text)
+            return [], self._index.find_partial_head(text)
         finds: list[Find] = []
         heads = self._open + heads
         self._open = [head for head in heads if self._follow(head, text, finds)]
-        begun = self._index.begun(text)
+        begun = self._index.find_partial_head(text)
         return finds, min([begun, *(head.start for head in self._open)])
 
     def _follow(self, head: Head, text: str, finds: list[Find]) -> bool:
@@ -185,11 +185,11 @@ class DecodedReading:
         heads = self._index.heads(self._canonical, known)
         lead = self._lead
         if not heads and not self._open:
-            return [], max(0, min(self._begun(), self._decoded) - lead)
+            return [], max(0, min(self._find_partial_head(), self._decoded) - lead)
         finds: list[Find] = []
         places = self._open + (self._place_heads(heads) if heads else [])
         self._open = [place for place in places if self._follow(place, finds)]
-        begun = min([self._begun(), self._decoded, *(place.start for place in self._open)])
+        begun = min([self._find_partial_head(), self._decoded, *(place.start for place in self._open)])
         return [Find(max(0, start - lead), end - lead, form) for start, end, form in finds], max(0, begun - lead)
 
     def _decode(self) -> None:
@@ -296,14 +296,14 @@ class DecodedReading:
             size -= token.size
         return None
 
-    def _begun(self) -> int:
+    def _find_partial_head(self) -> int:
         """Return where the end may be the beginning of a head."""
-        start = self._index.begun(self._canonical)
+        start = self._index.find_partial_head(self._canonical)
         while start < len(self._canonical):
             at = self._find_place(start)
             if len(self._window) - at < self._index.longest * self.STRETCH:
                 return at
-            start = self._index.begun(self._canonical, start + 1)
+            start = self._index.find_partial_head(self._canonical, start + 1)
         return len(self._window)
 
     def let_go(self, before: str, held: str) -> None:

@@ -58,7 +58,7 @@ class HomeVault:
         self._refresh()
         return tuple(name for name, grants in self._grants.items() if _list_granted_tools(grants, agent))
 
-    def granted(self, agent: str, tool: str) -> Mapping[str, str]:
+    def read_granted_secrets(self, agent: str, tool: str) -> Mapping[str, str]:
         self._refresh()
         return {
             name: self._hand_out(name) for name, grants in self._grants.items() if _is_granted(grants, agent, tool)

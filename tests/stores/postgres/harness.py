@@ -24,7 +24,7 @@ async def opened(
 ) -> AsyncGenerator[tuple[PostgresJournal, PostgresDatabase, PostgresWriter], None]:
     """Yield the journal of one process, with this clock."""
     database = await open_database(url)
-    writer = PostgresWriter(database, publisher.lost, clock.now)
+    writer = PostgresWriter(database, publisher.on_lost, clock.now)
     journal = PostgresJournal(database, writer, publisher, clock)
     try:
         yield journal, database, writer

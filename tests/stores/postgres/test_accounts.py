@@ -138,19 +138,19 @@ def test_an_account_tells_how_it_stands(url: str) -> None:
         async with desk(url) as process:
             bound = (Ceilings("agent/bound", tokens=100, cost=5.0), Ceilings("token/poor", cost=0.5))
             claim = await process.begun(BOUND)
-            assert await process.accounts.spent(bound) is None
+            assert await process.accounts.find_shortage(bound) is None
             await process.advance(claim, 3, [], [REQUEST], reserve=Reserve(bound, 1, 1, 60, 0.25, 2.5))
             balance = await process.accounts.balance("agent/bound")
             assert (balance.reserved_tokens, balance.reserved_cost, balance.reserved_credits) == (60, 0.25, 2.5)
             await process.advance(claim, 4, [reply(80, 0.5, 30)])
             balance = await process.accounts.balance("agent/bound")
             assert (balance.tokens, balance.cost, balance.reserved_tokens) == (110, 0.5, 0)
-            short = await process.accounts.spent(bound)
+            short = await process.accounts.find_shortage(bound)
             assert short is not None
             assert (short.account, short.kind, short.used) == ("agent/bound", "tokens", 110)
             assert short.resets_at is not None
             process.clock.pass_time(short.resets_at - process.clock.now())
-            short = await process.accounts.spent(bound)
+            short = await process.accounts.find_shortage(bound)
             assert short is not None
             assert (short.account, short.kind, short.resets_at) == ("token/poor", "cost", None)
 

@@ -52,7 +52,7 @@ class Side:
 async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
     database = await open_database(url)
     hub = EventHub(CLOCK, IDS, lambda run_id, at: None)
-    writer = PostgresWriter(database, hub.lost, CLOCK.now)
+    writer = PostgresWriter(database, hub.on_lost, CLOCK.now)
     journal = PostgresJournal(database, writer, hub, CLOCK)
     listening = PostgresNotifications(database, writer.name)
     others = ClusterSync(hub, journal, listening)

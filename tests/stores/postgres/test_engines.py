@@ -134,12 +134,12 @@ def test_a_stopping_engine_releases_its_runs_at_a_safe_point_and_another_continu
             await asyncio.sleep(0)
             may_end.set()
             await draining
-            events = [event.type async for event in first.service.stored(run_id)]
+            events = [event.type async for event in first.service.read_stored(run_id)]
             assert events[-1] == "tool_call_end"
             second = await opened.enter_async_context(engine(url, tmp_path, ScriptedModel(say("done"))))
             second.add_tools(slow)
             assert (await second.wait(run_id)).text == "done"
-            events = [event.type async for event in second.service.stored(run_id)]
+            events = [event.type async for event in second.service.read_stored(run_id)]
             assert (called, events.count("llm_request"), "run_recovered" in events) == (["slow"], 2, False)
 
     asyncio.run(scenario())

@@ -66,8 +66,8 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
             claim = await process.claimed("s")
             run_id = claim.origin.run_id
             await process.advance(claim, 2, [], [asked(1), asked(2)])
-            assert [each.approval_id for each in await process.approvals.pending()] == ["apr_1", "apr_2"]
-            assert await process.approvals.pending(RunId("run_other")) == []
+            assert [each.approval_id for each in await process.approvals.list_pending()] == ["apr_1", "apr_2"]
+            assert await process.approvals.list_pending(RunId("run_other")) == []
             record = await process.approvals.find(ApprovalId("apr_1"))
             assert (record.origin, record.tool, record.decision) == (claim.origin, "bash", None)
             assert record.arguments == '{"command": "ls\x00"}', "as it was, NUL included"
@@ -80,7 +80,7 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
                 await process.store.deliver(run_id, decided, "again")
             await process.advance(claim, 5, [ApprovalExpired(ApprovalId("apr_2"), "call")])
             assert (await process.approvals.find(ApprovalId("apr_2"))).decision == "expired"
-            assert await process.approvals.pending(run_id) == []
+            assert await process.approvals.list_pending(run_id) == []
             with pytest.raises(UnknownApproval, match="apr_3"):
                 await process.approvals.find(ApprovalId("apr_3"))
 
@@ -180,7 +180,7 @@ def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> N
             assert [run_id for run_id, _ in process.told.wakes] == [new.run_id, other.origin.run_id]
             assert process.told.deliveries[1:] == [other.origin.run_id]
             assert (await process.store.record(new.run_id)).origin.parent_run_id == parent.origin.run_id
-            assert await process.store.submitted("k") == other.origin.run_id
+            assert await process.store.find_submitted("k") == other.origin.run_id
 
     asyncio.run(scenario())
 

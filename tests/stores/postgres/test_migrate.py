@@ -145,7 +145,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
             assert await there.store.history(run_id) == await here.store.history(run_id)
         assert await there.memories.list() == await here.memories.list()
         one, other = MemoryStoreUnderTest(here.memories), MemoryStoreUnderTest(there.memories)
-        assert await other.matching("fact", 9) == await one.matching("fact", 9)
+        assert await other.find_matching("fact", 9) == await one.find_matching("fact", 9)
         asked = (OWN, "test", make_unit_vector(1, 3, 0.4), 4)
         assert await other.near(*asked) == await one.near(*asked)
         assert not (await other.glance(OWN, "test")).is_behind
@@ -161,7 +161,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         await there.store.submit(new, there.opening())
         assert [placed.position for placed in await there.store.after(before)] == [before + 1, before + 2]
         await there.memories.add([make_memory(50, "new")])
-        [pending] = await other.pending(OWN, "test", 3, 5)
+        [pending] = await other.list_unembedded(OWN, "test", 3, 5)
         assert pending.number == 8, "no number is given twice"
 
 

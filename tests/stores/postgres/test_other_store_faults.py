@@ -105,11 +105,11 @@ def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
             assert await slow.fetchval("SELECT keep_memories($1)", late) == 1
             await desk.memories.add([make_memory(2, "early")])
             await shelf.embed(make_unit_vector(1, 0))
-            assert list(await shelf.pending(OWN, "test", 2, 5)) == []
+            assert list(await shelf.list_unembedded(OWN, "test", 2, 5)) == []
             await slow.execute("COMMIT")
             await slow.close()
             assert (await shelf.glance(OWN, "test")).is_behind
-            [pending] = await shelf.pending(OWN, "test", 2, 5)
+            [pending] = await shelf.list_unembedded(OWN, "test", 2, 5)
             assert pending.memory.text == "late"
             await shelf.embed(make_unit_vector(0, 1))
             assert await shelf.near(OWN, "test", make_unit_vector(0, 1), 5) == ["late", "early"]

@@ -14,7 +14,7 @@ from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, delta, says
 from tests.patience import HANG_SECONDS
 from tests.stores.postgres.servers import NAMED
 from tests.stores.postgres.wire import wire
-from tests.surfaces.http.offered import offered
+from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.shell import Process, Shell
 from treadle.stores.postgres import database, notifications, writer
@@ -133,7 +133,7 @@ def test_the_server_reports_an_unavailable_database_and_then_continues(
         monkeypatch.setattr(module, "MAX_BACKOFF_SECONDS", 0.1)
 
     async def scenario(folder: Path) -> None:
-        async with wire(url, folder) as (address, between), offered(tmp_path, database=address) as server:
+        async with wire(url, folder) as (address, between), serve_home(tmp_path, database=address) as server:
             assert (await server.ask("GET", "/readyz")).status == 200
             between.down = True
             between.cut()

@@ -21,9 +21,9 @@ from treadle.testing.time import CountingIds, FakeClock
 async def machine(url: str, ids: CountingIds, name: str, now: float) -> AsyncGenerator[StoreProcess, None]:
     """Yield a process whose own clock shows this time."""
     clock, told, database = FakeClock(now), Recorder(), await open_database(url)
-    journal = PostgresJournal(database, PostgresWriter(database, told.lost), told, clock)
+    journal = PostgresJournal(database, PostgresWriter(database, told.on_lost), told, clock)
     yield StoreProcess(journal, told, clock, ids, name)
-    assert await PostgresAccounts(database).spent(()) is None
+    assert await PostgresAccounts(database).find_shortage(()) is None
     await journal.close()
 
 

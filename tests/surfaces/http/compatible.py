@@ -10,14 +10,14 @@ import openai
 
 from tests.fake_endpoint import Behaviour, FakeEndpoint
 from tests.patience import HANG_SECONDS
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 from treadle.api.engine import HostedEngine
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 
 class Talking(NamedTuple):
-    server: Offered
+    server: ServedHome
     client: Any
     """An `openai.AsyncOpenAI`, unchecked: much that is sent here is none of its types. It has a token that may run
     agents, and no patience for failures."""
@@ -43,7 +43,7 @@ class Talking(NamedTuple):
 @asynccontextmanager
 async def talking(tmp_path: Path, *script: Behaviour, more: str = "") -> AsyncGenerator[Talking, None]:
     """Serve the agent `one` with a persona and these settings, and yield the clients."""
-    async with offered(tmp_path, *script) as server:
+    async with serve_home(tmp_path, *script) as server:
         file = server.home.agent_file("one")
         file.write_text(f"{file.read_text()}persona: You are one.\n{more}")
         token = await server.mint("run")

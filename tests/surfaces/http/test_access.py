@@ -11,7 +11,7 @@ import pytest
 from litestar.routes import HTTPRoute
 
 from tests.patience import HANG_SECONDS
-from tests.surfaces.http.offered import Offered, offered, wants_a_file
+from tests.surfaces.http.served_home import ServedHome, serve_home, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import SCOPES, Scope
 from treadle.surfaces.http.application import DESCRIPTION_PATH
@@ -40,7 +40,7 @@ def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> N
     asyncio.run(bounded())
 
 
-def routes(server: Offered) -> list[tuple[str, str, Scope | None]]:
+def routes(server: ServedHome) -> list[tuple[str, str, Scope | None]]:
     """Return every route with each of its methods and the scope that it needs."""
     found: list[tuple[str, str, Scope | None]] = []
     for route in server.app.litestar.routes:
@@ -58,7 +58,7 @@ WITHOUT_TOKEN = {("GET", "/v1/dashboard/identity"), ("POST", "/v1/dashboard/sign
 
 def test_every_route_wants_a_token(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             found = routes(server)
             assert len(found) > 60
             for method, path, _ in found:
@@ -77,7 +77,7 @@ def test_every_route_wants_a_token(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["query", "basic", "cookie"])
 def test_a_token_is_accepted_only_in_its_header(tmp_path: Path, how: str) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             said: dict[str, dict[str, str]] = {
                 "query": {},
                 "basic": {"Authorization": f"Basic {server.token}"},
@@ -97,7 +97,7 @@ def test_every_route_wants_its_scope(tmp_path: Path) -> None:
     """With all scopes but the one that is wanted, a route is closed; admin alone opens each."""
 
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             kinds: tuple[Scope, ...] = ("read", "run", "approve")
             without: dict[Scope, str] = {}
             for scope in SCOPES:
@@ -123,7 +123,7 @@ def test_every_route_wants_its_scope(tmp_path: Path) -> None:
 
 def test_only_our_own_host_and_site_are_answered(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             run_id = await server.begin()
             for path in ("/v1/agents", f"/v1/runs/{run_id}/events", "/healthz", "/v1/nowhere"):
                 for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
@@ -147,7 +147,7 @@ def test_only_our_own_host_and_site_are_answered(tmp_path: Path) -> None:
 
 def test_a_header_that_comes_twice_is_refused(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for twice in ("Host: localhost", "Host: evil.example", f"Authorization: Bearer {server.token}"):
                 reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 head = f"GET /v1/agents HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
@@ -163,7 +163,7 @@ def test_a_revoked_or_expired_token_is_refused_at_once(tmp_path: Path) -> None:
 
     async def perform() -> None:
         clock = SteadyClock(elapsed=lambda: time.monotonic() + ahead[0])
-        async with offered(tmp_path, clock=clock) as server:
+        async with serve_home(tmp_path, clock=clock) as server:
             token = await server.mint()
             assert (await server.ask("GET", "/v1/agents", token=token)).status == 200
             listed = (await server.ask("GET", "/v1/tokens")).json["items"]
@@ -183,7 +183,7 @@ def test_a_revoked_or_expired_token_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_data_of_another_agent_does_not_exist_for_a_token(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, wants_a_file()) as server:
+        async with serve_home(tmp_path, wants_a_file()) as server:
             run_id = await server.begin("asking")
             waiting = await server.until(run_id, "waiting")
             [approval] = (await server.ask("GET", "/v1/approvals")).json["items"]
@@ -240,7 +240,7 @@ def test_data_of_another_agent_does_not_exist_for_a_token(tmp_path: Path) -> Non
 
 def test_the_scope_run_cannot_raise_limits(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             limits = {"max_steps": 5, "deadline": "10m"}
             limited = {"name": "frugal", "model": "fake/m", "memory": {"remember": False}, "limits": limits}
             assert (await server.ask("POST", "/v1/agents", limited)).status == 201
@@ -271,7 +271,7 @@ def test_the_scope_run_cannot_raise_limits(tmp_path: Path) -> None:
 
 def test_a_decision_records_its_token(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, wants_a_file()) as server:
+        async with serve_home(tmp_path, wants_a_file()) as server:
             run_id = await server.begin("asking")
             await server.until(run_id, "waiting")
             [approval] = (await server.ask("GET", "/v1/approvals")).json["items"]

@@ -4,18 +4,18 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 
 CONSOLE = "https://console.example"
 
 
-async def make_ticket(web: Offered, path: str, token: str | None = None) -> Any:
+async def make_ticket(web: ServedHome, path: str, token: str | None = None) -> Any:
     return await web.ask("POST", "/v1/stream-tickets", {"path": path}, token=token)
 
 
 def test_a_page_of_a_named_origin_may_send_requests_and_read_the_responses(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             asked = {"Origin": CONSOLE, "Access_Control_Request_Method": "POST"}
             preflight = await web.ask("OPTIONS", "/v1/agents/one/runs", token="", **asked)
             assert preflight.status == 204
@@ -37,7 +37,7 @@ def test_a_page_of_a_named_origin_may_send_requests_and_read_the_responses(tmp_p
 
 def test_a_ticket_opens_its_stream_alone_and_ends_with_its_token(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             run_id, other = await web.begin(), await web.begin()
             await web.until(run_id, "completed")
             token = await web.mint("read")
@@ -67,7 +67,7 @@ def test_a_ticket_opens_its_stream_alone_and_ends_with_its_token(tmp_path: Path)
 
 def test_a_ticket_is_made_only_for_streams_that_the_caller_may_see(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             run_id = await web.begin()
             stranger = await web.mint("read", agents=["two"])
             for token in (stranger, await web.mint("read", "run", visibility="own")):

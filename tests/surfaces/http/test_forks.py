@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.events import RunForked, RunQueued
@@ -24,13 +24,13 @@ from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection
 
 
-async def ended(web: Offered, agent: str = "one", **body: object) -> str:
+async def ended(web: ServedHome, agent: str = "one", **body: object) -> str:
     run_id = await web.begin(agent, **body)
     await web.until(run_id, "completed")
     return run_id
 
 
-async def queued(web: Offered, run_id: str) -> RunQueued:
+async def queued(web: ServedHome, run_id: str) -> RunQueued:
     [first] = await web.engine.service.page(RunId(run_id), 0, 1)
     assert isinstance(first.data, RunQueued)
     return first.data
@@ -38,7 +38,7 @@ async def queued(web: Offered, run_id: str) -> RunQueued:
 
 def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             old = await ended(web)
             reply = await web.ask("POST", f"/v1/runs/{old}/fork", {"message": "Other.", "model": "fake/n"})
             assert reply.status == 202, reply
@@ -58,7 +58,7 @@ def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
 
 def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             old = await ended(web)
             path, body = f"/v1/runs/{old}/fork", {"step": 1}
             one, two = [await web.ask("POST", path, body, Idempotency_Key="k") for _ in range(2)]
@@ -71,7 +71,7 @@ def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
 
 def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             old = await ended(web)
             path = f"/v1/runs/{old}/fork"
             wrong: tuple[object, ...] = (
@@ -95,7 +95,7 @@ def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
 
 def test_a_token_forks_only_visible_runs(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             one, two = await ended(web), await ended(web, "two")
             session = (await web.ask("GET", f"/v1/runs/{two}")).json["session_id"]
             mixed = await ended(web, "one", session_id=session)
@@ -116,7 +116,7 @@ def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> N
     """The owner ran the agent in their own folder, with a tool that the agent does not have."""
 
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             folder = tmp_path / "mine"
             folder.mkdir()
             more = msgspec.structs.replace(web.home.agent("one"), workspace=str(folder), tools=("write_file",))
@@ -143,7 +143,7 @@ def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> N
 
 def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             old = await ended(web)
             token = await web.mint("read", "run", quotas=Quotas(max_llm_tokens_per_hour=1))
             reply = await web.ask("POST", f"/v1/runs/{old}/fork", {}, token)
@@ -155,7 +155,7 @@ def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
 
 def test_a_run_is_replayed_for_tokens_that_may_see_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             one, two = await ended(web), await ended(web, "two")
             limited = await web.mint("read", agents=["one"])
             found = await web.ask("GET", f"/v1/runs/{one}/replay", token=limited)
@@ -173,7 +173,7 @@ def test_the_same_from_another_process(tmp_path: Path) -> None:
     """What a service does over a connection, it does as it would here."""
 
     async def scenario() -> None:
-        async with offered(tmp_path) as web:
+        async with serve_home(tmp_path) as web:
             old = RunId(await ended(web))
             async with Connection(Address(url=web.url, token=web.token)) as connection:
                 caller = RemoteCaller(connection)

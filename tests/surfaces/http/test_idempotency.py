@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.surfaces.http.offered import offered
+from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.sse import Wire
 from tests.surfaces.http.test_access import in_time
 
@@ -14,7 +14,7 @@ RUNS = "/v1/agents/one/runs"
 
 def test_the_same_key_gets_the_same_answer(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             first = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
             again = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
             assert first.status == again.status == 202
@@ -35,7 +35,7 @@ def test_the_same_key_gets_the_same_answer(tmp_path: Path) -> None:
 
 def test_many_at_once_are_one(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             asked = [
                 server.ask("POST", f"{RUNS}?wait=20", {"message": "x"}, Idempotency_Key="k") for _ in range(30)
             ]
@@ -50,7 +50,7 @@ def test_many_at_once_are_one(tmp_path: Path) -> None:
 
 def test_a_failed_request_can_be_retried(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             assert (await server.ask("POST", "/v1/agents/one/state", {"state": "paused"})).status == 200
             refused = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
             assert refused.problem == "InvalidState"
@@ -63,7 +63,7 @@ def test_a_failed_request_can_be_retried(tmp_path: Path) -> None:
 
 def test_a_server_that_died_before_storing_the_response_acts_once(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             first = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
             run_id = first.json["run_id"]
             await server.until(run_id, "completed")
@@ -81,7 +81,7 @@ def test_a_server_that_died_before_storing_the_response_acts_once(tmp_path: Path
 
 def test_a_secret_is_shown_once_and_not_stored(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             secrets: list[str] = []
             for path in ("/v1/tokens", "/v1/tokens/"):
                 made = await server.ask("POST", path, {"name": "x"}, Idempotency_Key="k")
@@ -103,7 +103,7 @@ def test_a_secret_is_shown_once_and_not_stored(tmp_path: Path) -> None:
 
 def test_a_key_on_a_request_that_does_not_create_changes_nothing(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             run_id = await server.begin()
             await server.until(run_id, "completed")
             for _ in range(2):

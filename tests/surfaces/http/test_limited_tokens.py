@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 from tests.surfaces.http.test_access import in_time
 
 OWN_MODELS = (
@@ -26,7 +26,7 @@ LOCAL = (
 )
 
 
-def write_agent(server: Offered, name: str, text: str) -> None:
+def write_agent(server: ServedHome, name: str, text: str) -> None:
     folder = server.home.path / "agents" / name
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(text)
@@ -34,7 +34,7 @@ def write_agent(server: Offered, name: str, text: str) -> None:
 
 def test_metrics_show_a_limited_token_its_own_agents_only(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for agent in ("one", "two"):
                 await server.until(await server.begin(agent), "completed")
             whole = (await server.ask("GET", "/metrics")).body.decode()
@@ -55,7 +55,7 @@ def test_metrics_show_a_limited_token_its_own_agents_only(tmp_path: Path) -> Non
 
 def test_a_token_that_only_runs_reads_its_own_responses_and_no_others(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             run_only = await server.mint("run")
             foreign = await server.begin("one")
             session = (await server.until(foreign, "completed"))["session_id"]
@@ -89,7 +89,7 @@ def test_a_token_that_only_runs_reads_its_own_responses_and_no_others(tmp_path: 
 @pytest.mark.parametrize("model", ["local/x", "local//etc/passwd", "fake/expensive", "fake", "large", "", "fake/"])
 def test_a_model_that_is_not_the_agents_own_needs_an_administrator(tmp_path: Path, model: str) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             write_agent(server, "routed", OWN_MODELS)
             token = await server.mint("read", "run")
             body = {"message": "Go.", "overrides": {"model": model}}
@@ -108,7 +108,7 @@ def test_a_model_that_is_not_the_agents_own_needs_an_administrator(tmp_path: Pat
 
 def test_the_agents_own_models_can_be_chosen(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             write_agent(server, "routed", OWN_MODELS)
             token = await server.mint("read", "run")
             for model in ("fake/m", "fake/f", "fake/small", "fake/large"):
@@ -127,7 +127,7 @@ def test_a_local_model_that_is_not_there_is_a_clean_refusal_for_an_administrator
     tmp_path: Path, model: str
 ) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             body = {"message": "Go.", "overrides": {"model": model}}
             reply = await server.ask("POST", "/v1/agents/one/runs", body)
             assert reply.status == 400, reply
@@ -138,7 +138,7 @@ def test_a_local_model_that_is_not_there_is_a_clean_refusal_for_an_administrator
 
 def test_pinning_requires_the_admin_scope(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             token = await server.mint("read", "run")
             body = {"agent": "one", "text": "The sky is green.", "pinned": True}
             reply = await server.ask("POST", "/v1/memory", body, token=token)
@@ -151,7 +151,7 @@ def test_pinning_requires_the_admin_scope(tmp_path: Path) -> None:
 
 def test_the_open_streams_of_a_token_are_limited(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, streams_per_token=3) as server:
+        async with serve_home(tmp_path, streams_per_token=3) as server:
             token, other = await server.mint("read"), await server.mint("read", "run")
             opened = [await _open(server, token) for _ in range(3)]
             refused = await server.ask("GET", "/v1/events", token=token)
@@ -173,7 +173,7 @@ def test_the_open_streams_of_a_token_are_limited(tmp_path: Path) -> None:
 
 def test_concurrent_streams_are_limited(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, streams_per_token=3) as server:
+        async with serve_home(tmp_path, streams_per_token=3) as server:
             token = await server.mint("read")
             heads = await asyncio.gather(*[_connect(server, token) for _ in range(12)])
             statuses = sorted(int(head.split()[1]) for head, _, _ in heads)
@@ -184,13 +184,13 @@ def test_concurrent_streams_are_limited(tmp_path: Path) -> None:
     in_time(perform())
 
 
-async def _open(server: Offered, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _open(server: ServedHome, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     head, reader, writer = await _connect(server, token)
     assert b"200" in head.split(b"\r\n")[0], head
     return reader, writer
 
 
-async def _connect(server: Offered, token: str) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(server: ServedHome, token: str) -> tuple[bytes, asyncio.StreamReader, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     head = f"GET /v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n"
     writer.write(head.encode())
@@ -205,7 +205,7 @@ def test_invalid_utf8_is_a_bad_request(tmp_path: Path, bytes_: bytes) -> None:
     escaped = "".join(f"%{byte:02x}" for byte in bytes_)
 
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             paths = [
                 f"/v1/runs/{escaped}", f"/v1/runs?agent={escaped}", f"/v1/agents/{escaped}/runs", f"/{escaped}",
                 f"/v1/runs?{escaped}=x",
@@ -241,7 +241,7 @@ def test_invalid_utf8_is_a_bad_request(tmp_path: Path, bytes_: bytes) -> None:
     in_time(perform())
 
 
-async def _raw(server: Offered, first: bytes) -> int:
+async def _raw(server: ServedHome, first: bytes) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     head = first + f"\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n".encode()
     if b"\r\nAuthorization:" in first:

@@ -12,7 +12,7 @@ from litestar.types import Receive, Scope, Send
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, delta
 from tests.patience import HANG_SECONDS, until
-from tests.surfaces.http.offered import Offered, offered, wants_a_file
+from tests.surfaces.http.served_home import ServedHome, serve_home, wants_a_file
 from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http import server as serving
 from treadle.surfaces.http.application import MAX_BODY_BYTES
@@ -33,7 +33,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Quick:
     return set_to
 
 
-async def exchange(server: Offered, *pieces: Bytes, pause: float = 0.0, bytes: int | None = None) -> Bytes:
+async def exchange(server: ServedHome, *pieces: Bytes, pause: float = 0.0, bytes: int | None = None) -> Bytes:
     """Send bytes, and return the whole answer or its first bytes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     answering = asyncio.ensure_future(reader.read() if bytes is None else reader.readexactly(bytes))
@@ -50,7 +50,7 @@ async def exchange(server: Offered, *pieces: Bytes, pause: float = 0.0, bytes: i
         writer.close()
 
 
-def head(server: Offered, line: str = "GET /v1/agents", *headers: str) -> bytes:
+def head(server: ServedHome, line: str = "GET /v1/agents", *headers: str) -> bytes:
     lines = [f"{line} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {server.token}", *headers]
     return "\r\n".join([*lines, "", ""]).encode()
 
@@ -64,7 +64,7 @@ def problem(answer: bytes) -> str:
 
 def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             said = b'{"message": "' + b"x" * MAX_BODY_BYTES + b'"}'
             for headers in ({}, {"Idempotency_Key": "k"}):
                 reply = await server.ask("POST", "/v1/agents/one/runs", said, **headers)
@@ -87,7 +87,7 @@ def test_a_text_that_is_too_long_is_refused_alike_on_every_route(tmp_path: Path)
     long, schedule = "x" * 128_001, {"agent": "one", "every": "1h"}
 
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             run_id = await server.begin()
             await server.until(run_id, "completed")
             for path, body in (
@@ -114,7 +114,7 @@ def test_a_text_that_is_too_long_is_refused_alike_on_every_route(tmp_path: Path)
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"message": "x", "overrides": {"output": {"a":'])
 def test_a_deeply_nested_body_is_refused(tmp_path: Path, opening: bytes) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for path in ("/v1/agents/one/runs", "/v1/agents", "/v1/tokens", "/v1/submissions"):
                 reply = await server.ask("POST", path, opening * 200_000)
                 assert reply.status == 400, (path, reply)
@@ -126,7 +126,7 @@ def test_a_deeply_nested_body_is_refused(tmp_path: Path, opening: bytes) -> None
 
 def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for long in (b"X-Long: ", b""):
                 said = head(server)[:-2] + long + (b"y" * 1000 + (b"" if long else b": z\r\n")) * 100
                 answer = await exchange(server, said)
@@ -139,7 +139,7 @@ def test_a_head_that_is_too_long_is_refused(tmp_path: Path) -> None:
 def test_a_slow_head_closes_the_connection(tmp_path: Path, quick: Quick) -> None:
     async def perform() -> None:
         quick("HEAD_TIMEOUT_SECONDS", 0.3)
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             assert problem(await exchange(server, b"GET /v1/agents HT")) == "TooSlow"
             assert await exchange(server, b"") == b""
             # a second request on the same connection is bounded too
@@ -156,7 +156,7 @@ def test_a_slow_body_returns_408(tmp_path: Path, quick: Quick) -> None:
     async def perform() -> None:
         quick("BODY_IDLE_SECONDS", 0.3)
         quick("BODY_TIMEOUT_SECONDS", 1.0)
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             said = ("Content-Type: application/json", "Content-Length: 1000")
             told = head(server, "POST /v1/agents/one/runs", *said)
             keyed = head(server, "POST /v1/agents/one/runs", *said, "Idempotency-Key: slow")
@@ -174,7 +174,7 @@ def test_a_slow_body_returns_408(tmp_path: Path, quick: Quick) -> None:
 
 def test_data_that_is_not_http_is_refused(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for said in (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", b"HELO there\r\n\r\n", b"GET\r\n\r\n"):
                 assert problem(await exchange(server, said)) == "NoRequest"
             both = head(server, "POST /v1/agents", "Content-Length: 3", "Transfer-Encoding: chunked")
@@ -185,7 +185,7 @@ def test_data_that_is_not_http_is_refused(tmp_path: Path) -> None:
 
 def test_requests_in_a_row_are_answered_in_that_order(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             last = head(server, "GET /v1/nowhere", "Connection: close")
             answer = await exchange(server, head(server, "GET /healthz") * 20 + head(server) * 20 + last)
             assert answer.count(b"HTTP/1.1 200 ") == 40
@@ -198,7 +198,7 @@ def test_requests_in_a_row_are_answered_in_that_order(tmp_path: Path) -> None:
 
 def test_too_many_connections_get_503(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             held = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(20)]
             monkeypatch.setattr(serving.BoundedProtocol, "max_connections", 20)
             answer = await exchange(server)
@@ -217,7 +217,7 @@ def test_a_waiting_client_is_answered_when_the_server_stops(tmp_path: Path) -> N
     """At once, and with the run: a client that gets an error would request it again."""
 
     async def perform() -> None:
-        async with offered(tmp_path, wants_a_file()) as server:
+        async with serve_home(tmp_path, wants_a_file()) as server:
             posted = asyncio.ensure_future(
                 server.ask("POST", "/v1/agents/asking/runs?wait=600", {"message": "Go."}),
             )
@@ -243,7 +243,7 @@ def test_a_response_that_cannot_be_repeated_is_finished(tmp_path: Path, path: st
 
     async def perform() -> None:
         slow = Answer([PAUSE, delta(content="Done."), delta(finish="stop"), DONE])
-        async with offered(tmp_path, slow) as server:
+        async with serve_home(tmp_path, slow) as server:
             body = {"model": "one", "stream": True, asked: [{"role": "user", "content": "Go."}]}
             answering = asyncio.ensure_future(server.ask("POST", f"/v1/{path}", body))
             while not (await server.ask("GET", "/v1/runs?status=running")).json["items"]:
@@ -312,7 +312,7 @@ def test_a_disconnected_client_is_not_waited_for(tmp_path: Path) -> None:
 
     async def perform() -> None:
         slow = Answer([delta(content="D"), PAUSE, delta(content="one."), delta(finish="stop"), DONE])
-        async with offered(tmp_path, slow) as server:
+        async with serve_home(tmp_path, slow) as server:
             before = len(asyncio.all_tasks())
             _, writer = await asyncio.open_connection("127.0.0.1", server.port)
             body = b'{"message": "x"}'

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, delta, says
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
 from treadle.operations import event_feed as feed
@@ -41,7 +41,7 @@ def text_of(sent: list[Sent]) -> str:
     return "".join(each.data["data"]["text"] for each in sent if each.type == "token")
 
 
-async def open_feed(server: Offered, query: str, last: str | None = None) -> Wire:
+async def open_feed(server: ServedHome, query: str, last: str | None = None) -> Wire:
     wire = await Wire.open(server.port, f"/v1/agents/one/events{query}", server.token, last)
     assert wire.status == 200
     return wire
@@ -49,7 +49,7 @@ async def open_feed(server: Offered, query: str, last: str | None = None) -> Wir
 
 def test_tokens_come_between_their_request_and_their_response(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, SLOW) as server:
+        async with serve_home(tmp_path, SLOW) as server:
             early, durable_only = await open_feed(server, "?live=true"), await open_feed(server, "")
             run_id = await server.begin()
             sent: list[Sent] = []
@@ -80,7 +80,7 @@ def test_tokens_come_between_their_request_and_their_response(tmp_path: Path) ->
 
 def test_the_tokens_of_other_agents_and_other_owners_are_not_shown(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, policy=lambda _: says("A secret answer.")) as server:
+        async with serve_home(tmp_path, policy=lambda _: says("A secret answer.")) as server:
             wire = await open_feed(server, "?live=true")
             of_owner = await server.mint("read", "run", visibility="own")
             theirs = await Wire.open(server.port, "/v1/events?live=true", of_owner)
@@ -106,7 +106,7 @@ def test_a_slow_reader_learns_what_it_missed_and_loses_no_durable_event(
     monkeypatch.setattr(feed, "MAX_BACKLOG_EVENTS", 4)
 
     async def perform() -> None:
-        async with offered(tmp_path, SLOW) as server:
+        async with serve_home(tmp_path, SLOW) as server:
             service = server.engine.service
             async with aclosing(service.live_feed(agents=("one",))) as pages:
                 first = asyncio.ensure_future(anext(pages))

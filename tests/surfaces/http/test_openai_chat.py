@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, calls, delta, fragment, refuses, says, usage
 from tests.surfaces.http.compatible import PIXEL, Talking, in_time, talking
-from tests.surfaces.http.offered import wants_a_file
+from tests.surfaces.http.served_home import wants_a_file
 from treadle.surfaces.http import open_streams
 from treadle.surfaces.http.openai import run_answer
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, delta, fragment, refuses, says, usage
 from tests.surfaces.http.compatible import PIXEL, Talking, in_time, talking
-from tests.surfaces.http.offered import wants_a_file
+from tests.surfaces.http.served_home import wants_a_file
 
 WORDS = [delta(role="assistant", content=""), delta(content="One "), delta(content="two "), delta(content="three.")]
 END = [delta(finish="stop"), usage(), DONE]

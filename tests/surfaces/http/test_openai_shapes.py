@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, Behaviour, delta, fragment, says, usage
 from tests.surfaces.http.compatible import Talking, in_time, talking
-from tests.surfaces.http.offered import wants_a_file
+from tests.surfaces.http.served_home import wants_a_file
 
 GO: list[Any] = [{"role": "user", "content": "Go."}]
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"

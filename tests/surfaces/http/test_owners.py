@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from tests.fake_endpoint import Request, says
 from tests.patience import HANG_SECONDS
-from tests.surfaces.http.offered import Offered, Reply, offered, wants_a_file
+from tests.surfaces.http.served_home import Reply, ServedHome, serve_home, wants_a_file
 from tests.surfaces.http.sse import Wire
 from treadle.domain.access import Scope, Visibility
 from treadle.domain.ids import RunId
@@ -29,7 +29,7 @@ def in_time(work: Coroutine[Any, Any, None], seconds: float = HANG_SECONDS) -> N
 
 
 async def mint(
-    server: Offered, *scopes: Scope, user: str | None = None, visibility: Visibility | None = None
+    server: ServedHome, *scopes: Scope, user: str | None = None, visibility: Visibility | None = None
 ) -> str:
     wanted = NewToken("somebody", scopes, user=user, visibility=visibility)
     return (await server.engine.context.access.create(wanted)).secret
@@ -44,9 +44,9 @@ def answer(request: Request) -> Any:
 
 
 @asynccontextmanager
-async def home(tmp_path: Path) -> AsyncGenerator[Offered, None]:
+async def home(tmp_path: Path) -> AsyncGenerator[ServedHome, None]:
     """A server with the agents `keen`, which remembers, and `open`, which shares what it remembers."""
-    async with offered(tmp_path, policy=answer) as server:
+    async with serve_home(tmp_path, policy=answer) as server:
         for name, shared in (("keen", False), ("open", True)):
             folder = server.home.path / "agents" / name
             folder.mkdir()
@@ -55,7 +55,7 @@ async def home(tmp_path: Path) -> AsyncGenerator[Offered, None]:
         yield server
 
 
-async def say(server: Offered, token: str, message: str, agent: str = "keen", **body: Any) -> Any:
+async def say(server: ServedHome, token: str, message: str, agent: str = "keen", **body: Any) -> Any:
     """Run an agent, and return the response to its caller."""
     sent = {"message": message, "wait": 30, **body}
     reply = await server.ask("POST", f"/v1/agents/{agent}/runs", sent, token)
@@ -63,7 +63,7 @@ async def say(server: Offered, token: str, message: str, agent: str = "keen", **
     return reply.json
 
 
-def prompts(server: Offered, since: int = 0) -> str:
+def prompts(server: ServedHome, since: int = 0) -> str:
     """All that models were sent."""
     return json.dumps([request.json for request in server.endpoint.requests[since:]])
 
@@ -219,7 +219,7 @@ def is_about_something_of_a_user(operation: str) -> bool:
     return any(name in operation for name in ("{run_id}", "{session_id}", "{approval_id}", "{response}"))
 
 
-async def operations(server: Offered) -> dict[str, Scope | None]:
+async def operations(server: ServedHome) -> dict[str, Scope | None]:
     """Every operation that the document describes, and the scope that it asks for."""
     scopes: dict[str, Scope | None] = {}
     for route in server.app.litestar.routes:
@@ -231,7 +231,7 @@ async def operations(server: Offered) -> dict[str, Scope | None]:
     return {operation: scopes[operation] for operation in found}
 
 
-async def alices(server: Offered, token: str) -> Theirs:
+async def alices(server: ServedHome, token: str) -> Theirs:
     """A run that has ended, one that waits for an approval, and what was remembered of it."""
     run = await say(server, token, f"My dog is called {CANARY}.")
     sent = {"message": f"Write {CANARY} into a file."}

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.surfaces.http.offered import Offered, offered
+from tests.surfaces.http.served_home import ServedHome, serve_home
 from tests.surfaces.http.test_access import in_time
 
 
-async def walked(server: Offered, path: str, token: str | None = None) -> list[list[Any]]:
+async def walked(server: ServedHome, path: str, token: str | None = None) -> list[list[Any]]:
     """Return all pages of a list, two items each."""
     pages: list[list[Any]] = []
     cursor = ""
@@ -25,7 +25,7 @@ async def walked(server: Offered, path: str, token: str | None = None) -> list[l
 @pytest.mark.parametrize(("path", "name"), [("/v1/runs", "run_id"), ("/v1/sessions", "session_id")])
 def test_the_pages_of_a_list_are_the_list(tmp_path: Path, path: str, name: str) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for agent in ("one", "two", "one", "one", "two"):
                 await server.begin(agent)
             whole = [item[name] for item in (await server.ask("GET", path)).json["items"]]

@@ -10,8 +10,8 @@ import aiohttp
 import pytest
 
 from tests.fake_endpoint import FakeEndpoint
-from tests.surfaces.http.offered import write_home
 from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import write_home
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.http.test_streams import steps_and_words

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 from tests.fake_endpoint import says
-from tests.surfaces.http.offered import SETTINGS, Offered, offered, wants_a_file
+from tests.surfaces.http.served_home import SETTINGS, ServedHome, serve_home, wants_a_file
 from tests.surfaces.http.test_access import in_time
 
 
 def test_a_wait_that_times_out_says_what_the_run_waits_for(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, policy=lambda _: wants_a_file()) as server:
+        async with serve_home(tmp_path, policy=lambda _: wants_a_file()) as server:
             run_id = await server.begin("asking")
             await server.until(run_id, "waiting")
             told = await server.ask("GET", f"/v1/runs/{run_id}?wait=0.01")
@@ -20,7 +20,7 @@ def test_a_wait_that_times_out_says_what_the_run_waits_for(tmp_path: Path) -> No
 
 def test_a_submission_that_waits_answers_with_the_state_of_its_run(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, policy=lambda _: wants_a_file()) as server:
+        async with serve_home(tmp_path, policy=lambda _: wants_a_file()) as server:
             seconds = 0.01
             while True:  # a longer wait, until the run has come so far within it
                 reply = await server.ask("POST", f"/v1/agents/asking/runs?wait={seconds}", {"message": "Go."})
@@ -38,7 +38,7 @@ def test_a_submission_that_waits_answers_with_the_state_of_its_run(tmp_path: Pat
 
 def test_silent_runs_and_metrics_are_returned(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, says("NO_REPLY"), says("Hello.")) as server:
+        async with serve_home(tmp_path, says("NO_REPLY"), says("Hello.")) as server:
             silent = (await server.ask("POST", "/v1/agents/one/runs?wait=60", {"message": "Go."})).json
             assert (silent["outcome"], silent["result"]["text"], silent["result"]["silent"]) == ("silent", "", True)
             journal = (await server.ask("GET", f"/v1/runs/{silent['run_id']}/journal")).json["items"]
@@ -54,7 +54,7 @@ def test_silent_runs_and_metrics_are_returned(tmp_path: Path) -> None:
 
 def test_a_caller_that_may_approve_is_asked_and_another_one_is_not(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, wants_a_file(), says("Done."), wants_a_file()) as server:
+        async with serve_home(tmp_path, wants_a_file(), says("Done."), wants_a_file()) as server:
             folder = server.home.path / "agents" / "careful"
             folder.mkdir()
             (folder / "config.yaml").write_text(
@@ -70,7 +70,7 @@ def test_a_caller_that_may_approve_is_asked_and_another_one_is_not(tmp_path: Pat
             await server.until(await start(server, await server.mint("read", "run")), "completed")
             assert (await server.ask("GET", "/v1/approvals")).json["items"] == []
 
-    async def start(server: Offered, token: str) -> str:
+    async def start(server: ServedHome, token: str) -> str:
         reply = await server.ask("POST", "/v1/agents/careful/runs", {"message": "Go."}, token=token)
         return reply.json["run_id"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.surfaces.http.offered import Offered, Reply, offered
+from tests.surfaces.http.served_home import Reply, ServedHome, serve_home
 from tests.surfaces.http.test_access import in_time
 from treadle.domain.events import RunQueued
 from treadle.domain.ids import RunId, TokenId
@@ -19,12 +19,12 @@ from treadle.testing.time import FakeClock
 PATH = "/v1/dashboard/sign-in"
 
 
-def own(server: Offered) -> dict[str, str]:
+def own(server: ServedHome) -> dict[str, str]:
     """Return the headers that the dashboard sends."""
     return {"Origin": server.url, "X-Treadle": "dashboard"}
 
 
-async def sign_in(server: Offered, **body: str) -> Reply:
+async def sign_in(server: ServedHome, **body: str) -> Reply:
     return await server.ask("POST", PATH, body, token="", **own(server))
 
 
@@ -33,7 +33,7 @@ def cookie_of(reply: Reply) -> str:
     return reply.headers["set-cookie"].partition(";")[0]
 
 
-async def identity(server: Offered, cookie: str) -> Any:
+async def identity(server: ServedHome, cookie: str) -> Any:
     reply = await server.ask("GET", "/v1/dashboard/identity", token="", Cookie=cookie)
     return json.loads(reply.body)["identity"]
 
@@ -41,7 +41,7 @@ async def identity(server: Offered, cookie: str) -> Any:
 def test_a_cookie_has_the_rights_of_its_token_until_it_is_revoked(tmp_path: Path) -> None:
     async def perform() -> None:
         clock = FakeClock(1_700_000_000.0)
-        async with offered(tmp_path, clock=clock) as server:
+        async with serve_home(tmp_path, clock=clock) as server:
             secret = await server.mint("read", agents=("one",))
             reply = await sign_in(server, token=secret)
             cookie = cookie_of(reply)
@@ -67,7 +67,7 @@ def test_a_cookie_has_the_rights_of_its_token_until_it_is_revoked(tmp_path: Path
 def test_a_code_signs_in_once_as_the_owner_and_expires(tmp_path: Path) -> None:
     async def perform() -> None:
         clock = FakeClock(1_700_000_000.0)
-        async with offered(tmp_path, clock=clock) as server:
+        async with serve_home(tmp_path, clock=clock) as server:
             sign_ins = server.engine.context.sign_ins
             code = await sign_ins.make_code()
             found = await identity(server, cookie_of(await sign_in(server, code=code)))
@@ -95,7 +95,7 @@ def test_only_a_page_of_this_server_changes_something_with_a_cookie(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             cookie = cookie_of(await sign_in(server, token=server.token))
             sent = {name: server.url if value == "OWN" else value for name, value in headers.items()}
             for method, path, body in (("POST", PATH, {"token": server.token}), ("DELETE", PATH, None)):
@@ -112,7 +112,7 @@ def test_only_a_page_of_this_server_changes_something_with_a_cookie(
 )
 def test_a_cookie_does_not_count_where_programs_call(tmp_path: Path, path: str) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             cookie = cookie_of(await sign_in(server, token=server.token))
             method = "POST" if "chat" in path else "GET"
             reply = await server.ask(
@@ -126,7 +126,7 @@ def test_a_cookie_does_not_count_where_programs_call(tmp_path: Path, path: str) 
 def test_a_sign_in_ends_when_it_is_idle_or_old_and_by_signing_out(tmp_path: Path) -> None:
     async def perform() -> None:
         clock = FakeClock(1_700_000_000.0)
-        async with offered(tmp_path, clock=clock) as server:
+        async with serve_home(tmp_path, clock=clock) as server:
             idle = cookie_of(await sign_in(server, token=server.token))
             clock.pass_time(IDLE_SECONDS - 1)
             assert await identity(server, idle) is not None
@@ -151,7 +151,7 @@ def test_a_sign_in_ends_when_it_is_idle_or_old_and_by_signing_out(tmp_path: Path
 
 def test_a_stream_ends_with_its_sign_in(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             cookie = cookie_of(await sign_in(server, token=server.token))
             streaming = asyncio.ensure_future(server.ask("GET", "/v1/events?live=true", token="", Cookie=cookie))
             while not len(server.streams):  # noqa: ASYNC110 -- the server has no event for it
@@ -165,7 +165,7 @@ def test_a_stream_ends_with_its_sign_in(tmp_path: Path) -> None:
 
 def test_failed_attempts_are_limited(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for _ in range(MAX_FAILURES):
                 reply = await sign_in(server, token="trd_wrong")
                 assert (reply.status, b"not valid" in reply.body) == (403, True)
@@ -176,7 +176,7 @@ def test_failed_attempts_are_limited(tmp_path: Path) -> None:
 
 def test_behind_a_proxy_on_this_machine_clients_are_limited_one_by_one(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
 
             async def attempt(forwarded: str, token: str = "trd_wrong") -> int:
                 headers = {"X-Forwarded-For": forwarded, **own(server)}
@@ -196,7 +196,7 @@ def test_behind_a_proxy_on_this_machine_clients_are_limited_one_by_one(tmp_path:
 
 def test_pages_need_no_sign_in_and_are_locked_down(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for path in ("/", "/runs/run_x", "/chat/../agents"):
                 reply = await server.ask("GET", path, token="")
                 assert reply.status == 200
@@ -211,7 +211,7 @@ def test_pages_need_no_sign_in_and_are_locked_down(tmp_path: Path) -> None:
 
 def test_runs_are_filtered_by_text_time_and_cost(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             for message in ("Count the MODULES\nplease", "Write a poem"):
                 await server.ask("POST", "/v1/agents/one/runs?wait=30", {"message": message})
 
@@ -231,7 +231,7 @@ def test_runs_are_filtered_by_text_time_and_cost(tmp_path: Path) -> None:
 
 def test_events_in_short_name_what_they_concern(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             reply = await server.ask("POST", "/v1/agents/one/runs?wait=30", {"message": "hello there"})
             run_id = json.loads(reply.body)["run_id"]
             page = json.loads((await server.ask("GET", f"/v1/runs/{run_id}/event-lines?limit=3")).body)
@@ -249,7 +249,7 @@ def test_events_in_short_name_what_they_concern(tmp_path: Path) -> None:
 
 def test_a_sender_who_may_answer_can_be_asked(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             asked: list[str | None] = []
             writer, reviewer = await server.mint("run"), await server.mint("run", "approve")
             for token in (writer, reviewer):
@@ -265,7 +265,7 @@ def test_a_sender_who_may_answer_can_be_asked(tmp_path: Path) -> None:
     in_time(perform())
 
 
-async def asker_of_run(server: Offered, reply: Reply) -> str | None:
+async def asker_of_run(server: ServedHome, reply: Reply) -> str | None:
     assert reply.status == 202, reply
     [first] = await server.engine.service.page(RunId(reply.json["run_id"]), 0, 1)
     assert isinstance(first.data, RunQueued)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, Request, delta, fragment, says
 from tests.patience import HANG_SECONDS, until
-from tests.surfaces.http.offered import Offered, offered, wants_a_file
+from tests.surfaces.http.served_home import ServedHome, serve_home, wants_a_file
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
 from treadle.operations import token_service as access
@@ -33,7 +33,7 @@ def steps_and_words(request: Request) -> Answer:
     return Answer([*(delta(content=word) for word in WORDS), delta(finish="stop"), DONE])
 
 
-async def working(server: Offered) -> str:
+async def working(server: ServedHome) -> str:
     """Start a run with many events, and return its ID."""
     agent = {"name": "busy", "model": "fake/m", "tools": ["glob"], "memory": {"remember": False, "recall": 0}}
     assert (await server.ask("POST", "/v1/agents", agent)).status == 201
@@ -52,7 +52,7 @@ def test_a_stream_cut_at_any_byte_resumes_without_a_gap(tmp_path: Path) -> None:
     chance = random.Random(7)
 
     async def perform() -> None:
-        async with offered(tmp_path, policy=steps_and_words) as server:
+        async with serve_home(tmp_path, policy=steps_and_words) as server:
             run_id = await working(server)
             sent: list[Sent] = []
             cuts = 0
@@ -81,7 +81,7 @@ def test_a_late_reader_gets_the_text_in_progress_once(tmp_path: Path) -> None:
     slow = Answer([*pieces, *(delta(content=word) for word in WORDS[half:]), delta(finish="stop"), DONE])
 
     async def perform() -> None:
-        async with offered(tmp_path, slow) as server:
+        async with serve_home(tmp_path, slow) as server:
             run_id = await server.begin()
             path = f"/v1/runs/{run_id}/events"
             first = await Wire.open(server.port, path, server.token)
@@ -131,7 +131,7 @@ def test_a_slow_reader_is_disconnected_and_resumes(tmp_path: Path, monkeypatch: 
     long = Answer([*(delta(content="x" * 2000) for _ in range(3000)), delta(finish="stop"), DONE])
 
     async def perform() -> None:
-        async with offered(tmp_path, long) as server:
+        async with serve_home(tmp_path, long) as server:
             monkeypatch.setattr(streams, "MAX_EVENTS_BEHIND", 50)
             run_id = await server.begin()
             path = f"/v1/runs/{run_id}/events"
@@ -173,7 +173,7 @@ def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
     long = Answer([*(delta(content="x" * 4000) for _ in range(3000)), delta(finish="stop"), DONE])
 
     async def perform() -> None:
-        async with offered(tmp_path, long) as server:
+        async with serve_home(tmp_path, long) as server:
             token = await server.mint("read")
             run_id = await server.begin()
             path = f"/v1/runs/{run_id}/events"
@@ -202,7 +202,7 @@ def test_a_stream_that_starts_as_the_server_stops_ends_at_once(
         stream.cut()
 
     async def perform() -> None:
-        async with offered(tmp_path, wants_a_file()) as server:
+        async with serve_home(tmp_path, wants_a_file()) as server:
             run_id = await server.begin("asking")
             await server.until(run_id, "waiting")
             paths = (f"/v1/runs/{run_id}/events", "/v1/events")
@@ -217,7 +217,7 @@ def test_a_stream_that_starts_as_the_server_stops_ends_at_once(
     in_time(perform())
 
 
-async def begins_and_ends(server: Offered, path: str) -> None:
+async def begins_and_ends(server: ServedHome, path: str) -> None:
     wire = await Wire.open(server.port, path, server.token)
     async with asyncio.timeout(HANG_SECONDS):
         assert (wire.status, await drain(wire)) == (200, [])
@@ -233,7 +233,7 @@ def test_a_revoked_token_loses_its_streams(
     monkeypatch.setattr(access, "FRESH_SECONDS", 0.05 if elsewhere else 10 * HANG_SECONDS)
 
     async def perform() -> None:
-        async with offered(tmp_path, wants_a_file()) as server:
+        async with serve_home(tmp_path, wants_a_file()) as server:
             token = await server.mint("read", "run")
             run_id = await server.begin("asking")
             await server.until(run_id, "waiting")
@@ -262,7 +262,7 @@ def test_a_quiet_stream_has_a_heartbeat(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(open_streams, "HEARTBEAT_INTERVAL_SECONDS", 0.05)
 
     async def perform() -> None:
-        async with offered(tmp_path, wants_a_file()) as server:
+        async with serve_home(tmp_path, wants_a_file()) as server:
             run_id = await server.begin("asking")
             await server.until(run_id, "waiting")
             wires = [
@@ -290,7 +290,7 @@ def test_the_feed_is_in_the_order_of_commits_without_a_gap(tmp_path: Path) -> No
     chance = random.Random(3)
 
     async def perform() -> None:
-        async with offered(tmp_path) as server:
+        async with serve_home(tmp_path) as server:
             begin = (await server.ask("GET", "/v1/runs")).json["items"]
             assert begin == []
             wanted = 12
@@ -328,7 +328,7 @@ def test_the_feed_is_in_the_order_of_commits_without_a_gap(tmp_path: Path) -> No
 
 def test_an_unknown_event_id_restarts_the_stream(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with offered(tmp_path, says("Hello.")) as server:
+        async with serve_home(tmp_path, says("Hello.")) as server:
             run_id = await server.begin()
             await server.until(run_id, "completed")
             wire = await Wire.open(server.port, f"/v1/runs/{run_id}/events", server.token, "5000")

@@ -31,8 +31,8 @@ def encode_request(request: ModelRequest) -> bytes:
     style = request.profile.tools
     key = f"chat_completions/{style}"
     pieces = [b'{"model":', encode(request.model), b","]
-    pieces.append(request.preamble.encoded_as(key, lambda preamble: _encode_preamble(preamble, style)))
-    pieces += request.conversation.encoded_as(key, _MessageEncoder(request.conversation, style).encode)
+    pieces.append(request.preamble.encode_as(key, lambda preamble: _encode_preamble(preamble, style)))
+    pieces += request.conversation.encode_as(key, _MessageEncoder(request.conversation, style).encode)
     if request.aside:
         pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     pieces += (b"]", _encode_options(request), b"}")
@@ -65,7 +65,7 @@ def _encode_options(request: ModelRequest) -> bytes:
     if request.profile.tools == "schema":
         choice = request.tool_choice
         key = f"chat_completions/schema/{choice}"
-        encoded += request.preamble.encoded_as(key, lambda preamble: _encode_format(preamble, choice))
+        encoded += request.preamble.encode_as(key, lambda preamble: _encode_format(preamble, choice))
     return encoded
 
 

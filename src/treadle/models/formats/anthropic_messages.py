@@ -34,9 +34,9 @@ def encode_request(request: ModelRequest) -> bytes:
     """Return the body of a request. Cached bytes are reused where the request has them."""
     target = "" if request.plain else f"{request.provider}/{request.model}"
     pieces = [b'{"model":', encode(request.model), b","]
-    pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
+    pieces.append(request.preamble.encode_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
-    pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
+    pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
     if (place := _find_extra_mark(request.conversation.messages)) is not None:
         pieces[first + place] = _add_cache_mark(pieces[first + place])
     if request.aside:  # it is not in the next request, so the mark goes after the last turn and not after it

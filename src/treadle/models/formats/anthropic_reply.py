@@ -269,9 +269,9 @@ class AnthropicReply:
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
         stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
         raw_stop = ending.word if stop == "other" else None
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, self._dropped())
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, self._list_dropped_calls())
 
-    def _dropped(self) -> tuple[str, ...]:
+    def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""
         if self._ending.runs_calls:
             return ()

@@ -17,10 +17,10 @@ WIRE_FORMAT = "chat_completions"
 def encode_request(request: ModelRequest) -> bytes:
     """Return the body of a request. Cached bytes are reused where the request has them."""
     pieces = [b'{"model":', encode(request.model), b","]
-    pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
+    pieces.append(request.preamble.encode_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
     messages = ChatMessages(request)
-    pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{messages.key}", messages.encode)
+    pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{messages.key}", messages.encode)
     if request.aside:
         pieces.append(b"," + encode({"role": "user", "content": request.aside}))
     if request.profile.alternating_roles or request.plain:

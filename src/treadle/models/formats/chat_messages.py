@@ -89,7 +89,7 @@ class ChatMessages:
                 text += part.text
             elif isinstance(part, ToolUse):
                 calls.append(self._call(part, is_first=not calls))
-            elif isinstance(part, Thinking) and returns and part.came_from(self._provider, self._model):
+            elif isinstance(part, Thinking) and returns and part.is_from(self._provider, self._model):
                 reasoning |= _reasoning_fields(part)
         if not text and not calls:
             return b""
@@ -106,7 +106,7 @@ class ChatMessages:
         # A model may have invented the name, so it is sanitized like the id.
         function = {"name": sanitize_id(use.name), "arguments": use.arguments or "{}"}
         call: dict[str, Any] = {"id": sanitize_id(use.call_id), "type": "function", "function": function}
-        if not self._plain and use.extra is not None and use.extra.came_from(self._provider, self._model):
+        if not self._plain and use.extra is not None and use.extra.is_from(self._provider, self._model):
             call["extra_content"] = msgspec.Raw(use.extra.content.encode())
         elif self._filled and is_first and _GEMINI.search(self._model):
             call["extra_content"] = _SKIP_SIGNATURE_CHECK

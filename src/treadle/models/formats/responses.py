@@ -25,9 +25,9 @@ def encode_request(request: ModelRequest) -> bytes:
     pieces = [b'{"model":', encode(request.model), b","]
     if request.profile.sealed_reasoning and not request.plain:
         pieces.append(_INCLUDE_SEALED_REASONING)
-    pieces.append(request.preamble.encoded_as(WIRE_FORMAT, _encode_preamble))
+    pieces.append(request.preamble.encode_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
-    pieces += request.conversation.encoded_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
+    pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
     while first < len(pieces) and not pieces[first]:
         first += 1
     if first < len(pieces):

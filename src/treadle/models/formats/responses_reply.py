@@ -355,9 +355,9 @@ class ResponsesReply:
         stop = STOP_REASONS.get(self._ending.end or "unknown", "other")
         if stop == "end_turn" and any(isinstance(part, ToolUse) for part in parts):
             stop = "tool_use"
-        return Completed(tuple(parts), stop, self.usage(sent_bytes), dropped_calls=self._dropped())
+        return Completed(tuple(parts), stop, self.usage(sent_bytes), dropped_calls=self._list_dropped_calls())
 
-    def _dropped(self) -> tuple[str, ...]:
+    def _list_dropped_calls(self) -> tuple[str, ...]:
         """Return the names of the calls left out because the reply was cut or filtered."""
         if self._ending.runs_calls:
             return ()

@@ -95,13 +95,13 @@ class ModelClient:
             whole = _finish_reply(reply, len(body), call)
             await call.finish()
         except (CallFailed, UnusableReply, EventTooLarge) as error:
-            return add_reasoning_repair(self._failed(error, call, key, reply, len(body)), request)
+            return add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)
         else:
             return whole
         finally:
             call.close()
 
-    def _failed(
+    def _make_failed(
         self, error: Exception, call: HttpCall, key: ProviderKey | None, reply: PartialReply, sent_bytes: int
     ) -> Failed:
         if isinstance(error, CallFailed):

@@ -34,8 +34,8 @@ def _carries_reasoning(request: ModelRequest) -> bool:
     provider, model = request.provider, request.model
     for message in request.conversation.messages:
         for part in message.parts:
-            if isinstance(part, Thinking) and (part.came_from(provider, model) or part.belongs_to(provider, model)):
+            if isinstance(part, Thinking) and (part.is_from(provider, model) or part.belongs_to(provider, model)):
                 return True
-            if isinstance(part, ToolUse) and part.extra is not None and part.extra.came_from(provider, model):
+            if isinstance(part, ToolUse) and part.extra is not None and part.extra.is_from(provider, model):
                 return True
     return False

@@ -28,7 +28,7 @@ class PostgresAccounts:
         self._database = database
         self._now = now
 
-    async def spent(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
+    async def find_shortage(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
         wanted = Reserve(tuple(accounts), tokens=1)  # only to find the ceilings that tokens count against
         header = escape_nul_json(msgspec.json.encode(wanted)).decode()
         for row in await self._database.rows("standing", header, self._now()):

@@ -26,7 +26,7 @@ class PostgresApprovals:
             )
         return _record(found)
 
-    async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
+    async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         return [_record(row) for row in await self._database.rows("pending_approvals", run_id)]
 
     async def grants(self, session_id: SessionId) -> Sequence[Grant]:

@@ -49,7 +49,7 @@ class PostgresDeletions:
         await self._database.rows("prune_sessions", wanted, before, self._clock.now(), by, deletion)
         return await self._tombstones(deletion)
 
-    async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
+    async def find_recalling_sessions(self, session_id: SessionId) -> Sequence[SessionId]:
         return [SessionId(row[0]) for row in await self._database.rows("recalled_elsewhere", session_id)]
 
     async def clear(self, before: Instant) -> int:

@@ -87,7 +87,7 @@ class PostgresJournal(PostgresRuns):
         return new.origin.run_id
 
     def _publish_begun(self, new: RunDraft) -> None:
-        self._publisher.committed(new.origin, 1, new.events)
+        self._publisher.on_committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
     # ── Ownership ──
@@ -143,7 +143,7 @@ class PostgresJournal(PostgresRuns):
             held = await self._hold(advance.run_id)
         operation = _build_advance(advance, held)
         try:
-            answer = await self._writer.write(operation, partial(self._advanced, advance, held), True)
+            answer = await self._writer.write(operation, partial(self._finish_advance, advance, held), True)
         except StoreError:
             self._held.pop(advance.run_id, None)  # the counted usage was not committed
             raise
@@ -160,7 +160,7 @@ class PostgresJournal(PostgresRuns):
             tuple([near.to_short() for near in answer.near]),
         )
 
-    def _advanced(self, advance: Advance, held: HeldRun | None, answer: BatchResult) -> BatchResult:
+    def _finish_advance(self, advance: Advance, held: HeldRun | None, answer: BatchResult) -> BatchResult:
         """Publish what was committed. Keep the cached run only if the whole advance was accepted."""
         if not answer.accepted or advance.release is not None:
             self._held.pop(advance.run_id, None)
@@ -179,7 +179,7 @@ class PostgresJournal(PostgresRuns):
         assert answer.sequence is not None
         origin = held.origin if held is not None else to_origin(answer.origin or ("", "", "", None))
         drafts = advance.facts + advance.intents if answer.accepted else advance.facts
-        self._publisher.committed(origin, answer.sequence - len(drafts) + 1, drafts)
+        self._publisher.on_committed(origin, answer.sequence - len(drafts) + 1, drafts)
         if answer.woken is not None:
             run_id, at = answer.woken
             self._publisher.wake(RunId(run_id), self._clock.now() if at is None else at)
@@ -211,8 +211,8 @@ class PostgresJournal(PostgresRuns):
 
     def _publish_delivered(self, run_id: RunId, event: Draft, answer: BatchResult) -> None:
         if answer.new and answer.sequence is not None and answer.origin is not None:
-            self._publisher.committed(to_origin(answer.origin), answer.sequence, (event,))
-            self._publisher.delivered(run_id)
+            self._publisher.on_committed(to_origin(answer.origin), answer.sequence, (event,))
+            self._publisher.on_delivered(run_id)
             self._publisher.wake(run_id, self._clock.now())
 
     # ── Reads ──

@@ -162,7 +162,7 @@ class _View:
         )
         return asyncio.run_coroutine_threadsafe(fetching, self._loop).result()
 
-    def _scoped(self, statement: str, scope: MemoryScope, *values: object) -> list[PostgresRow]:
+    def _read_scoped(self, statement: str, scope: MemoryScope, *values: object) -> list[PostgresRow]:
         """Return the rows of a statement that has a variant for a single owner."""
         if scope.owner is None:
             return self._rows(statement, scope.agent_id, *values)
@@ -171,11 +171,11 @@ class _View:
     def glance(
         self, scope: MemoryScope, embedder: str | None, without: RecallExclusion = NO_EXCLUSION
     ) -> MemoryOverview:
-        is_there, space, dimensions, is_behind = self._scoped("memory_space", scope, embedder)[0]
+        is_there, space, dimensions, is_behind = self._read_scoped("memory_space", scope, embedder)[0]
         if not is_there:
             return MemoryOverview()
         ids = list(map(escape_nul, without.ids))
-        rows = self._scoped("latest_notes", scope, without.session, without.since, ids, LATEST_NOTES)
+        rows = self._read_scoped("latest_notes", scope, without.session, without.since, ids, LATEST_NOTES)
         notes = tuple([_to_memory(row) for row in rows][::-1])
         if embedder is None:
             return MemoryOverview(False, notes)
@@ -184,7 +184,7 @@ class _View:
     def nearest(
         self, scope: MemoryScope, embedder: str, vector: Vector, limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
-        _, space, dimensions, _ = self._scoped("memory_space", scope, embedder)[0]
+        _, space, dimensions, _ = self._read_scoped("memory_space", scope, embedder)[0]
         if space is None or dimensions != len(vector):
             return ()
         chosen = self._rows(
@@ -199,7 +199,7 @@ class _View:
             if number in hits
         ]
 
-    def matching(
+    def find_matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         if not terms:
@@ -212,10 +212,12 @@ class _View:
         hits = self._hits(scope, best)
         return [hits[number] for number in best if number in hits]
 
-    def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
-        _, space, known, _ = self._scoped("memory_space", scope, embedder)[0]
+    def list_unembedded(
+        self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int
+    ) -> Sequence[Pending]:
+        _, space, known, _ = self._read_scoped("memory_space", scope, embedder)[0]
         is_of_use = space is not None and (dimensions is None or known in (0, dimensions))
-        rows = self._scoped("unseen_memories", scope, space if is_of_use else None, limit)
+        rows = self._read_scoped("unseen_memories", scope, space if is_of_use else None, limit)
         return [Pending(row[0], _to_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows]
 
     def same(self, agent_id: AgentId, owner: UserId, text: str) -> MemoryId | None:
@@ -230,7 +232,7 @@ class _View:
         return [row[0] for row in self._rows("memories_left_out", without.session, without.since, ids)]
 
     def _hits(self, scope: MemoryScope, numbers: Sequence[int]) -> dict[int, MemoryHit]:
-        rows = self._scoped("memories_by_number", scope, list(numbers))
+        rows = self._read_scoped("memories_by_number", scope, list(numbers))
         return {row[0]: MemoryHit(_to_memory(tuple(row)[2:]), f" {row[1]} ") for row in rows}
 
 

@@ -52,7 +52,7 @@ class PostgresRuns:
         )
         return [to_run_record(row) for row in found]
 
-    async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
+    async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         return [to_run_record(row) for row in await self._database.rows("unfinished", session_id)]
 
     async def position(self) -> int:
@@ -70,7 +70,7 @@ class PostgresRuns:
         rows = map(tuple, await self._database.rows("feed", position, names, limit, owner))
         return [PositionedEvent(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in rows]
 
-    async def submitted(self, key: str) -> RunId | None:
+    async def find_submitted(self, key: str) -> RunId | None:
         found = await self._database.row("submitted", key)
         return None if found is None else RunId(found[0])
 

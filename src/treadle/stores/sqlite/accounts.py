@@ -37,7 +37,7 @@ class SqliteAccounts:
         self._states: dict[str, AgentState] = {}
         """A cache; only the process that owns the database changes states."""
 
-    async def spent(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
+    async def find_shortage(self, accounts: Sequence[Ceilings]) -> AccountShortage | None:
         def work(db: SqliteDatabase) -> AccountShortage | None:
             for ceilings in accounts:
                 for short in list_standings(db, ceilings, ONE_TOKEN, self._clock.now()):

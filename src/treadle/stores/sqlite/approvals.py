@@ -26,7 +26,7 @@ class SqliteApprovals:
             )
         return _record(found)
 
-    async def pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
+    async def list_pending(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         def work(db: SqliteDatabase) -> list[ApprovalRecord]:
             if run_id is None:
                 return [_record(row) for row in db.execute(SQL["pending_approvals"])]

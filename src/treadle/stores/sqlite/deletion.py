@@ -75,7 +75,7 @@ class SqliteDeletions:
 
         return await self._writer.write(work, _do_nothing, patient=False)
 
-    async def recalled(self, session_id: SessionId) -> Sequence[SessionId]:
+    async def find_recalling_sessions(self, session_id: SessionId) -> Sequence[SessionId]:
         def look(db: SqliteDatabase) -> list[SessionId]:
             memories = db.execute(SQL["memories_from_session"], (session_id,)).fetchall()
             used = [memory_id for memory_id, uses in memories if uses]

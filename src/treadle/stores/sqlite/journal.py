@@ -119,7 +119,7 @@ class SqliteJournal:
         transaction.append(transaction.run(origin.run_id), new.events)
 
     def _publish_begun(self, new: RunDraft) -> None:
-        self._publisher.committed(new.origin, 1, new.events)
+        self._publisher.on_committed(new.origin, 1, new.events)
         self._publisher.wake(new.origin.run_id, self._clock.now())
 
     async def claim(self, run_id: RunId, worker: str) -> Claim:
@@ -217,7 +217,7 @@ class SqliteJournal:
 
     def _publish(self, appended: "AppendResult") -> None:
         advanced, drafts = appended.advanced, appended.drafts
-        self._publisher.committed(appended.origin, advanced.sequence - len(drafts) + 1, drafts)
+        self._publisher.on_committed(appended.origin, advanced.sequence - len(drafts) + 1, drafts)
         for run_id, at in appended.wakes:
             self._publisher.wake(run_id, at)
         for new in appended.begun:
@@ -245,8 +245,8 @@ class SqliteJournal:
     def _publish_delivered(self, delivered: DeliveredEvent) -> None:
         run_id = delivered.origin.run_id
         if delivered.is_new and delivered.sequence is not None:
-            self._publisher.committed(delivered.origin, delivered.sequence, (delivered.event,))
-            self._publisher.delivered(run_id)
+            self._publisher.on_committed(delivered.origin, delivered.sequence, (delivered.event,))
+            self._publisher.on_delivered(run_id)
             self._publisher.wake(run_id, self._clock.now())
 
     async def history(self, run_id: RunId) -> Sequence[Message]:
@@ -306,7 +306,7 @@ class SqliteJournal:
         statement = SQL[name]
         return await self._writer.read(lambda db: [to_run_record(row) for row in db.execute(statement, values)])
 
-    async def unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
+    async def list_unfinished(self, session_id: SessionId | None = None) -> Sequence[RunRecord]:
         def work(db: SqliteDatabase) -> list[RunRecord]:
             if session_id is None:
                 return [to_run_record(row) for row in db.execute(SQL["unfinished"])]
@@ -332,7 +332,7 @@ class SqliteJournal:
         found = await self._writer.read(lambda db: db.execute(statement, values).fetchall())
         return [PositionedEvent(row[0], to_event(Origin(*row[1:5]), row[5:])) for row in found]
 
-    async def submitted(self, key: str) -> RunId | None:
+    async def find_submitted(self, key: str) -> RunId | None:
         found = await self._writer.read(lambda db: db.execute(SQL["submitted"], (key, key)).fetchone())
         return None if found is None else RunId(str(found[0]))
 

@@ -194,7 +194,7 @@ class _View:
         )
         return [_to_hit(row[1:], float(row[0])) for row in rows]
 
-    def matching(
+    def find_matching(
         self, scope: MemoryScope, terms: Sequence[Term], limit: int, without: RecallExclusion = NO_EXCLUSION
     ) -> Sequence[MemoryHit]:
         if not terms:
@@ -210,7 +210,9 @@ class _View:
         hits = {row[0]: _to_hit(row[1:]) for row in rows}
         return [hits[number] for number in best if number in hits]
 
-    def pending(self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int) -> Sequence[Pending]:
+    def list_unembedded(
+        self, scope: MemoryScope, embedder: str, dimensions: int | None, limit: int
+    ) -> Sequence[Pending]:
         space = _find_space(self._db, scope, embedder)
         is_of_use = space is not None and (dimensions is None or space[1] in (0, dimensions))
         done_to = space[2] if space is not None and is_of_use else 0

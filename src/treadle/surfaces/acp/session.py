@@ -112,7 +112,7 @@ class EditorSession:
                 continue
             updates = self._make_updates(run.run_id)
             updates.is_past = True
-            async with aclosing(self._link.stored(run.run_id)) as events:
+            async with aclosing(self._link.read_stored(run.run_id)) as events:
                 async for event in events:
                     for update in updates.apply(event):
                         if is_shown:

@@ -56,7 +56,12 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
         case e.MessageSteered(message=message):
             return f"message to the run: {one_line(message.text, WIDTH)}"
         case _:
-            return _permitted(data) or _guarded(data) or _remembered(data) or _family(data)
+            return (
+                _describe_permission(data)
+                or _describe_guard(data)
+                or _describe_context(data)
+                or _describe_family(data)
+            )
 
 
 def _describe_error(error: e.ToolCallError) -> str:
@@ -67,7 +72,7 @@ def _describe_error(error: e.ToolCallError) -> str:
     return f"{error.exception}: {reason}" if error.exception else reason
 
 
-def _permitted(data: e.EventData) -> str | None:
+def _describe_permission(data: e.EventData) -> str | None:
     """Return the line for an event of reviewers, hooks, the sandbox or the vault."""
     match data:
         case e.HookBlocked(name=name, hook=hook):
@@ -94,7 +99,7 @@ def _permitted(data: e.EventData) -> str | None:
             return None
 
 
-def _guarded(data: e.EventData) -> str | None:
+def _describe_guard(data: e.EventData) -> str | None:
     """Return the line for an event of a guard."""
     match data:
         case e.LoopWarning(tool=tool, count=count):
@@ -121,7 +126,7 @@ def _guarded(data: e.EventData) -> str | None:
             return None
 
 
-def _family(data: e.EventData) -> str | None:
+def _describe_family(data: e.EventData) -> str | None:
     """Return the line for an event of a child run or an evaluation."""
     match data:
         case e.AgentSpawn(role="quality" | "errors", agent=agent):
@@ -149,7 +154,7 @@ def _family(data: e.EventData) -> str | None:
             return None
 
 
-def _remembered(data: e.EventData) -> str | None:
+def _describe_context(data: e.EventData) -> str | None:
     """Return the line for an event of the context or of memory."""
     match data:
         case e.ContextTrimmed(stage="history", dropped=(first, last)):

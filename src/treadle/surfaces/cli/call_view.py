@@ -67,7 +67,7 @@ def decode(arguments: str) -> Decoded:
 
 def quote_lines(text: str, columns: int) -> list[str]:
     """Return the lines of a text of an agent, each with a margin."""
-    return [row.text for row in _margined(text, _width(columns))]
+    return [row.text for row in _add_margin(text, _width(columns))]
 
 
 def show_call(arguments: str, columns: int, rows: int | None = None) -> Shown:
@@ -105,12 +105,12 @@ def show_change(tool: str, arguments: str, folder: Path, columns: int, rows: int
         return None
     width = _width(columns)
     others = {name: value for name, value in values.items() if name not in ("path", "old", "new", "content")}
-    whole = [*_margined(f"path: {path}", width)]
+    whole = [*_add_margin(f"path: {path}", width)]
     for name, value in others.items():
-        whole += _margined(f"{name}: {_text(value)}", width)
+        whole += _add_margin(f"{name}: {_text(value)}", width)
     context = len(old) if tool == "edit_file" else DIFF_CONTEXT
     lines = unified_diff(old.split("\n") if old else [], new.split("\n"), lineterm="", n=context)
-    whole += [row for line in islice(lines, 2, None) for row in _margined(line, width)]
+    whole += [row for line in islice(lines, 2, None) for row in _add_margin(line, width)]
     return _cut(whole, rows, _warnings(arguments, decoded))
 
 
@@ -131,20 +131,20 @@ def _width(columns: int) -> int:
 def _rows(arguments: str, decoded: Decoded, width: int) -> Iterator[Row]:
     if decoded.values is None:
         yield Row(f"  the arguments, which are not a JSON object ({len(arguments)} characters):")
-        yield from _margined(arguments, width)
+        yield from _add_margin(arguments, width)
         return
     if not decoded.values:
         yield Row("  (no arguments)")
     texts = {name: _text(value) for name, value in decoded.values.items()}
     for name, text in texts.items():
         if _is_short(text):
-            yield from _margined(f"{name}: {text}", width)
+            yield from _add_margin(f"{name}: {text}", width)
     for name, text in texts.items():
         if not _is_short(text):
             lines = text.count("\n") + 1
             size = f"{len(text)} characters" + (f", {lines} lines" if lines > 1 else "")
             yield Row(f"  {reveal_line(name, width)} ({size}):")
-            yield from _margined(text, width)
+            yield from _add_margin(text, width)
 
 
 def _text(value: Any) -> str:
@@ -155,7 +155,7 @@ def _is_short(text: str) -> bool:
     return len(text) <= SHORT and "\n" not in text
 
 
-def _margined(text: str, width: int) -> Iterator[Row]:
+def _add_margin(text: str, width: int) -> Iterator[Row]:
     for line in text.split("\n"):
         margin = MARGIN
         for piece in pieces(line, width):

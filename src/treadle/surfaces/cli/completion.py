@@ -22,11 +22,11 @@ def agent_names(incomplete: str) -> Offers:
 
 
 def run_ids(incomplete: str) -> Offers:
-    return _matching(incomplete, _query(_runs()))
+    return _select_matching(incomplete, _query(_runs()))
 
 
 def session_ids(incomplete: str) -> Offers:
-    return _matching(incomplete, _query(_sessions()))
+    return _select_matching(incomplete, _query(_sessions()))
 
 
 async def _runs() -> Offers:
@@ -58,5 +58,5 @@ def _query(query: Coroutine[Any, Any, Offers]) -> Offers:
         return []
 
 
-def _matching(incomplete: str, offers: Sequence[tuple[str, str]]) -> Offers:
+def _select_matching(incomplete: str, offers: Sequence[tuple[str, str]]) -> Offers:
     return [(value, about) for value, about in offers if value.startswith(incomplete)]

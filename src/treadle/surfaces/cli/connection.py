@@ -123,8 +123,8 @@ class _CurrentClient:
     def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self.client.events(run_id, after)
 
-    def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-        return self.client.stored(run_id, after)
+    def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+        return self.client.read_stored(run_id, after)
 
     def feed(self) -> AsyncGenerator[Event, None]:
         return self.client.feed()

@@ -146,7 +146,7 @@ class Follower(Struct, frozen=True):
                             wait.see(event)
                             self._show(event, shown)
                             code = shown.code
-                            if (ended := self._ended(event, since)) is not None:
+                            if (ended := self._find_exit_code(event, since)) is not None:
                                 return code or ended
                             if _asks(event) and event.sequence > since and not await self._settle(shown):
                                 return shown.code or await self._leave_waiting(run_id)
@@ -157,7 +157,7 @@ class Follower(Struct, frozen=True):
                     break
             if (ended := await self._print_rest(shown, last, since)) is not None:
                 return code or ended
-            self.printer.note(_stopped(run_id, self.resume_options))
+            self.printer.note(_explain_stopped_owner(run_id, self.resume_options))
             return code or FAILED
         finally:
             interrupting.cancel()
@@ -180,15 +180,15 @@ class Follower(Struct, frozen=True):
     async def _print_rest(self, shown: "ShownEvents", last: int, since: int) -> int | None:
         """Print what the ended process had still written. Return the exit code if the run has ended or waits."""
         async with open_readonly_caller(self.access.home) as client:
-            async for event in client.stored(shown.run_id, last):
+            async for event in client.read_stored(shown.run_id, last):
                 self._show(event, shown)
-                if (ended := self._ended(event, since)) is not None:
+                if (ended := self._find_exit_code(event, since)) is not None:
                     return ended
         return None
 
     async def _catch_up(self, shown: "ShownEvents") -> None:
         """Print everything that happened before a question, which may be answered or left."""
-        async for event in self.access.client.stored(shown.run_id, shown.last):
+        async for event in self.access.client.read_stored(shown.run_id, shown.last):
             self._show(event, shown)
 
     async def _settle(self, shown: "ShownEvents") -> bool:
@@ -211,7 +211,7 @@ class Follower(Struct, frozen=True):
             self.stop.asked.set()
             shown.code = PIPE_CLOSED
 
-    def _ended(self, event: Event, since: int) -> int | None:
+    def _find_exit_code(self, event: Event, since: int) -> int | None:
         """Return the exit code if this is the last event to print."""
         resume = f"treadle runs resume {event.run_id}{self.resume_options}"
         match event.data:
@@ -254,14 +254,14 @@ class Follower(Struct, frozen=True):
         """Print which other runs resume because this process owns the home now."""
         if self.access.is_shared or self.access.engine is None:
             return  # other processes execute them
-        resumed = [run for run in _resumed(await unfinished_runs(self.access.client)) if run != run_id]
+        resumed = [run for run in _list_resumed(await unfinished_runs(self.access.client)) if run != run_id]
         if resumed:
             self.printer.note(f"Resuming {count_of(len(resumed), 'unfinished run')}: {', '.join(resumed)}")
 
     async def wait_for_others(self, run_id: RunId) -> None:
         """Wait until this process executes no other run, unless the user stops it."""
         unfinished = () if self.access.is_shared else await unfinished_runs(self.access.client)
-        others = [run for run in _resumed(unfinished) if run != run_id]
+        others = [run for run in _list_resumed(unfinished) if run != run_id]
         if others and self.access.busy and not self.stop.is_requested:
             self.printer.note(f"Waiting for {', '.join(others)} (Ctrl-C leaves it for later)")
         await self._until_idle()
@@ -278,7 +278,7 @@ async def unfinished_runs(caller: Caller) -> list[RunView]:
     return list(reversed(await list_items(caller, runs.LIST, runs.ListRuns(unfinished=True))))
 
 
-def _stopped(run_id: RunId, options: str) -> str:
+def _explain_stopped_owner(run_id: RunId, options: str) -> str:
     """Return what to do after the process that executed a run has ended."""
     return (
         f"treadle: the process that executed {run_id} has stopped. The run is recorded, and continues when "
@@ -295,7 +295,7 @@ def _asks(event: Event) -> bool:
     return waits or (isinstance(event.data, AgentWaiting) and event.data.reason in FOR_AN_ANSWER)
 
 
-def _resumed(unfinished: Sequence[RunView]) -> list[RunId]:
+def _list_resumed(unfinished: Sequence[RunView]) -> list[RunId]:
     """Return the runs that continue without the user: neither parked nor behind a parked run of their session."""
     held: set[str] = set()
     resumed: list[RunId] = []
@@ -313,7 +313,7 @@ async def must_be_resumed(source: EventSource, run: RunView) -> bool:
     if run.outcome is not None or run.waiting_for in PARKED:
         return True
     interrupted = False
-    async for event in source.stored(run.run_id):
+    async for event in source.read_stored(run.run_id):
         match event.data:
             case RunInterrupted():
                 interrupted = True

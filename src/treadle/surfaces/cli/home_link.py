@@ -145,7 +145,7 @@ class HomeLink:
     def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self._client.events(run_id, after)
 
-    async def stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
+    async def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the stored events of a run, and continue if the owner of the home ends meanwhile."""
         from treadle.remote.connection import ServerGone
 
@@ -153,7 +153,7 @@ class HomeLink:
         while True:
             access = self._access
             try:
-                async with aclosing(self._client.stored(run_id, last)) as events:
+                async with aclosing(self._client.read_stored(run_id, last)) as events:
                     async for event in events:
                         last = event.sequence
                         yield event

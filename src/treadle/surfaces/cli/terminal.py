@@ -40,7 +40,7 @@ def inert(text: str) -> str:
 
 def reveal(text: str) -> str:
     """Return the text inert, with every invisible character shown as <U+200B>. Plain white space stays."""
-    return text if text.isascii() and text.isprintable() else "".join(map(_shown, text))
+    return text if text.isascii() and text.isprintable() else "".join(map(_reveal_character, text))
 
 
 def count_invisible(text: str) -> int:
@@ -57,7 +57,7 @@ def is_invisible(character: str) -> bool:
 
 
 @cache
-def _shown(character: str) -> str:
+def _reveal_character(character: str) -> str:
     return f"<U+{ord(character):04X}>" if is_invisible(character) else character
 
 
@@ -112,7 +112,7 @@ def _columns(character: str) -> int:
     """Return the number of columns that a character takes when it is revealed."""
     if character == "\t":
         return TAB
-    shown = _shown(character)
+    shown = _reveal_character(character)
     return len(shown) if len(shown) > 1 else 2 if east_asian_width(character) in "WF" else 1
 
 

@@ -70,7 +70,7 @@ async def explain_wait(client: OperationClient, run: runs.RunView, home: Home) -
 
 async def _detail(source: EventSource, run_id: RunId) -> str:
     detail = ""
-    async for event in source.stored(run_id):
+    async for event in source.read_stored(run_id):
         if isinstance(event.data, RunWaiting):
             detail = event.data.detail
     return detail

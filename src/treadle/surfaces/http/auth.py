@@ -122,7 +122,7 @@ class TokenAuthentication:
         """Return who the token in the Authorization header stands for."""
         secret = _read_bearer(headers[b"authorization"])
         principal = await self._access.principal(secret) if secret else None
-        return principal, None if principal is None else partial(self._access.held_open, secret, principal)
+        return principal, None if principal is None else partial(self._access.cut_when_invalid, secret, principal)
 
     async def _read_sign_in(
         self, scope: Scope, headers: dict[bytes, str], host: str
@@ -134,7 +134,7 @@ class TokenAuthentication:
             return None, None
         cookies.check_same_origin(scope, headers, partial(_is_own, host))
         state_of(scope)["cookie"] = cookie
-        return principal, partial(self._sign_ins.held_open, cookie)
+        return principal, partial(self._sign_ins.cut_when_invalid, cookie)
 
     def _find_allowed_origin(self, scope: Scope) -> str | None:
         """Return the origin of a request if it is one of `server.origins`, and its host is one of the server's."""

@@ -11,7 +11,7 @@ from treadle.surfaces.mcp.backend import SkillPrompt
 def list_skill_prompts(home: Path) -> Sequence[SkillPrompt]:
     """Return the approved skills of the home. Those of workspaces are not included."""
     skills, nowhere = FolderSkills(home), home / "workspaces"
-    found = skills.offered(("*",), nowhere)
+    found = skills.list_offered(("*",), nowhere)
     return [
         SkillPrompt(skill.name, skill.description, partial(skills.load, skill.name, ("*",), nowhere))
         for skill in found

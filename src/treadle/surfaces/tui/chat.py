@@ -206,7 +206,7 @@ class Chat:
                     before = facts.state
                     reader.apply(event)
                     if event.durable:
-                        self._applied(event, reader)
+                        self._show_event(event, reader)
                     elif facts.state != before:
                         self._listener.show_state()
         except StoreError:
@@ -218,7 +218,7 @@ class Chat:
             self._listener.show_end(facts)
             self._spawn(self.sync())
 
-    def _applied(self, event: Event, reader: RunReader) -> None:
+    def _show_event(self, event: Event, reader: RunReader) -> None:
         self._listener.show_state()
         if isinstance(event.data, ASKING):
             self._spawn(self.refresh_pending())

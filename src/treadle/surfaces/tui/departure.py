@@ -50,9 +50,9 @@ class Departure:
         from treadle.surfaces.tui.choice_screen import ChoiceScreen
 
         screen = ChoiceScreen(self._app.palette, texts.QUIT_TITLE, texts.QUIT_CHOICES)
-        self._app.push_screen(screen, self._chosen)
+        self._app.push_screen(screen, self._follow_choice)
 
-    def _chosen(self, choice: str | None) -> None:
+    def _follow_choice(self, choice: str | None) -> None:
         match choice:
             case "background":
                 self._app.perform(self._continue_in_background())

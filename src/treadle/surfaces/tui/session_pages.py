@@ -56,7 +56,7 @@ class SessionPages:
 
     async def _read(self, run_id: RunId, after: int, until: int) -> list[Event]:
         found: list[Event] = []
-        async with aclosing(self._source.stored(run_id, after)) as events:
+        async with aclosing(self._source.read_stored(run_id, after)) as events:
             async for event in events:
                 if event.sequence > until:
                     break

@@ -142,11 +142,11 @@ async def sessions_that_recalled_its_memories_are_listed(harness: FullStoreHarne
     """Their journals contain the text."""
     async with open_full_store(harness) as desk:
         await _make_ended_run(desk, "ses_1", "walrus")
-        assert list(await desk.kept.deletions.recalled(SessionId("ses_1"))) == []
+        assert list(await desk.kept.deletions.find_recalling_sessions(SessionId("ses_1"))) == []
         for session, named in (("ses_2", "mem_walrus"), ("ses_1", "mem_walrus"), ("ses_3", "mem_other")):
             claim = await desk.claimed(session)
             await desk.advance(claim, 2, [MemoryRecalled((Reminder(named),), "section")])
-        assert list(await desk.kept.deletions.recalled(SessionId("ses_1"))) == ["ses_2"]
+        assert list(await desk.kept.deletions.find_recalling_sessions(SessionId("ses_1"))) == ["ses_2"]
 
 
 async def old_responses_are_cleared(harness: FullStoreHarness) -> None:

@@ -248,7 +248,7 @@ async def many_runs_advance_concurrently(harness: StoreHarness) -> None:
             types = await one.types(run_id)
             assert types.count("message_steered") == 3
             assert types[-1] == "run_end"
-        assert await one.store.unfinished() == []
+        assert await one.store.list_unfinished() == []
 
 
 # ── Read ───────────────────────────────────────────────────────────────────────────────────────────

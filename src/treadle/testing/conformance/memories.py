@@ -52,19 +52,21 @@ class MemoryStoreUnderTest:
         """Return the texts of the nearest memories."""
         return [hit.memory.text for hit in await self.nearest(*asked)]
 
-    async def pending(self, *asked: Any) -> Sequence[Pending]:
+    async def list_unembedded(self, *asked: Any) -> Sequence[Pending]:
         """Return the memories without a vector."""
-        return await self.store.read(lambda view: view.pending(*asked))
+        return await self.store.read(lambda view: view.list_unembedded(*asked))
 
-    async def matching(self, text: str, limit: int, *asked: Any, begins: bool = False) -> list[str]:
+    async def find_matching(self, text: str, limit: int, *asked: Any, begins: bool = False) -> list[str]:
         """Return the ids of the memories that contain all words of one of the lines."""
         terms = [Term(fold_words(line), begins) for line in text.split("\n")]
-        hits = await self.store.read(lambda view: view.matching(OWN, terms, limit, *asked))
+        hits = await self.store.read(lambda view: view.find_matching(OWN, terms, limit, *asked))
         return [hit.memory.memory_id for hit in hits]
 
     async def embed(self, *vectors: Sequence[float], name: str = "test") -> None:
         """Store a vector for each memory without one."""
-        await self.store.keep(OWN, name, list(zip(await self.pending(OWN, name, None, 1000), vectors, strict=True)))
+        await self.store.keep(
+            OWN, name, list(zip(await self.list_unembedded(OWN, name, None, 1000), vectors, strict=True))
+        )
 
 
 # ── User actions ───────────────────────────────────────────────────────────────────────────────────
@@ -114,10 +116,10 @@ async def a_forgotten_memory_leaves_no_words_or_vectors(harness: FullStoreHarnes
         assert await shelf.store.forget(["mem_1", "mem_9"]) == 1
         assert await shelf.store.forget(["mem_1"]) == 0
         assert await shelf.store.find("mem_1") is None
-        assert await shelf.matching("old", 5) == []
+        assert await shelf.find_matching("old", 5) == []
         await shelf.store.add([make_memory(3, "new")])
         assert await shelf.near(OWN, "test", make_unit_vector(1, 0), 5) == ["other"]
-        assert [item.memory.text for item in await shelf.pending(OWN, "test", 2, 5)] == ["new"]
+        assert [item.memory.text for item in await shelf.list_unembedded(OWN, "test", 2, 5)] == ["new"]
 
 
 # ── Words ──────────────────────────────────────────────────────────────────────────────────────────
@@ -143,7 +145,7 @@ async def identifiers_and_accents_are_found(harness: FullStoreHarness) -> None:
         await shelf.store.add([make_memory(n, text) for n, (text, _) in enumerate(IDENTIFIERS)])
         await shelf.store.add([make_memory(100 + n, text, OTHER) for n, (text, _) in enumerate(IDENTIFIERS)])
         for number, (_, query) in enumerate(IDENTIFIERS):
-            assert await shelf.matching(query, 5) == [f"mem_{number}"], query
+            assert await shelf.find_matching(query, 5) == [f"mem_{number}"], query
 
 
 async def rare_words_rank_higher(harness: FullStoreHarness) -> None:
@@ -153,13 +155,13 @@ async def rare_words_rank_higher(harness: FullStoreHarness) -> None:
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(n, f"the invoice number {n}") for n in range(10)])
         await shelf.store.add([make_memory(20, "a tuba"), make_memory(21, "the tuba invoices of last year")])
-        assert (await shelf.matching("tuba\ninvoice", 3))[0] in ("mem_20", "mem_21")
-        assert set((await shelf.matching("tuba\ninvoice", 3))[:2]) == {"mem_20", "mem_21"}
-        assert (await shelf.matching("tuba\ninvoic", 3, begins=True))[0] == "mem_21"
-        assert await shelf.matching("invoic", 30) == []
-        assert len(await shelf.matching("invoic", 30, begins=True)) == 11
-        assert await shelf.matching("tuba invoices", 30) == ["mem_21"], "all words of a term"
-        lines = await shelf.store.read(lambda view: view.matching(OWN, [Term(("tuba", "a"))], 5))
+        assert (await shelf.find_matching("tuba\ninvoice", 3))[0] in ("mem_20", "mem_21")
+        assert set((await shelf.find_matching("tuba\ninvoice", 3))[:2]) == {"mem_20", "mem_21"}
+        assert (await shelf.find_matching("tuba\ninvoic", 3, begins=True))[0] == "mem_21"
+        assert await shelf.find_matching("invoic", 30) == []
+        assert len(await shelf.find_matching("invoic", 30, begins=True)) == 11
+        assert await shelf.find_matching("tuba invoices", 30) == ["mem_21"], "all words of a term"
+        lines = await shelf.store.read(lambda view: view.find_matching(OWN, [Term(("tuba", "a"))], 5))
         assert [hit.line for hit in lines] == [" a tuba "]
 
 
@@ -187,7 +189,7 @@ async def the_nearest_come_first_and_one_session_can_be_left_out(harness: FullSt
         assert await shelf.near(OWN, "test", make_unit_vector(0.1, 1, 0), 5, own) == ["north-east", "east"]
         assert await shelf.near(MemoryScope(OTHER, LOCAL_USER), "test", make_unit_vector(0, 1, 0), 5) == []
         assert await shelf.near(OWN, "another", make_unit_vector(0, 1, 0), 5) == []
-        assert await shelf.matching("north", 5, own) == ["mem_3"]
+        assert await shelf.find_matching("north", 5, own) == ["mem_3"]
 
 
 async def excluded_memories_do_not_crowd_out_the_rest(harness: FullStoreHarness) -> None:
@@ -204,7 +206,7 @@ async def excluded_memories_do_not_crowd_out_the_rest(harness: FullStoreHarness)
 
         async def found(without: RecallExclusion) -> tuple[list[str], list[str]]:
             near = await shelf.nearest(OWN, "test", make_unit_vector(0, 1, 0), 2, without)
-            return await shelf.matching("north", 2, without), [hit.memory.memory_id for hit in near]
+            return await shelf.find_matching("north", 2, without), [hit.memory.memory_id for hit in near]
 
         assert await found(RecallExclusion(session=own)) == (["mem_1000"], ["mem_1000"])
         assert await found(RecallExclusion(frozenset(("mem_1000",)), own)) == ([], [])
@@ -229,7 +231,7 @@ async def the_approximate_search_agrees_with_an_exact_one(harness: FullStoreHarn
     async with open_full_store(harness) as desk:
         shelf, agreed = MemoryStoreUnderTest(desk.memories), 0
         await shelf.store.add([make_memory(n, f"number {n}") for n in range(len(vectors))])
-        while pending := await shelf.pending(OWN, "test", dimensions, 500):
+        while pending := await shelf.list_unembedded(OWN, "test", dimensions, 500):
             made = [(item, vectors[int(item.memory.memory_id[4:])]) for item in pending]
             await shelf.store.keep(OWN, "test", made)
         for _ in range(10):
@@ -246,15 +248,15 @@ async def vectors_of_other_dimensions_are_recreated(harness: FullStoreHarness) -
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(1, "one"), make_memory(2, "two")])
         await shelf.embed(make_unit_vector(1, 0), make_unit_vector(0, 1))
-        assert list(await shelf.pending(OWN, "test", 2, 5)) == []
+        assert list(await shelf.list_unembedded(OWN, "test", 2, 5)) == []
         assert await shelf.near(OWN, "test", make_unit_vector(1, 0, 0), 5) == [], "not comparable"
-        again = await shelf.pending(OWN, "test", 3, 5)
+        again = await shelf.list_unembedded(OWN, "test", 3, 5)
         assert len(again) == 2
         await shelf.store.keep(OWN, "test", [(again[1], make_unit_vector(0, 1, 0))])
-        assert again[0] in await shelf.pending(OWN, "test", 3, 5), "also those that came before"
+        assert again[0] in await shelf.list_unembedded(OWN, "test", 3, 5), "also those that came before"
         await shelf.store.keep(OWN, "test", [(again[0], make_unit_vector(1, 0, 0)), (again[1], None)])
         assert await shelf.near(OWN, "test", make_unit_vector(1, 0, 0), 5) == ["one", "two"]
-        assert list(await shelf.pending(OWN, "test", 3, 5)) == []
+        assert list(await shelf.list_unembedded(OWN, "test", 3, 5)) == []
         assert (await shelf.glance(OWN, "test")).dimensions == 3
 
 
@@ -263,13 +265,13 @@ async def a_memory_without_a_vector_is_not_retried(harness: FullStoreHarness) ->
     async with open_full_store(harness) as desk:
         shelf = MemoryStoreUnderTest(desk.memories)
         await shelf.store.add([make_memory(1, "one"), make_memory(2, "two"), make_memory(3, "three")])
-        first, *others = await shelf.pending(OWN, "test", None, 5)
+        first, *others = await shelf.list_unembedded(OWN, "test", None, 5)
         await shelf.store.keep(OWN, "test", [(first, None)])
         assert (await shelf.glance(OWN, "test")).dimensions is None
-        assert list(await shelf.pending(OWN, "test", 2, 5)) == others
+        assert list(await shelf.list_unembedded(OWN, "test", 2, 5)) == others
         await shelf.store.forget(["mem_2"])
         await shelf.store.keep(OWN, "test", [(item, make_unit_vector(1, 0)) for item in others])
-        assert list(await shelf.pending(OWN, "test", 2, 5)) == []
+        assert list(await shelf.list_unembedded(OWN, "test", 2, 5)) == []
         assert (await shelf.glance(OWN, "test")).dimensions == 2
         assert await shelf.near(OWN, "test", make_unit_vector(1, 0), 5) == ["three"]
 

@@ -41,7 +41,7 @@ async def a_saved_memory_is_stored_with_its_event(harness: FullStoreHarness) -> 
         fact = Memory("mem_1", AGENT, "long_term", saved.text, desk.clock.now(), "tool", None, 0, True, *whose)
         note = Memory("mem_2", AGENT, "journal", noted.text, desk.clock.now(), "tool", None, 0, False, *whose)
         assert await _list_memories(desk) == [fact, note]
-        hits = await desk.memories.read(lambda view: view.matching(OWN, [Term(("tuba",))], 5))
+        hits = await desk.memories.read(lambda view: view.find_matching(OWN, [Term(("tuba",))], 5))
         assert [hit.memory for hit in hits] == [fact]
         assert (await desk.memories.read(lambda view: view.glance(OWN, None))).notes == (note,)
 
@@ -111,7 +111,7 @@ async def no_text_stops_a_run(harness: FullStoreHarness) -> None:
             assert [row[1] for row in kept] == ([text] * 2 if text.strip() else [])
         many = " ".join(f"word{number:06}" for number in range(100_000))
         assert ("mem_many", many, 0, False) in await _report_events(desk, MemorySaved("mem_many", many, "tool"))
-        hits = await desk.memories.read(lambda view: view.matching(OWN, [Term(("word000001",))], 5))
+        hits = await desk.memories.read(lambda view: view.find_matching(OWN, [Term(("word000001",))], 5))
         assert [hit.memory.memory_id for hit in hits] == ["mem_many"]
 
 
@@ -126,7 +126,7 @@ async def concurrent_embedding_misses_no_memory(harness: FullStoreHarness) -> No
                 assert (await desk.advance(claim, 2 + turn, [event])).accepted
 
         async def embed(desk: FullStoreProcess, at_once: int) -> bool:
-            pending = await MemoryStoreUnderTest(desk.memories).pending(OWN, "test", None, at_once)
+            pending = await MemoryStoreUnderTest(desk.memories).list_unembedded(OWN, "test", None, at_once)
             await desk.memories.keep(OWN, "test", [(item, make_unit_vector(1, item.number)) for item in pending])
             return bool(pending)
 
@@ -137,7 +137,7 @@ async def concurrent_embedding_misses_no_memory(harness: FullStoreHarness) -> No
         await asyncio.gather(*(save((one, two)[n % 2], n) for n in range(8)), make(one), make(two))
         while await embed(one, 50):
             pass
-        assert len(await MemoryStoreUnderTest(two.memories).matching("shared", 100)) == 40
+        assert len(await MemoryStoreUnderTest(two.memories).find_matching("shared", 100)) == 40
         assert len(await MemoryStoreUnderTest(two.memories).near(OWN, "test", make_unit_vector(1, 1), 100)) == 40
         assert not (await MemoryStoreUnderTest(two.memories).glance(OWN, "test")).is_behind
 

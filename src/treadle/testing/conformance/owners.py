@@ -198,7 +198,7 @@ async def _assign_one(desk: FullStoreProcess, kept: dict[str, Memory], memory_id
 
 
 async def _embed(desk: FullStoreProcess, scope: MemoryScope) -> None:
-    pending = await MemoryStoreUnderTest(desk.memories).pending(scope, "test", None, 100)
+    pending = await MemoryStoreUnderTest(desk.memories).list_unembedded(scope, "test", None, 100)
     assert all(scope.owner in (None, item.memory.owner) for item in pending)
     await desk.memories.keep(scope, "test", [(item, make_unit_vector(1, item.number)) for item in pending])
 
@@ -226,7 +226,7 @@ async def _check(desk: FullStoreProcess, shelf: MemoryStoreUnderTest, kept: dict
 
 
 async def _matching(desk: FullStoreProcess, scope: MemoryScope, word: str) -> Sequence[str]:
-    hits = await desk.memories.read(lambda view: view.matching(scope, [Term((word,))], 1000))
+    hits = await desk.memories.read(lambda view: view.find_matching(scope, [Term((word,))], 1000))
     assert all(hit.line.startswith(f" {word} ") for hit in hits), "the words of a hit are those of its text"
     return [hit.memory.memory_id for hit in hits]
 
@@ -238,7 +238,7 @@ async def memories_of_others_do_not_crowd_out_an_owner(harness: FullStoreHarness
         await desk.memories.add([make_fact(0, "the word of alice", "alice")])
         await desk.memories.add([make_fact(n, f"the word of bob {n}", "bob") for n in range(1, 700)])
         for scope in (scope_of("alice"), scope_of("bob")):
-            pending = await MemoryStoreUnderTest(desk.memories).pending(scope, "test", None, 1000)
+            pending = await MemoryStoreUnderTest(desk.memories).list_unembedded(scope, "test", None, 1000)
             await desk.memories.keep(scope, "test", [(item, make_unit_vector(1, 0.001)) for item in pending])
         assert await _matching_of(desk, scope_of("alice")) == ["mem_0"]
         assert await MemoryStoreUnderTest(desk.memories).near(
@@ -247,7 +247,7 @@ async def memories_of_others_do_not_crowd_out_an_owner(harness: FullStoreHarness
 
 
 async def _matching_of(desk: FullStoreProcess, scope: MemoryScope) -> list[str]:
-    hits = await desk.memories.read(lambda view: view.matching(scope, [Term(("word",))], 5))
+    hits = await desk.memories.read(lambda view: view.find_matching(scope, [Term(("word",))], 5))
     return [hit.memory.memory_id for hit in hits]
 
 
@@ -272,7 +272,7 @@ async def memories_can_be_assigned_to_another_owner(harness: FullStoreHarness) -
         assert (found["mem_5"].uses, found["mem_5"].used_at, found["mem_5"].pinned) == (3, 9.0, True)
         shelf = MemoryStoreUnderTest(desk.memories)
         assert await shelf.near(scope_of(LOCAL_USER), "test", make_unit_vector(1, 1), 5) == []
-        pending = await shelf.pending(scope_of("alice"), "test", None, 5)
+        pending = await shelf.list_unembedded(scope_of("alice"), "test", None, 5)
         assert {item.memory.text for item in pending} == {"one", "two", "four"}, "their vectors are recreated"
 
 

@@ -48,10 +48,10 @@ async def the_unfinished_come_oldest_first(harness: StoreHarness) -> None:
     async with open_in_one_process(harness) as process:
         runs = [await process.submit(session) for session in ("a", "b", "a", "b")]
         await process.end(await process.claim(runs[0]), 2)
-        assert [record.origin.run_id for record in await process.store.unfinished()] == runs[1:]
-        of_b = await process.store.unfinished(SessionId("b"))
+        assert [record.origin.run_id for record in await process.store.list_unfinished()] == runs[1:]
+        of_b = await process.store.list_unfinished(SessionId("b"))
         assert [record.origin.run_id for record in of_b] == [runs[1], runs[3]]
-        assert await process.store.unfinished(SessionId("ses_unknown")) == []
+        assert await process.store.list_unfinished(SessionId("ses_unknown")) == []
 
 
 async def an_agent_keeps_its_id(harness: StoreHarness) -> None:

@@ -62,11 +62,11 @@ class Recorder:
         self.wakes: list[tuple[RunId, Instant]] = []
         self.errors: list[StoreError] = []
 
-    def committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+    def on_committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         """Record the events."""
         self.events += [(origin.run_id, first + offset, made.type, made.raw) for offset, made in enumerate(drafts)]
 
-    def delivered(self, run_id: RunId) -> None:
+    def on_delivered(self, run_id: RunId) -> None:
         """Record the delivery."""
         self.deliveries.append(run_id)
 
@@ -74,7 +74,7 @@ class Recorder:
         """Record the wake."""
         self.wakes.append((run_id, at))
 
-    def lost(self, error: StoreError) -> None:
+    def on_lost(self, error: StoreError) -> None:
         """Record the loss."""
         self.errors.append(error)
 

@@ -62,7 +62,7 @@ KNOWN = {
 class SimulatedAgents:
     """Implements `ports.agents.Agents`."""
 
-    async def named(self, name: str, requested_by: AgentSpec) -> AgentSpec:
+    async def get_agent(self, name: str, requested_by: AgentSpec) -> AgentSpec:
         if name not in KNOWN:
             raise UnknownAgent(f"No agent is called `{name}`.")
         return KNOWN[name]

@@ -132,7 +132,7 @@ async def show_events(
         view = await client.call(runs.SHOW, runs.ShowRun(await find_run(client, run)))
         last = after
         while True:
-            async for event in client.stored(view.run_id, last):
+            async for event in client.read_stored(view.run_id, last):
                 lines.show(event)
                 last = event.sequence
             view = await client.call(runs.SHOW, runs.ShowRun(view.run_id))

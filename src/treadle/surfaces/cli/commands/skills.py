@@ -82,7 +82,7 @@ async def list_skills(
 @group.command("show")
 async def show_skill(name: Name, workspace: InWorkspace = None, json: Json = False) -> int:
     """Show a skill: the tools that it requests and the text of all its files."""
-    found, content = _inventory().find(name, _chosen(workspace))
+    found, content = _inventory().find(name, _resolve_workspace(workspace))
     if json:
         files = [] if content is None else [_file_row(file) for file in content.files]
         print_json({**_view(found), "files": files})
@@ -110,7 +110,7 @@ async def approve_skill(
 ) -> int:
     """Approve the current content of a skill. A changed skill needs a new approval."""
     inventory = _inventory()
-    found, content = inventory.find(name, _chosen(workspace))
+    found, content = inventory.find(name, _resolve_workspace(workspace))
     if content is None or found.state == "broken":
         raise UsageError(f"The skill `{name}` cannot be approved: {found.reason}. Fix it first.")
     if sha256 is not None:
@@ -164,7 +164,7 @@ def _inventory() -> SkillInventory:
     return SkillInventory(current_home().path)
 
 
-def _chosen(workspace: str | None) -> Path | None:
+def _resolve_workspace(workspace: str | None) -> Path | None:
     return None if workspace is None else _folder(workspace)
 
 

@@ -53,7 +53,7 @@ async def set_secret(
         secret = _find(store, name)
         place = store.key_place()
     verb = "Stored" if is_new else "Changed"
-    said = f"{verb} {name}, encrypted with the key in {place}; {_granted(secret)}."
+    said = f"{verb} {name}, encrypted with the key in {place}; {_describe_grants(secret)}."
     print_result(secret_view(secret), said, json=json)
     if not json:
         _warn_about_unknown(agent or ())
@@ -96,7 +96,7 @@ async def grant_secret(name: Name, agent: Agents = None, tool: Tools = None, jso
     with closing(_store()) as store:
         store.grant(name, _grants(agent, tool or ()))
         secret = _find(store, name)
-    print_result(secret_view(secret), f"{name} is {_granted(secret)}.", json=json)
+    print_result(secret_view(secret), f"{name} is {_describe_grants(secret)}.", json=json)
     if not json:
         _warn_about_unknown(agent)
         for line in describe_grant_risks(name, tool or (EVERY,)):
@@ -113,8 +113,8 @@ async def revoke_secret(name: Name, agent: Agents = None, tool: Tools = None, js
         count = store.revoke(name, agent or (), tool or ())
         secret = _find(store, name)
     if not count:
-        raise UsageError(f"{name} has no such grant: it is {_granted(secret)}. Nothing was changed.")
-    print_result(secret_view(secret), f"{name} is {_granted(secret)}.", json=json)
+        raise UsageError(f"{name} has no such grant: it is {_describe_grants(secret)}. Nothing was changed.")
+    print_result(secret_view(secret), f"{name} is {_describe_grants(secret)}.", json=json)
     return 0
 
 
@@ -202,11 +202,11 @@ def _find(store: VaultStore, name: str) -> Secret:
     return next(secret for secret in store.inventory() if secret.name == name)
 
 
-def _granted(secret: Secret) -> str:
-    return f"granted to {_grantees(secret)}" if secret.grants else "granted to no agent"
+def _describe_grants(secret: Secret) -> str:
+    return f"granted to {_list_grantees(secret)}" if secret.grants else "granted to no agent"
 
 
-def _grantees(secret: Secret) -> str:
+def _list_grantees(secret: Secret) -> str:
     tools: dict[str, list[str]] = {}
     for grant in secret.grants:
         tools.setdefault(grant.agent, []).append(grant.tool)
@@ -215,4 +215,4 @@ def _grantees(secret: Secret) -> str:
 
 def _row(secret: Secret) -> tuple[str, ...]:
     created, changed = (when(datetime.fromtimestamp(at, UTC)) for at in (secret.created, secret.changed))
-    return secret.name, created, changed, _grantees(secret) or "no agent"
+    return secret.name, created, changed, _list_grantees(secret) or "no agent"

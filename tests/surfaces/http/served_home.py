@@ -46,7 +46,7 @@ class Reply(NamedTuple):
         return told["type"].removeprefix("urn:treadle:problem:")
 
 
-class Offered:
+class ServedHome:
     """A home with the agents `one` and `two`, behind HTTP."""
 
     def __init__(
@@ -117,14 +117,14 @@ class Offered:
 
 
 @asynccontextmanager
-async def offered(
+async def serve_home(
     tmp_path: Path,
     *script: Behaviour,
     policy: Policy | None = None,
     database: str | None = None,
     streams_per_token: int | None = None,
     clock: Clock | None = None,
-) -> AsyncGenerator[Offered, None]:
+) -> AsyncGenerator[ServedHome, None]:
     """Serve an engine. Every message gets the answer `Done.`, unless a script or a policy says otherwise."""
     async with FakeEndpoint(*script, policy=policy or (lambda _: says("Done."))) as endpoint:
         home = Home(tmp_path / "home", database)
@@ -137,7 +137,7 @@ async def offered(
             origins = ("https://console.example",)
             async with serve_over_tcp(app, listener, (), origins, streams_per_token) as streams:
                 port = listener.getsockname()[1]
-                yield Offered(engine, home, endpoint, app, port, http, admin.secret, streams)
+                yield ServedHome(engine, home, endpoint, app, port, http, admin.secret, streams)
 
 
 def write_home(home: Path, url: str) -> None:
