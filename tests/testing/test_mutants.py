@@ -240,9 +240,7 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
                 "SELECT session_id, agent_id FROM runs WHERE run_id = ?", (wanted.run_id,)
             ).fetchone()
             assert row is not None
-            process.hub.publish_committed(
-                Origin(wanted.run_id, *row), wanted.seen + 1, (*wanted.facts, *wanted.intents)
-            )
+            process.hub.on_committed(Origin(wanted.run_id, *row), wanted.seen + 1, (*wanted.facts, *wanted.intents))
         return await advance(self, wanted)
 
     patch.setattr(FaultyJournal, "advance", rash)
