@@ -54,13 +54,15 @@ def shown(secret: str, text: str, cuts: list[int]) -> str:
 
 @pytest.mark.parametrize("escape", ESCAPES)
 @pytest.mark.parametrize("size", [1, 3, 1000])
-def test_a_single_encoding(escape: str, size: int) -> None:
-    secret = "sk-live_9fK2mQ7xWz81Lp+Qa/0="
-    text = f"<{''.join(map(ESCAPES[escape], secret))}>"
-    cuts = list(range(0, len(text), size))
-    left = shown(secret, text, cuts)
-    assert "[redacted:T]" in left
-    assert len(left) <= len("<[redacted:T]>") + 12, left  # an invisible character or escape at the edge may stay
+@pytest.mark.parametrize("end", [">", "", "%", "\\", "&", "\n"])
+def test_a_single_encoding(escape: str, size: int, end: str) -> None:
+    """Also where nothing follows, or the beginning of another escape."""
+    for secret in ("sk-live_9fK2mQ7xWz81Lp+Qa/0=", "sk-live_9fK2mQ7xWz81Lp+Qa/0e"):
+        text = f"<{''.join(map(ESCAPES[escape], secret))}{end}"
+        cuts = list(range(0, len(text), size))
+        left = shown(secret, text, cuts)
+        assert "[redacted:T]" in left
+        assert len(left) <= len("<[redacted:T]>") + 12, left  # an invisible character or escape at the edge may stay
 
 
 @settings(max_examples=100, deadline=None)
@@ -69,7 +71,8 @@ def test_any_mixture_cut_anywhere(secret: str, data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(sorted(ESCAPES)), min_size=len(secret), max_size=len(secret)))
     text = "".join(ESCAPES[kind](character) for kind, character in zip(kinds, secret, strict=True))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=10))
-    left = shown(secret, f"before {text} after", cuts)
+    after = data.draw(st.sampled_from((" after", "")))
+    left = shown(secret, f"before {text}{after}", cuts)
     plain = canonicalize(left.replace("[redacted:T]", "|"))
     assert not [
         part for part in _runs(canonicalize(secret)) if part in plain.replace("before", "").replace("after", "")

@@ -79,6 +79,8 @@ class SecretStream:
         return self._release(text, stable_end)
 
     def flush(self) -> str:
+        for reading in self._readings if self.held else ():
+            self._finds += reading.read(self.held, "", is_last=True)[0]
         return self._release(self.held, len(self.held))
 
     def _release(self, text: str, stable_end: int) -> str:

@@ -92,8 +92,9 @@ class TextReading(Protocol):
     @property
     def is_idle(self) -> bool: ...
 
-    def read(self, text: str, piece: str) -> tuple[list[Find], int]:
-        """Return the new finds in a text that ends with this piece, and from where on more may begin."""
+    def read(self, text: str, piece: str, is_last: bool = False) -> tuple[list[Find], int]:
+        """Return the new finds in a text that ends with this piece, and from where on more may begin. `is_last`:
+        nothing follows, so an escape at the end is complete."""
         ...
 
     def let_go(self, before: str, held: str) -> None:
@@ -113,7 +114,7 @@ class PlainReading:
     def is_idle(self) -> bool:
         return not self._index.longest
 
-    def read(self, text: str, piece: str) -> tuple[list[Find], int]:
+    def read(self, text: str, piece: str, is_last: bool = False) -> tuple[list[Find], int]:
         heads = self._index.heads(text, len(text) - len(piece))
         if not heads and not self._open:
             return [], self._index.find_partial_head(text)
@@ -178,10 +179,10 @@ class DecodedReading:
     def is_idle(self) -> bool:
         return not self._index.longest
 
-    def read(self, text: str, piece: str) -> tuple[list[Find], int]:
+    def read(self, text: str, piece: str, is_last: bool = False) -> tuple[list[Find], int]:
         known = len(self._canonical)
         self._window += piece
-        self._decode()
+        self._decode(is_last)
         heads = self._index.heads(self._canonical, known)
         lead = self._lead
         if not heads and not self._open:
@@ -192,13 +193,14 @@ class DecodedReading:
         begun = min([self._find_partial_head(), self._decoded, *(place.start for place in self._open)])
         return [Find(max(0, start - lead), end - lead, form) for start, end, form in finds], max(0, begun - lead)
 
-    def _decode(self) -> None:
+    def _decode(self, is_last: bool) -> None:
         """Decode new text in chunks that end where no following text changes them."""
         end = len(self._window)
         while self._decoded < end:
             chunk = self._window[self._decoded : self._decoded + self.CHUNK]
             may_decode = is_special(chunk)
-            done = find_stable_end(chunk) if may_decode else len(chunk)
+            is_complete = not may_decode or (is_last and self._decoded + len(chunk) == end)
+            done = len(chunk) if is_complete else find_stable_end(chunk)
             if not done:
                 if len(chunk) < self.CHUNK:
                     return
