@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from tree_sitter import Node
 
+from treadle.tools.shell.variables import explain_untrusted, is_trusted_variable
 from treadle.tools.shell.words import Word, read_word
 
 _NUMBER = re.compile(r"[-+]?(?:0[xX][0-9A-Fa-f]+|[0-9]+#[0-9A-Za-z]+|[0-9]+)?")
@@ -19,7 +20,8 @@ _NAME_IN_ARITHMETIC = re.compile(r"\$\{([A-Za-z_]\w*)\}|\$?\b([A-Za-z_]\w*)", re
 _LITERAL_NUMBER = re.compile(r"\b(?:0[xX][0-9A-Fa-f]+|[0-9]+#[0-9A-Za-z]+|[0-9]+)\b")
 _OPERATORS = re.compile(r"[-+*/%<>=!&|^~?:,;()\[\]\s]*")
 _PUT_BY_ARITHMETIC = re.compile(
-    r"\b([A-Za-z_]\w*)\s*(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)", re.ASCII
+    r"\b([A-Za-z_]\w*)\s*(?:\[[^\]]*\]\s*)?(?:(?:[-+*/%&|^]|<<|>>)?=(?!=)|\+\+|--)|(?:\+\+|--)\s*([A-Za-z_]\w*)",
+    re.ASCII,
 )
 _ALWAYS_NUMBERS = frozenset(
     {
@@ -94,15 +96,19 @@ class VariableUse:
         return None
 
     def check_arithmetic(self, text: str) -> str | None:
-        """Record an expression. Its variables are checked at the end of the line."""
-        text = _COUNT.sub(" 1 ", text)
-        for found in _PUT_BY_ARITHMETIC.finditer(text):
-            self.assign(found[1] or found[2], is_number=True)
+        """Record an expression. Its variables are checked at the end of the line, except those that change what
+        programs do: arithmetic can set any variable that it names."""
+        text = _COUNT.sub(" 1 ", text.replace('"', ""))
+        put = {found[1] or found[2] for found in _PUT_BY_ARITHMETIC.finditer(text)}
+        for name in put:
+            self.assign(name, is_number=True)
         text = _LITERAL_NUMBER.sub(" ", text).replace("$((", "((")
-        for found in _NAME_IN_ARITHMETIC.finditer(text):
-            self._used.add(found[1] or found[2])
-        rest = _NAME_IN_ARITHMETIC.sub(" ", text).replace('"', "")
-        return None if _OPERATORS.fullmatch(rest) else REEVALUATED_TEXT
+        names = {found[1] or found[2] for found in _NAME_IN_ARITHMETIC.finditer(text)}
+        self._used |= names
+        for name in sorted(put | (names - _ALWAYS_NUMBERS)):
+            if not is_trusted_variable(name):
+                return explain_untrusted(name)
+        return None if _OPERATORS.fullmatch(_NAME_IN_ARITHMETIC.sub(" ", text)) else REEVALUATED_TEXT
 
     # ── Nodes ──
 

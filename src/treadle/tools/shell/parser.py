@@ -14,7 +14,7 @@ from treadle.tools.shell.evaluation import VariableUse
 from treadle.tools.shell.glob_suggestion import READ_ONLY_PROGRAMS
 from treadle.tools.shell.simple_commands import CommandContext, ParsedLine, SimpleCommand, Unwrapped
 from treadle.tools.shell.variable_builtins import find_evaluated_name, record_assignments
-from treadle.tools.shell.variables import find_assigned, is_trusted_variable
+from treadle.tools.shell.variables import explain_untrusted, find_assigned, is_trusted_variable
 from treadle.tools.shell.words import Word, make_literal, read_word
 from treadle.tools.shell.wrappers import unwrap
 
@@ -23,6 +23,7 @@ MAX_DEPTH = 60
 MAX_CALLS = 500
 MAX_BYTES = 128 * 1024
 """Linux accepts no longer argument, so no shell could be given a longer line."""
+MAX_NAME_BYTES = 256
 MAX_SYNTAX_CHARACTERS = 1000
 """Characters with a meaning in the shell. On hostile lines the grammar takes time that grows with the square of
 their number, and it cannot be stopped. A count, unlike a time, gives the same result on a busy machine."""
@@ -63,6 +64,8 @@ _LEAVES = frozenset(
 
 _SUBSTITUTION = re.compile(rb"(?<!\\)(?:\\\\)*(`|\$\()")
 _SUBSTITUTION_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*(`|\$\(|[<>]\()")
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+_DESCRIPTOR_VARIABLE = re.compile(rb"\{([A-Za-z_][A-Za-z0-9_]*)(?:\[[^\]]*\])?\}$")
 _LITERAL = frozenset({"raw_string", "ansi_c_string", "comment", "heredoc_start", "heredoc_end"})
 
 
@@ -142,6 +145,8 @@ class _LineReader:
         if node.type not in _LITERAL and _hides_a_command(node):
             self.note("a substitution stands where it is not understood")
         self.note(self.evaluation.inspect(node))
+        if node.type in _REDIRECTS and (variable := _find_descriptor_variable(node)) is not None:
+            self._check_variable(variable)
         if _is_translated(node):
             self.note("a text is translated")
         if not node.is_named or node.type in _LEAVES:
@@ -209,7 +214,7 @@ class _LineReader:
 
     def _check_variable(self, name: str, exported: bool = False) -> None:
         if not name or not is_trusted_variable(name, exported):
-            self.note(f"`{name}` changes what other programs do")
+            self.note(explain_untrusted(name))
 
     def _for(self, node: Node, context: CommandContext) -> None:
         variable = node.child_by_field_name("variable")
@@ -314,6 +319,17 @@ def _hides_a_command(node: Node) -> bool:
         own += text[at : child.start_byte - begin] + b" "
         at = child.end_byte - begin
     return found.search(bytes(own + text[at:])) is not None
+
+
+def _find_descriptor_variable(node: Node) -> str | None:
+    """Return the variable that a redirection such as `{name}<file` sets, or None."""
+    own, parent = node.text or b"", node.parent
+    head = own[: re.search(rb"[<>&]|$", own).start()]  # pyright: ignore[reportOptionalMemberAccess] -- `$` matches
+    if parent is not None:
+        offset = node.start_byte - parent.start_byte
+        head = (parent.text or b"")[max(0, offset - MAX_NAME_BYTES) : offset] + head
+    found = _DESCRIPTOR_VARIABLE.search(head)
+    return None if found is None else found[1].decode()
 
 
 def _is_translated(node: Node) -> bool:

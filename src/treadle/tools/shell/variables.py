@@ -52,6 +52,10 @@ def is_trusted_variable(name: str, exported: bool = False) -> bool:
     return not (exported and named_so.isupper() and _SUSPICIOUS.search(named_so))
 
 
+def explain_untrusted(name: str) -> str:
+    return f"`{name}` changes what other programs do"
+
+
 def find_assigned(words: tuple[Word, ...]) -> Iterable[Word]:
     """Return the variables that a builtin sets, where the grammar does not show them."""
     match words[0].text:
@@ -59,7 +63,19 @@ def find_assigned(words: tuple[Word, ...]) -> Iterable[Word]:
             return [word for word in words[1:] if not word.text.startswith("-")]
         case "printf" if len(words) > 2 and words[1].text.startswith("-v"):
             return [words[2] if words[1].text == "-v" else words[1].after(2)]
+        case "wait":
+            return _find_option_values(words, "p")
         case "export" | "declare" | "typeset" | "readonly" | "local":
             return [word for word in words[1:] if not word.text.startswith("-")]
         case _:
             return ()
+
+
+def _find_option_values(words: tuple[Word, ...], letter: str) -> list[Word]:
+    """Return the values of an option with one letter, which may stand behind others (`-np NAME`, `-pNAME`)."""
+    found: list[Word] = []
+    for index, word in enumerate(words[1:], start=1):
+        before, sign, value = word.text.partition(letter)
+        if before.startswith("-") and sign:
+            found += [word.after(len(before) + 1)] if value else list(words[index + 1 : index + 2])
+    return found

@@ -280,6 +280,12 @@ def _unwrap_text_option(words: tuple[Word, ...]) -> Unwrapped:
     return Unwrapped()
 
 
+def _unwrap_jobs(words: tuple[Word, ...]) -> Unwrapped:
+    if not any(word.text.startswith("-") and "x" in word.text for word in words[1:]):
+        return Unwrapped()
+    return _unwrap_wrapper(words, CommandWrapper("lnprsx"))
+
+
 def _unwrap_flock(words: tuple[Word, ...]) -> Unwrapped:
     if any(word.text in ("-c", "--command") for word in words):
         return _unwrap_text_option(words)
@@ -297,4 +303,5 @@ _SPECIAL_CASES: Mapping[str, Callable[[tuple[Word, ...]], Unwrapped]] = {
     "runuser": _unwrap_text_option,
     "script": _unwrap_text_option,
     "flock": _unwrap_flock,
+    "jobs": _unwrap_jobs,
 }
