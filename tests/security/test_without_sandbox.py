@@ -46,8 +46,15 @@ def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings
     return ended, [data for data in events if isinstance(data, ApprovalRequested)]
 
 
-def test_a_command_asks_by_default(tmp_path: Path) -> None:
-    ended, asked = ran(tmp_path, decision="approve")
+@pytest.mark.parametrize(
+    "approvals",
+    [{}, {"default": "ask"}, {"rules": [{"tool": "bash", "match": "echo *", "do": "ask"}]}],
+    ids=["auto", "ask", "a rule that asks"],
+)
+def test_a_command_asks_and_the_reviewer_learns_that_no_sandbox_confines_it(
+    tmp_path: Path, approvals: dict[str, Any]
+) -> None:
+    ended, asked = ran(tmp_path, decision="approve", approvals=approvals)
     assert (ended.content, len(asked)) == ("ran\n", 1)
     assert asked[0].reason.startswith("no sandbox: bubblewrap")
 

@@ -66,12 +66,16 @@ def test_the_line_names_the_model_the_seconds_the_tokens_and_the_countdown() -> 
     assert after(11.5) == "ollama/big · 12 s · no reply yet · Ctrl-C interrupts"
     assert after(1, Token(1, 1, 0, "four" * 300)) == "ollama/big · 13 s · about 300 tokens · Ctrl-C interrupts"
     failed = LlmError(1, 1, "overloaded", "ollama is busy.", True)
-    assert after(2, failed, LlmRetry(1, 1, 10.0, 8000)) == "retrying in 6 s · ollama is busy."
+    retry = (LlmRetry(1, 1, 10.0, 8000), RunWaiting("retry", "attempt 2 of the model call", 10.0))
+    assert after(2, failed, *retry) == "retrying in 6 s · ollama is busy."
     assert after(30) == "retrying in 0 s · ollama is busy."
     begun = (ToolCallStart("a", "bash", "{}", "k"), ToolCallStart("b", "grep", "{}", "k"))
     assert after(3, REQUEST, *begun) == "bash, grep · 3 s · Ctrl-C interrupts"
     assert after(1, ToolCallEnd("a", "bash", "", 1)) == "grep · 4 s · Ctrl-C interrupts"
     assert after(9, RunWaiting("approval", "waits")) == ""
+    wait = RunWaiting("breaker", "the model's circuit breaker", event(REQUEST).timestamp + 30)
+    assert after(10, wait) == "continues in 20 s · the model's circuit breaker"
+    assert after(1, REQUEST).startswith("ollama/big · 1 s")
 
 
 def test_the_line_is_removed_before_anything_else_is_printed() -> None:

@@ -62,7 +62,9 @@ def test_a_single_encoding(escape: str, size: int, end: str) -> None:
         cuts = list(range(0, len(text), size))
         left = shown(secret, text, cuts)
         assert "[redacted:T]" in left
-        assert len(left) <= len("<[redacted:T]>") + 12, left  # an invisible character or escape at the edge may stay
+        assert len(left) <= len("<[redacted:T]>") + 12, (
+            left
+        )  # an invisible character or escape at the edge may stay
 
 
 @settings(max_examples=100, deadline=None)

@@ -309,13 +309,20 @@ async def _check_permission(
                     call.call_id,
                     call.name,
                     text,
-                    ruling.reason,
+                    _explain_approval(ruling.reason, subjects.concern),
                     subjects.pattern,
                     expires_at,
                     None if subjects.concern is None else subjects.concern.kind,
                     () if subjects.concern is None else subjects.concern.places,
                 )
             )
+
+
+def _explain_approval(reason: str, concern: Concern | None) -> str:
+    """Return why a call needs an approval. That no sandbox confines it is always said, whatever rule asks."""
+    if concern is None or concern.kind != "unconfined":
+        return reason
+    return concern.reason if concern.reason.endswith(reason) else f"{concern.reason}; {reason}"
 
 
 def _deny_unreviewed(call: Call, reason: str, concern: Concern | None) -> ToolCallError:

@@ -22,7 +22,7 @@ from treadle.domain.events import (
     ToolCallError,
     ToolCallStart,
 )
-from treadle.surfaces.cli.terminal import likes_colour, one_line, size_of
+from treadle.surfaces.cli.terminal import can_overwrite, likes_colour, one_line, size_of
 
 CLEAR = "\r\x1b[K"
 DIM, NORMAL = "\x1b[2m", "\x1b[0m"
@@ -44,6 +44,7 @@ class RunActivity:
         self._received = 0
         """Characters of the reply so far."""
         self._retries_at: float | None = None
+        self._continues_at: float | None = None
         self._failure = ""
 
     def see(self, event: Event) -> None:
@@ -52,6 +53,11 @@ class RunActivity:
                 self._received += len(text)
             case LlmRequest(provider=provider, model=model):
                 self._begin(f"{provider}/{model}")
+            case RunWaiting(reason="retry"):
+                pass  # the countdown of the retry goes on
+            case RunWaiting(detail=detail, wake_at=float() as wake_at):
+                self._begin("")
+                self._failure, self._continues_at = detail, self._clock() + wake_at - event.timestamp
             case LlmResponse() | RunWaiting() | RunEnd():
                 self._begin("")
             case LlmError(message=message):
@@ -69,13 +75,15 @@ class RunActivity:
 
     def _begin(self, model: str) -> None:
         self._model, self._since, self._received = model, self._clock(), 0
-        self._calls, self._retries_at = {}, None
+        self._calls, self._retries_at, self._continues_at = {}, None, None
 
     def describe(self) -> str:
         """Return the line, or nothing if there is nothing to wait for or it has only just begun."""
         now = self._clock()
         if self._retries_at is not None:
             return f"retrying in {max(0.0, self._retries_at - now):.0f} s · {self._failure}"
+        if self._continues_at is not None:
+            return f"continues in {max(0.0, self._continues_at - now):.0f} s · {self._failure}"
         seconds = now - self._since
         if seconds < FIRST_SECONDS:
             return ""
@@ -119,7 +127,8 @@ class LiveLine:
         line = one_line(text, size_of(self._out).columns - 1)
         if line != self._drawn:
             self._drawn = line
-            self._out.write(f"{CLEAR}{DIM}{line}{NORMAL}" if line else CLEAR)
+            shown = f"{DIM}{line}{NORMAL}" if line and likes_colour(self._out) else line
+            self._out.write(f"{CLEAR}{shown}")
             self._out.flush()
 
     async def watch(self) -> None:
@@ -134,4 +143,4 @@ class LiveLine:
 
 def can_draw() -> bool:
     """Return whether standard error is a terminal that can overwrite a line."""
-    return likes_colour(sys.stderr)
+    return can_overwrite(sys.stderr)

@@ -15,7 +15,8 @@ from typing import Any, NoReturn
 
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.surfaces.cli.output import print_error
-from treadle.surfaces.cli.terminal import one_line
+from treadle.surfaces.cli.terminal import columns, is_terminal, one_line
+from treadle.surfaces.cli.word_wrap import fold_note
 from treadle.system.process_privacy import forbid_dumps
 
 FAILED, USAGE, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 4, 130, 141
@@ -82,11 +83,12 @@ def _discard() -> io.TextIOWrapper:
 
 
 class _OneLine(logging.Formatter):
-    """A log record without its traceback."""
+    """A log record without its traceback: one line, which a terminal shows broken between words."""
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info else None
-        return f"treadle: {one_line(record.getMessage())}" + (f": {one_line(str(error))}" if error else "")
+        line = f"treadle: {one_line(record.getMessage())}" + (f": {one_line(str(error))}" if error else "")
+        return "\n".join(fold_note(line, columns() if is_terminal() else None))
 
 
 def tune_for_long_run() -> None:

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Sequence
 from types import TracebackType
 
-from treadle.surfaces.cli.terminal import likes_colour, one_line, size_of
+from treadle.surfaces.cli.terminal import can_overwrite, one_line, size_of
 
 _CLEAR = "\r\x1b[K"
 
@@ -14,7 +14,7 @@ class ProgressLine:
 
     def __init__(self, *, is_shown: bool) -> None:
         self._is_shown = is_shown and sys.stderr.isatty()
-        self._is_overwritten = likes_colour(sys.stderr)
+        self._is_overwritten = can_overwrite(sys.stderr)
         """False: the terminal may not know how to clear a line, so each is on a line of its own."""
 
     def __enter__(self) -> "ProgressLine":

@@ -134,7 +134,12 @@ def size_of(stream: TextIO) -> os.terminal_size:
 
 
 def likes_colour(stream: TextIO) -> bool:
-    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return can_overwrite(stream) and not os.environ.get("NO_COLOR")
+
+
+def can_overwrite(stream: TextIO) -> bool:
+    """Return whether a stream goes to a terminal that can clear a line and write it again."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"
 
 
 def is_terminal() -> bool:
