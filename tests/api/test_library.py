@@ -10,7 +10,7 @@ from pydantic import BaseModel
 import treadle
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
-from treadle.domain.errors import ConfigError, UsageError
+from treadle.domain.errors import ConfigError
 from treadle.testing.models import ScriptedModel, say
 
 AGENT = treadle.Agent(name="helper", model="scripted/x", memory={"recall": 0, "remember": False})
@@ -72,10 +72,16 @@ def test_a_pydantic_model_is_an_output_type(tmp_path: Path) -> None:
         async with make_engine(tmp_path, '{"name": "Rome", "people": 3}', '{"name": "Rome"}') as engine:
             assert (await engine.run(agent, "Which city?")).output == City(name="Rome", people=3)
             run_id = await engine.submit(AGENT, "Which city?")
-            with pytest.raises(UsageError, match="The answer cannot be read as"):
-                await engine.wait(run_id, City)
+            result = await engine.wait(run_id, City)
+            assert (result.outcome, result.output, result.text) == ("failed", None, '{"name": "Rome"}')
+            assert "cannot be read as" in result.reason
 
     asyncio.run(scenario())
+
+
+def test_what_is_not_a_hook_is_refused() -> None:
+    with pytest.raises(TypeError, match="'guard' is not a hook"):
+        treadle.Engine("sqlite:///:memory:").add_hooks("guard")  # pyright: ignore[reportArgumentType]
 
 
 def test_an_agent_has_a_heartbeat_as_in_its_file() -> None:

@@ -3,12 +3,16 @@
 import asyncio
 import subprocess
 import sys
-from typing import assert_type
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, assert_type
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, field_validator
 
 import treadle
+from tests.engine.running import opened
+from tests.replay.test_replay import same
 from treadle.domain.schemas import check_schema
 from treadle.ports.tool import InvalidArguments
 from treadle.testing.models import ScriptedModel, ask, call, say
@@ -46,6 +50,81 @@ def test_arguments_are_validated_by_the_model() -> None:
         plan.parse('{"trip": {"to": {"city": "Rome"}, "days": 0}}')
     with pytest.raises(InvalidArguments, match=r"`to.city`: Field required"):
         plan.parse('{"trip": {"to": {}, "days": 1}}')
+
+
+class Flight(BaseModel):
+    number: str
+
+
+@treadle.tool
+def book(what: Trip | Flight, more: list[Trip | Flight] | None = None) -> str:
+    "Book something."
+    return repr(what)
+
+
+def test_a_parameter_may_be_a_union_of_models() -> None:
+    check_schema(book.spec.schema)
+    arguments = book.parse('{"what": {"number": "LH1"}, "more": [{"to": {"city": "Rome"}, "days": 2}]}')
+    assert arguments.what == Flight(number="LH1")
+    assert arguments.more == [Trip(to=Place(city="Rome"), days=2)]
+    with pytest.raises(InvalidArguments, match=r"`Flight.number`: Field required"):
+        book.parse('{"what": {}}')
+
+
+@pytest.mark.parametrize(
+    ("output", "answer", "value"),
+    [
+        (list[Flight], '[{"number": "LH1"}]', [Flight(number="LH1")]),
+        (Trip | Flight, '{"number": "LH1"}', Flight(number="LH1")),
+        (dict[str, Flight], '{"out": {"number": "LH1"}}', {"out": Flight(number="LH1")}),
+    ],
+)
+def test_an_output_may_contain_models(output: Any, answer: str, value: Any) -> None:
+    async def scenario() -> Any:
+        async with treadle.Engine("sqlite:///:memory:") as engine:
+            engine.add_model("scripted", ScriptedModel(say(answer)))
+            agent = treadle.Agent(name="guide", model="scripted/any", output=output)
+            return (await engine.run(agent, "Which?")).output
+
+    assert asyncio.run(scenario()) == value
+
+
+class Even(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def check_number(cls, number: int) -> int:
+        if number % 2:
+            raise ValueError("must be even")
+        return number
+
+
+@dataclass
+class EvenNumber:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError("must be even")
+
+
+@pytest.mark.parametrize("output", [Even, EvenNumber])
+@pytest.mark.parametrize(("answers", "outcome"), [((1, 2), "completed"), ((1, 3, 5), "failed")])
+def test_an_answer_that_the_type_refuses_is_asked_for_again(
+    tmp_path: Path, output: Any, answers: tuple[int, ...], outcome: str
+) -> None:
+    async def scenario() -> None:
+        model = ScriptedModel(*(say(f'{{"number": {number}}}') for number in answers))
+        async with opened(tmp_path, model) as engine:
+            agent = treadle.Agent(name="guide", model="scripted/any", output=output)
+            result = await engine.run(agent, "Which?")
+            assert (result.outcome, len(model.requests)) == (outcome, len(answers))
+            assert result.output == (output(number=2) if outcome == "completed" else None)
+            assert "must be even" in str(model.requests[1].conversation.messages[-1])
+            await same(engine, result.run_id)
+
+    asyncio.run(scenario())
 
 
 def test_a_run_has_a_typed_output_and_its_tools_have_dependencies() -> None:

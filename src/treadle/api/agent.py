@@ -30,13 +30,16 @@ from treadle.domain.events import (
     ThinkingDelta,
     Token,
 )
-from treadle.domain.messages import Image, Text, Thinking
+from treadle.domain.ids import SessionId
+from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
 from treadle.domain.schedules import Heartbeat
 from treadle.domain.suggestions import find_closest
+from treadle.domain.users import LOCAL_USER
+from treadle.operations.submissions import Submission
 from treadle.ports.tool import Tool
-from treadle.tools import pydantic
+from treadle.tools.answer_types import make_answer_schema
 from treadle.tools.function import tool as as_tool
 from treadle.tools.toolset import Toolset
 
@@ -155,10 +158,8 @@ def make_output_schema(output: OutputLike) -> dict[str, Any] | None:
     """Return the JSON Schema of an output type. Raise ConfigError for a type that has none."""
     if output is None or isinstance(output, Mapping):
         return None if output is None else dict(cast("Mapping[str, Any]", output))
-    if pydantic.is_model(output):
-        return cast("dict[str, Any]", output.model_json_schema())
     try:
-        return msgspec.json.schema(output)
+        return make_answer_schema(output)
     except TypeError as error:
         raise ConfigError(f"output={output!r} has no JSON Schema: {error}") from None
 
@@ -335,6 +336,21 @@ class Callbacks(Struct, frozen=True):
 def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
     if callback is not None:
         callback(value)
+
+
+def make_submission(spec: AgentSpec, message: str, options: RunOptions) -> Submission:
+    """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
+    session, user_id = options.get("session"), options.get("user")
+    return Submission(
+        spec,
+        user(message, *map(make_attachment, options.get("attachments", ()))),
+        None if session is None else SessionId(session),
+        options.get("key"),
+        asker=options.get("asker"),
+        user=user_id or LOCAL_USER,
+        only_own=user_id is not None,
+        has_own_model=options.get("model") is not None,
+    )
 
 
 def find_output_type(agent: Agent[Any] | AgentSpec, options: RunOptions) -> Any:

@@ -22,7 +22,7 @@ from treadle.api.agent import (
     collect_tools,
     find_output_type,
     is_same_tool,
-    make_attachment,
+    make_submission,
     refuse_unknown_options,
 )
 from treadle.api.result import Output, RefusedCalls, Result, list_refused_calls, make_result
@@ -35,10 +35,9 @@ from treadle.domain.commands import parse_command
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, Decision, Remember, RunEnd, SteerMode
-from treadle.domain.ids import ApprovalId, RunId, SessionId
+from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import user
 from treadle.domain.providers import ApiMode, ProviderConfig
-from treadle.domain.users import LOCAL_USER
 from treadle.models.registry import ModelRegistry
 from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
@@ -46,7 +45,6 @@ from treadle.operations.forks import Fork
 from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
-from treadle.operations.submissions import Submission
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import Model
@@ -149,6 +147,9 @@ class Engine:
 
     def add_hooks(self, *hooks: Hook) -> None:
         """Add hooks that inspect every call before it runs, and its result. They run after those added before."""
+        for hook in hooks:
+            if not isinstance(hook, Hook):  # pyright: ignore[reportUnnecessaryIsInstance] -- programs are not checked
+                raise TypeError(f"{hook!r} is not a hook. Pass an instance of a subclass of treadle.Hook.")
         self._config.hooks.extend(hooks)
 
     def _wake_waiting_runs(self) -> None:
@@ -290,23 +291,12 @@ class Engine:
 
     async def _submit(self, agent: Agent | AgentSpec, message: str, options: RunOptions) -> Ticket:
         refuse_unknown_options(options, RunOptions)
-        service = self._service
-        spec = agent.spec if isinstance(agent, Agent) else agent
         self.add_tools(*(agent.tools if isinstance(agent, Agent) else ()))
         self.add_tools(*collect_tools(options.get("tools") or ()))
-        session = options.get("session")
-        return await service.submit(
-            Submission(
-                apply_options(spec, options),
-                user(message, *map(make_attachment, options.get("attachments", ()))),
-                None if session is None else SessionId(session),
-                options.get("key"),
-                asker=options.get("asker"),
-                user=options.get("user") or LOCAL_USER,
-                only_own=options.get("user") is not None,
-                has_own_model=options.get("model") is not None,
-            )
-        )
+        spec = apply_options(agent.spec if isinstance(agent, Agent) else agent, options)
+        if spec.output is not None and (type_ := find_output_type(agent, options)) is not Any:
+            self._config.answer_types.add(spec.output, type_)
+        return await self._service.submit(make_submission(spec, message, options))
 
     # ── Opening and closing ──
 

@@ -3,16 +3,14 @@
 from collections.abc import Iterable
 from typing import Any, Generic
 
-import msgspec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
 from treadle.domain.envelope import Event, Origin
-from treadle.domain.errors import UsageError
 from treadle.domain.events import HookBlocked, RunEnd, ToolCallBlocked, ToolCallError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.runs import Metrics, OutcomeKind, Status
-from treadle.tools import pydantic
+from treadle.tools.answer_types import parse_answer
 
 Output = TypeVar("Output", default=Any)
 """The type of the answer."""
@@ -69,20 +67,6 @@ class Result(Struct, Generic[Output], frozen=True):
         return self.outcome == "silent"
 
 
-def parse_output(text: str, output: Any) -> Any:
-    """Return the answer decoded as `output`, or None if no type is given. Raise UsageError if it does not match."""
-    if output is None:
-        return None
-    try:
-        return (
-            output.model_validate_json(text)
-            if pydantic.is_model(output)
-            else msgspec.json.decode(text, type=output)
-        )
-    except (msgspec.DecodeError, ValueError) as error:
-        raise UsageError(f"The answer cannot be read as {output}: {error}") from None
-
-
 def list_refused_calls(events: Iterable[Event]) -> RefusedCalls:
     """Return the denied and the blocked calls among the events of a run."""
     denied: list[RefusedCall] = []
@@ -103,16 +87,23 @@ def list_refused_calls(events: Iterable[Event]) -> RefusedCalls:
 def make_result(
     origin: Origin, end: RunEnd, output: Any, denied: tuple[RefusedCall, ...], blocked: tuple[RefusedCall, ...]
 ) -> Result[Any]:
-    """Return the result of a run that has ended, with its answer decoded as `output`."""
+    """Return the result of a run that has ended, with its answer decoded as `output`. An answer that the type
+    refuses makes it a failed one."""
+    status, outcome, reason, answer = end.status, end.outcome, end.reason, None
+    if outcome == "completed" and output is not None:
+        try:
+            answer = parse_answer(end.text, output)
+        except Exception as error:  # validators are third-party code
+            status, outcome, reason = "failed", "failed", f"The answer cannot be read as {output}: {error}"
     return Result(
         origin.run_id,
         origin.session_id,
-        end.status,
-        end.outcome,
+        status,
+        outcome,
         end.text,
         end.metrics,
-        parse_output(end.text, output) if end.outcome == "completed" else None,
-        end.reason,
+        answer,
+        reason,
         end.next,
         end.stopped,
         end.unverified_claim,

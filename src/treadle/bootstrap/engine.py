@@ -46,6 +46,7 @@ from treadle.ports.model import ModelRequest
 from treadle.sandbox.commands import ShellCommands
 from treadle.system.clock import SystemClock, worker_name
 from treadle.system.process_privacy import forbid_dumps
+from treadle.tools.answer_types import AnswerTypes
 from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.secret_files import SecretFiles
 from treadle.vault.vault import HomeVault
@@ -82,6 +83,8 @@ class EngineConfig:
     """The share of the work that it does."""
     time_of_day: Clock = field(default_factory=SystemClock)
     """The machine's clock, which follows when it is set; `clock` does not."""
+    answer_types: AnswerTypes = field(default_factory=AnswerTypes)
+    """The types of answers that a program has asked for."""
     tool_deps: Any = None
     """What a program provides to its tools."""
     mcp: HomeMcp | None = None
@@ -241,6 +244,7 @@ async def _make_deps(
         agent_context=config.agent_context,
         workspace=config.home.workspace,
         hidden=(config.home.path, *database_files(database)),
+        find_answer_error=config.answer_types.find_error,
         tool_deps=config.tool_deps,
         approvals=stores.approvals,
         results=stores.results,

@@ -58,7 +58,7 @@ MORE_CAME = "Another message came first."
 
 def decide(state: RunState, environment: Environment) -> Step:
     """Return the next step of a run that has started and not ended."""
-    step = _decide(state, environment.now)
+    step = _decide(state, environment)
     if state.family.asks_people and not (isinstance(step, Wait) and step.of_people is not None):
         return NotifyResumed()
     return _apply_availability(state, _apply_refusal(state, step, environment), environment)
@@ -97,10 +97,11 @@ def _apply_availability(state: RunState, step: Step, environment: Environment) -
     return Wait("breaker", failing, wake_at, breaker_seconds=breaker.seconds)
 
 
-def _decide(state: RunState, now: Instant) -> Step:
+def _decide(state: RunState, environment: Environment) -> Step:
+    now = environment.now
     if state.evaluation.judging is not None and state.cancelled is None:
         return _await_verdict(state, state.evaluation.judging, now)
-    step = _next_step(state, now)
+    step = _next_step(state, environment)
     return prepare_end(state, step, now) if isinstance(step, Finish) else step
 
 
@@ -143,7 +144,8 @@ def _await_verdict(state: RunState, child: Child, now: Instant) -> Step:
     return stop_children_first(state, finish, now) if child.signal != "cancel" else finish
 
 
-def _next_step(state: RunState, now: Instant) -> Step:
+def _next_step(state: RunState, environment: Environment) -> Step:
+    now = environment.now
     stop = combine_verdicts(guards.ALWAYS, state, now)
     if isinstance(stop, StopVerdict):
         return _finish(state, stop)
@@ -157,6 +159,8 @@ def _next_step(state: RunState, now: Instant) -> Step:
         return _after_failure(state, state.attempts.failure)
     if state.turn.reply is not None and not state.turn.calls:
         verdict = combine_verdicts(guards.ANSWER, state, now)
+        if verdict is None and environment.answer_error is not None:
+            verdict = guards.reject_answer(state, environment.answer_error)
         if isinstance(verdict, StopVerdict):
             return _finish(state, verdict)
         if verdict is not None:

@@ -26,3 +26,5 @@ class Environment(Struct, frozen=True, gc=False):
     missing: str | None = None
     """What this worker lacks to execute the run: its model or a tool."""
     breaker: OpenBreaker | None = None
+    answer_error: str | None = None
+    """Why the Python type of the answer refuses the latest one, although it fits the schema."""

@@ -1,7 +1,7 @@
 """The dependencies of the run loop."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,8 @@ class EngineDeps:
     """Returns the folder in which an agent's tools work, after making sure that it exists."""
     hidden: tuple[Path, ...] = ()
     """Folders that no tool may read or change."""
+    find_answer_error: Callable[[Mapping[str, Any], str], str | None] = lambda schema, answer: None
+    """Returns why the Python type behind an output schema refuses an answer, or None."""
     tool_deps: Any = None
     """What a program provides to its tools, as `ToolContext.deps`."""
     isolation: Isolation | NoIsolation = field(default_factory=Isolation)

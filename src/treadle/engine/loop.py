@@ -119,7 +119,7 @@ async def record_recovery(run: OwnedRun) -> None:
 def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDeps) -> Step:
     """Return what to do next. The model's breaker is asked last, because an open one admits a single probe."""
     missing = model.what if isinstance(model, MissingDependency) else None
-    environment = Environment(deps.clock.now(), run.refused, missing)
+    environment = Environment(deps.clock.now(), run.refused, missing, answer_error=_find_answer_error(run, deps))
     step = decide(run.state, environment)
     if isinstance(step, CallModel) and isinstance(model, Resolved):
         seconds = model.breaker.wait(deps.clock.monotonic(), run.origin.run_id)
@@ -127,6 +127,13 @@ def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDe
             name, alternative = f"{model.provider}/{model.model}", has_alternative(model, run.state, deps)
             return decide(run.state, replace(environment, breaker=OpenBreaker(name, seconds, alternative)))
     return step
+
+
+def _find_answer_error(run: OwnedRun, deps: EngineDeps) -> str | None:
+    """Return why the program's type refuses the answer, or None."""
+    turn, schema = run.state.turn, run.state.agent.output
+    is_answer = turn.reply is not None and not turn.calls and turn.reply.stop not in ("interrupted", "max_tokens")
+    return deps.find_answer_error(schema, run.state.answer) if schema is not None and is_answer else None
 
 
 async def request_reply(

@@ -26,6 +26,7 @@ from treadle.replay.journal import PREVIOUS_RUN, Mismatch, RecordedJournal
 from treadle.replay.recorded_children import RecordedAgents, child_timeout_seconds, why_unsure
 from treadle.replay.recorded_environment import (
     RecordedAgentContext,
+    RecordedAnswers,
     RecordedApprovals,
     RecordedHook,
     RecordedMemories,
@@ -94,6 +95,7 @@ class Player:
             agent_context=RecordedAgentContext(script),
             sessions=RecordedSessions(script),
             agents=RecordedAgents(script),
+            find_answer_error=RecordedAnswers(script).find_error,
             isolation=NoIsolation(),
             adopt=self._adopt,
         )

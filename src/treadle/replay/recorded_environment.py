@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from treadle.core.guards.output import MAX_ATTEMPTS
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunEnd
@@ -326,3 +327,24 @@ class RecordedSessions(NoSessions):
 
     async def segments(self, session_id: SessionId) -> Sequence[SegmentRecord]:
         return self._recorded.segments
+
+
+class RecordedAnswers:
+    """What the type of the answer said about the answers of the run."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+
+    def find_error(self, schema: Mapping[str, Any], answer: str) -> str | None:
+        """Return why the answer was refused, or None. The last refusal ended the run: only the reason has it."""
+        match next(self._script.upcoming(), None):
+            case e.OutputRejected(error=error):
+                return error
+            case RunEnd(outcome="failed", reason=reason) if self._count_rejected() == MAX_ATTEMPTS - 1:
+                return reason.partition(": ")[2]
+            case _:
+                return None
+
+    def _count_rejected(self) -> int:
+        events = self._script.events[: self._script.committed]
+        return sum(isinstance(event.data, e.OutputRejected) for event in events)

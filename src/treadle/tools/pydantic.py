@@ -1,7 +1,10 @@
-"""Pydantic models as arguments and results of tools. Pydantic itself is never imported."""
+"""Pydantic models as arguments and results of tools, and as answers. Pydantic is used only where a program has
+imported it."""
 
+import sys
 from collections.abc import Mapping
-from typing import Any, cast
+from functools import cache
+from typing import Any, cast, get_args
 
 DEFINITIONS = "$defs"
 
@@ -9,6 +12,54 @@ DEFINITIONS = "$defs"
 def is_model(type_: Any) -> bool:
     """Return whether a type is a pydantic model."""
     return isinstance(type_, type) and hasattr(type_, "model_json_schema") and hasattr(type_, "model_validate")
+
+
+def contains_model(type_: Any) -> bool:
+    """Return whether a type is a pydantic model, or has one in it, such as `list[Model]` or `One | Other`."""
+    return is_model(type_) or any(map(contains_model, get_args(type_)))
+
+
+def adapt(type_: Any) -> Any:
+    """Return pydantic's adapter for a type that contains a model."""
+    return sys.modules["pydantic"].TypeAdapter(type_)
+
+
+def validate(adapter: Any, text: str) -> Any:
+    """Return a JSON text as the type of an adapter. Raise ValueError with the faults if it does not fit."""
+    try:
+        return adapter.validate_json(text)
+    except ValueError as error:
+        raise ValueError(_explain(error)) from None
+
+
+class _Adapted(type):
+    """The type of types that stand for one that msgspec cannot read, such as a union of models."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+@cache
+def make_readable(type_: Any) -> Any:
+    """Return a type that msgspec can read with `decode` and `make_schema`: the given one, if it can."""
+    import msgspec
+
+    if is_model(type_) or not contains_model(type_):
+        return type_
+    try:
+        msgspec.json.schema(type_, schema_hook=make_schema)
+    except TypeError:
+        adapter = adapt(type_)
+        methods = {"model_json_schema": adapter.json_schema, "model_validate": adapter.validate_python}
+        return _Adapted(
+            "_".join(_list_names(type_)), (), {each: staticmethod(method) for each, method in methods.items()}
+        )
+    return type_
+
+
+def _list_names(type_: Any) -> list[str]:
+    """Return the names of the models in a type."""
+    return [type_.__name__] if is_model(type_) else [name for each in get_args(type_) for name in _list_names(each)]
 
 
 def make_schema(type_: Any) -> dict[str, Any]:

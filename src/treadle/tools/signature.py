@@ -87,7 +87,7 @@ def _make_arguments_type(
 ) -> type[Struct]:
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     for name, (hint, default) in parameters.items():
-        described = _add_description(hint, descriptions.get(name))
+        described = _add_description(pydantic.make_readable(hint), descriptions.get(name))
         if default is inspect.Parameter.empty:
             fields.append((name, described))
         else:

@@ -18,7 +18,10 @@ from treadle.core.guards import (
     stuck,
     written_call,
 )
+from treadle.core.guards.output import reject as reject_answer
 from treadle.core.guards.verdict import Guard
+
+__all__ = ["ALWAYS", "ANSWER", "PACE", "reject_answer"]
 
 ALWAYS: tuple[Guard, ...] = (cancel.judge, quarantine.judge, deadline.judge)
 ANSWER: tuple[Guard, ...] = (

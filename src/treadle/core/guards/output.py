@@ -21,8 +21,11 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     if not has_text(state.turn.reply):
         return None  # another guard handles it
     error = find_mismatch(state.answer, state.agent.output)
-    if error is None:
-        return None
+    return None if error is None else reject(state, error)
+
+
+def reject(state: RunState, error: str) -> WarnModel | StopVerdict:
+    """Return the verdict on an answer that does not fit."""
     count = state.guards.rejected_outputs + 1
     if count >= MAX_ATTEMPTS:
         return StopVerdict(
