@@ -11,6 +11,8 @@ import pytest
 
 from tests.engine.running import until as until_event
 from tests.mcp.homes import (
+    PYTHON,
+    SERVERS,
     approve,
     make_agent,
     make_home,
@@ -33,6 +35,7 @@ from treadle.domain.events import (
     ToolCallError,
     ToolCallProgress,
 )
+from treadle.domain.mcp_servers import McpServer
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
 from treadle.testing.models import ScriptStep, ask, call, say
 
@@ -122,7 +125,10 @@ def test_the_environment_is_stripped_and_secrets_come_from_the_vault(
     async def perform() -> None:
         from treadle.vault.store import VaultStore
 
-        home = make_home(tmp_path / "home", s=make_server(env={"API": "Bearer {{vault:API_TOKEN}}", "PLAIN": "1"}))
+        env = {"API": "Bearer {{vault:API_TOKEN}}", "PLAIN": "1"}
+        words = ("-c", f'ARGUMENT="$1" exec {PYTHON} {SERVERS}/plain.py', "sh", "{{vault:API_TOKEN}}")
+        server = McpServer(command="/bin/sh", args=words, readable=(str(SERVERS),), env=env)
+        home = make_home(tmp_path / "home", s=server)
         store = VaultStore(home, os.environ)
         store.put("API_TOKEN", "s3cr3t-canary-value")
         store.close()
@@ -130,7 +136,8 @@ def test_the_environment_is_stripped_and_secrets_come_from_the_vault(
         [result] = results(events)
         found = json.loads(result.content)
         assert found["PLAIN"] == "1"
-        assert found["API"].startswith("Bearer ")  # the server has it, and the model does not see it
+        assert found["API"] == "Bearer [redacted:API_TOKEN]"  # the server has it, and the model does not see it
+        assert found["ARGUMENT"] == "[redacted:API_TOKEN]"
         assert "s3cr3t-canary-value" not in "".join(str(event.data) for event in events)
         assert "OPENAI_API_KEY" not in found
         assert not any(name.startswith("TREADLE") for name in found)
@@ -328,6 +335,29 @@ def test_a_server_that_is_not_approved_is_not_offered(tmp_path: Path) -> None:
         approve(home, "s", make_server())
         events = await run_script(home, make_agent(tmp_path / "w"))
         assert len(find(events, RunStart)[0].tools) == len(read_tools())
+
+    in_time(perform())
+
+
+def test_a_server_that_is_added_while_the_engine_runs_is_offered_to_the_next_run(tmp_path: Path) -> None:
+    async def perform() -> None:
+        home = write_home(tmp_path / "home")
+        async with open_engine(home, say("One."), say("Two."), say("Three.")) as engine:
+
+            async def count_tools(session: str) -> int:
+                result = await engine.run(make_agent(tmp_path / "w"), "Go.", session=session)
+                return len(
+                    find([event async for event in engine.service.read_stored(result.run_id)], RunStart)[0].tools
+                )
+
+            assert await count_tools("one") == 0
+            write_home(home, s=make_server())
+            os.utime(home / "config.yaml", (1, 1))  # a file that has only just changed may be half written
+            approve(home, "s", make_server())
+            assert await count_tools("two") == len(read_tools())
+            write_home(home, s=make_server(network=True))
+            os.utime(home / "config.yaml", (2, 2))
+            assert await count_tools("three") == 0, "a changed entry needs approval again"
 
     in_time(perform())
 

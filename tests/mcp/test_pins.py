@@ -25,6 +25,7 @@ from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinFolder
 from treadle.mcp.tools import ApprovedServer, make_spec
 from treadle.ports.model import ModelRequest
+from treadle.surfaces.cli.mcp_entries import check_entry
 from treadle.testing.models import FunctionModel, ask, call, say
 from treadle.tools.builtin import builtin_tools
 from treadle.tools.toolbox import ToolRegistry
@@ -60,7 +61,7 @@ def test_a_server_cannot_take_the_place_of_a_built_in_tool(tmp_path: Path) -> No
     tools = ToolRegistry()
     tools.add_builtin(builtin_tools(NoCommands(), NoCommands()))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     before = {name: tools.find(name) for name in names}
-    tools.add_source(McpCatalog({"bash": server}, PinFolder(tmp_path), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tools.add_source(McpCatalog(lambda: {"bash": server}, PinFolder(tmp_path), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
     assert {name: tools.find(name) for name in names} == before
     assert [tool.spec.name for tool in tools.select(["bash__*"])] == sorted(f"bash__{name}" for name in names)
     assert [tool.spec.name for tool in tools.select(["bash"])] == ["bash"]
@@ -192,11 +193,74 @@ def test_an_import_takes_secrets_out(tmp_path: Path) -> None:
         read_import(str(file))
 
 
+KEY = "AIzaSyA1234567890abcdefg"
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"command": "x", "args": ["--token", "t0p-secret"]},
+        {"command": "x", "args": ["--api-key=t0p-secret"]},
+        {"command": "x", "args": ["--github-pat", "t0p-secret", "-v"]},
+        {"command": "x", "args": ["postgres://me:t0p-secret@db/x"]},
+        {"command": "x", "args": ["--header", "Authorization: Bearer t0p-secret"]},
+        {"command": "x", "args": ["run", KEY]},
+        {"command": "x", "env": {"DB": "postgres://me:t0p-secret@db/x"}},
+        {"command": "x", "env": {"GOOGLE": KEY}},
+        {"url": f"https://a.example/mcp?key={KEY}&v=1"},
+        {"url": "https://a.example/mcp?v=1&access_token=t0p-secret"},
+    ],
+    ids=str,
+)
+def test_a_secret_in_an_entry_is_refused_or_stored_in_the_vault(tmp_path: Path, values: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="looks like a secret"):
+        check_entry("s", values)
+    file = tmp_path / ".mcp.json"
+    file.write_text(json.dumps({"mcpServers": {"s": values}}))
+    [server] = read_import(str(file))
+    assert list(server.secrets.values()) in (["t0p-secret"], [KEY])
+    assert not any(secret in json.dumps(server.values) for secret in ("t0p-secret", KEY))
+    check_entry("s", server.values)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"command": "npx", "args": ["-y", "@scope/server@1.2", "--auth-mode", "oauth", "--key-file", "k.pem"]},
+        {"command": "x", "args": ["--token", "{{vault:T}}", "https://a.example/?page=2"], "env": {"MODE": "fast"}},
+        {"url": "https://a.example/mcp?key={{vault:K}}&toolset=all"},
+    ],
+    ids=str,
+)
+def test_an_entry_without_a_secret_is_left_as_it_is(values: dict[str, Any]) -> None:
+    check_entry("s", values)
+
+
+def test_a_server_that_cannot_be_used_does_not_stop_an_import(tmp_path: Path) -> None:
+    file = tmp_path / ".mcp.json"
+    servers = {"old": {"type": "sse", "url": "https://a.example"}, "new": {"command": "x"}, "none": {}}
+    file.write_text(json.dumps({"mcpServers": servers}))
+    assert [server.problem for server in read_import(str(file))] == [
+        "its transport `sse` is not supported",
+        "",
+        "it has neither a command nor a url",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [("ftp://x", "url must begin with https://"), ("https://u:p@x.example", "url must not contain a user")],
+)
+def test_a_wrong_address_is_named(url: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=f"the server `s`: {message}"):
+        check_entry("s", {"url": url})
+
+
 def test_a_tool_of_a_server_that_is_not_approved_is_named_in_the_error(tmp_path: Path) -> None:
     home = write_home(tmp_path / "home", s=make_server())
     tools = ToolRegistry()
     servers = Home(home).config().mcp_servers
-    tools.add_source(McpCatalog(servers, PinFolder(home), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
+    tools.add_source(McpCatalog(lambda: servers, PinFolder(home), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(UsageError, match=r"`s` is not approved\. Approve it: treadle mcp approve s"):
         tools.select(["s__echo"])
     assert tools.select(["s__*"]) == ()

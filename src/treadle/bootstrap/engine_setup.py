@@ -46,7 +46,7 @@ def configure_engine(
     context = HomeAgentContext(home, config.house_rules)
     _follow_config(home, models, context)
     commands = ShellCommands(hidden=(home.path, *database_files(database or home.database_url)), user=os.environ)
-    mcp = HomeMcp(home, config, vault, commands)
+    mcp = HomeMcp(home, vault, commands)
     tools = _make_tools(commands, vault, mcp)
     recipients = HomeRecipients(config.channels)
     if config.channels:

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry, list_entries
-from treadle.config.home import Home, HomeConfig
+from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpServer
 from treadle.mcp.catalog import McpCatalog
@@ -141,12 +141,12 @@ def _view(entry: ServerEntry, states: Sequence[ServerState]) -> McpServerView:
 class HomeMcp:
     """The only owner of the connections of a process."""
 
-    def __init__(self, home: Home, config: HomeConfig, vault: HomeVault, programs: Programs) -> None:
+    def __init__(self, home: Home, vault: HomeVault, programs: Programs) -> None:
         self._home = home
         self._vault = vault
         self._programs = programs
         self.pins = PinFolder(home.path)
-        self.catalog = McpCatalog(config.mcp_servers, self.pins, lambda: self.pool)
+        self.catalog = McpCatalog(lambda: home.config().mcp_servers, self.pins, lambda: self.pool)
 
     @cached_property
     def pool(self) -> ServerPool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INTERVAL_SECONDS = 1.0
 """Poll interval for changes of the file."""
 SETTLE_SECONDS = 0.2
-AT_NEXT_START = frozenset({"server", "webhooks", "credits", "mcp_servers", "mcp", "channels"})
+AT_NEXT_START = frozenset({"server", "webhooks", "credits", "mcp", "channels"})
 """Sections that a running process does not apply."""
 
 

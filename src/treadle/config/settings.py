@@ -76,12 +76,13 @@ def _describe_refusal(data: dict[str, Any], kind: type[Struct], at: str) -> str:
     is one."""
     required = {field.encode_name for field in msgspec.structs.fields(kind) if field.required}
     least = {name: data[name] for name in required}
-    if message := _find_refusal(least, kind):
-        return _locate_refusal(message.partition(" ")[0], message, data, at)
+    refusal = _find_refusal(data, kind)
+    if _find_refusal(least, kind) == refusal:
+        return _locate_refusal(refusal.partition(" ")[0], refusal, data, at)
     for name in (name for name in data if name not in required):
-        if message := _find_refusal(least | {name: data[name]}, kind):
-            return _locate_refusal(name, message, data, at)
-    return f"{at}: {_find_refusal(data, kind)}"
+        if _find_refusal(least | {name: data[name]}, kind) == refusal:
+            return _locate_refusal(name, refusal, data, at)
+    return f"{at}: {refusal}" if at else refusal
 
 
 def _find_refusal(data: dict[str, Any], kind: type[Struct]) -> str:

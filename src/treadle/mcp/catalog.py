@@ -20,11 +20,12 @@ class McpCatalog:
 
     def __init__(
         self,
-        servers: Mapping[str, McpServer],
+        read_servers: Callable[[], Mapping[str, McpServer]],
         pins: PinFolder,
         make_pool: Callable[[], ServerPool],
     ) -> None:
-        self._servers = servers
+        self._read_servers = read_servers
+        """Returns the entries of the home as they are now."""
         self._pins = pins
         self._make_pool = make_pool
         self._cache: dict[tuple[str, str], tuple[Pin, McpServer, dict[str, McpTool]]] = {}
@@ -63,7 +64,8 @@ class McpCatalog:
         return f"The MCP server `{server}` has no approved tool `{name}`. See: treadle mcp show {server}"
 
     def _list_servers(self, agent: AgentSpec | None) -> Mapping[str, McpServer]:
-        return self._servers if agent is None or not agent.mcp_servers else {**self._servers, **agent.mcp_servers}
+        servers = self._read_servers()
+        return servers if agent is None or not agent.mcp_servers else {**servers, **agent.mcp_servers}
 
     def _owner(self, server: str, agent: AgentSpec | None) -> str:
         return agent.name if agent is not None and server in agent.mcp_servers else ""

@@ -10,11 +10,12 @@ from msgspec import Struct
 
 from treadle.domain.errors import UsageError
 from treadle.domain.secret_refs import make_secret_ref
+from treadle.mcp.entry_secrets import replace_secrets
 
 MAX_BYTES = 1_000_000
-_SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|AUTH|CREDENTIAL|COOKIE", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}")
 _OTHER = re.compile(r"[^A-Za-z0-9]+")
+TYPES = ("stdio", "http", "streamable-http")
 KNOWN = ("command", "args", "env", "cwd", "url", "headers", "type", "timeout")
 
 
@@ -30,6 +31,8 @@ class ImportedServer(Struct, frozen=True):
     """Secrets that the entry refers to and that the file does not have: variables of the environment."""
     ignored: tuple[str, ...] = ()
     """Keys that have no meaning here."""
+    problem: str = ""
+    """Why it cannot be used here; empty if it can."""
 
 
 def read_import(file: str) -> list[ImportedServer]:
@@ -55,11 +58,6 @@ def read_import(file: str) -> list[ImportedServer]:
     return found
 
 
-def is_secret_name(name: str) -> bool:
-    """Return whether the value of a variable or header with this name is probably a secret."""
-    return _SECRET.search(name) is not None
-
-
 def make_server_name(name: str) -> str:
     """Return a name that can be part of the name of a tool."""
     return re.sub(r"_+", "_", _OTHER.sub("_", name)).strip("_")[:32] or "server"
@@ -69,30 +67,41 @@ def _convert(name: str, entry: Mapping[str, Any]) -> ImportedServer:
     secrets: dict[str, str] = {}
     missing: list[str] = []
     server = make_server_name(name)
-    values: dict[str, Any] = {}
-    for key in KNOWN:
-        if key not in entry:
-            continue
-        value = entry[key]
-        if key == "type":
-            value = {"streamableHttp": "http", "streamable_http": "http"}.get(str(value), value)
-        if key in ("env", "headers") and isinstance(value, dict):
-            items = cast("dict[str, Any]", value).items()
-            value = {each: _take_secret(server, each, str(text), secrets, missing) for each, text in items}
-        values[key] = value
+    values = {key: _replace_variables(entry[key], missing) for key in KNOWN if key in entry}
+    if "type" in values:
+        kind = str(values["type"])
+        values["type"] = {"streamableHttp": "http", "streamable_http": "http"}.get(kind, kind)
+
+    def take(place: str, secret: str) -> str:
+        stored = f"MCP_{_OTHER.sub('_', f'{server}_{place}').upper()}"[:64]
+        secrets[stored] = secret
+        return make_secret_ref(stored)
+
+    values = replace_secrets(values, take)
     ignored = tuple(key for key in entry if key not in KNOWN)
-    return ImportedServer(server, values, secrets, tuple(missing), ignored)
+    return ImportedServer(server, values, secrets, tuple(missing), ignored, _find_problem(values))
 
 
-def _take_secret(server: str, name: str, text: str, secrets: dict[str, str], missing: list[str]) -> str:
-    """Return the value for the entry: a reference if it is, or contains, a secret."""
-    if _VARIABLE.search(text):
-        missing += [found[1] for found in _VARIABLE.finditer(text)]
-        return _VARIABLE.sub(lambda found: make_secret_ref(found[1]), text)
-    if not is_secret_name(name) or text.startswith("{{vault:") or not text:
-        return text
-    prefix, _, rest = text.partition(" ")
-    is_scheme = prefix.lower() in ("bearer", "basic", "token") and bool(rest)
-    secret = f"MCP_{_OTHER.sub('_', f'{server}_{name}').upper()}"[:64]
-    secrets[secret] = rest if is_scheme else text
-    return f"{prefix} {make_secret_ref(secret)}" if is_scheme else make_secret_ref(secret)
+def _find_problem(values: Mapping[str, Any]) -> str:
+    if values.get("type", "stdio") not in TYPES:
+        return f"its transport `{values['type']}` is not supported"
+    return "" if values.get("command") or values.get("url") else "it has neither a command nor a url"
+
+
+def _replace_variables(value: Any, missing: list[str]) -> Any:
+    """Return a value with references to secrets in place of variables of the environment, such as `${NAME}`."""
+
+    def refer(found: re.Match[str]) -> str:
+        missing.append(found[1])
+        return make_secret_ref(found[1])
+
+    match value:
+        case str():
+            return _VARIABLE.sub(refer, value)
+        case list():
+            return [_replace_variables(each, missing) for each in cast("list[Any]", value)]
+        case dict():
+            pairs = cast("dict[str, Any]", value).items()
+            return {key: _replace_variables(each, missing) for key, each in pairs}
+        case _:
+            return value

@@ -4,12 +4,12 @@ The SDK is imported, in a thread, when the first server is used."""
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,6 +34,7 @@ IDLE_SECONDS = 900.0
 """How long a connection stays open without a call."""
 MAX_CONNECTIONS = 64
 
+_Values = TypeVar("_Values", str, tuple[str, ...], dict[str, str])
 State = Literal["starting", "connected", "failed", "closed"]
 
 
@@ -201,10 +202,10 @@ class ServerPool:
         entry = target.server
         if entry.url is not None:
             auth = self._credentials.authenticate(target)
-            headers = self._resolve(entry.headers)
-            return open_url(entry.url, make_http_client(headers, entry.timeout, auth), server)
+            headers, url = self._resolve(entry.headers), self._resolve(entry.url)
+            return open_url(url, make_http_client(headers, entry.timeout, auth), server)
         program = Program(
-            (entry.command or "", *entry.args),
+            (entry.command or "", *self._resolve(entry.args)),
             target.workspace,
             target.rights,
             self._resolve(entry.env),
@@ -212,11 +213,11 @@ class ServerPool:
         )
         return open_program(self._programs, program, server)
 
-    def _resolve(self, values: Mapping[str, str]) -> dict[str, str]:
-        """Return variables or headers with the values of secrets in place of their references."""
+    def _resolve(self, values: _Values) -> _Values:
+        """Return arguments, variables, headers or an address with secrets in place of their references."""
         text = msgspec.json.encode(values).decode()
         if not find_secret_names(text):
-            return dict(values)
+            return values
 
         def reveal(name: str) -> str:
             value = self._credentials.reveal(name)
@@ -224,7 +225,7 @@ class ServerPool:
                 raise _Unavailable(f"the vault has no secret {name}; store it with `treadle vault set {name}`")
             return value
 
-        return msgspec.json.decode(resolve_secret_refs(text, reveal), type=dict[str, str])
+        return msgspec.json.decode(resolve_secret_refs(text, reveal), type=type(values))
 
     def _back_off(self, slot: _Slot) -> None:
         """Set the time of the next attempt. The first one after a success may come immediately."""

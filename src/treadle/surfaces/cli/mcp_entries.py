@@ -8,7 +8,7 @@ from treadle.bootstrap.mcp_entries import ServerEntry
 from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpServer, check_server_names
-from treadle.mcp.import_file import is_secret_name
+from treadle.mcp.entry_secrets import replace_secrets
 from treadle.mcp.names import make_tool_name
 from treadle.surfaces.cli.terminal import size_of
 
@@ -23,12 +23,15 @@ def check_entry(name: str, values: dict[str, Any]) -> None:
         check_server_names({name: settings})
     except ValueError as error:
         raise UsageError(f"{error}.") from None
-    for key, value in (*settings.env.items(), *settings.headers.items()):
-        if is_secret_name(key) and value and "{{vault:" not in value:
-            raise UsageError(
-                f"{key} looks like a secret, and config.yaml is not a place for it. Store it with "
-                f"`treadle vault set NAME`, and write {key}={{{{vault:NAME}}}}."
-            )
+    replace_secrets(values, _refuse_secret)
+
+
+def _refuse_secret(place: str, secret: str) -> str:
+    where = f"Argument {place.removeprefix('arg_')}" if place.startswith("arg_") else place
+    raise UsageError(
+        f"{where} looks like a secret, and config.yaml is not a place for it. Store it with "
+        "`treadle vault set NAME`, and write {{vault:NAME}} in its place."
+    )
 
 
 def parse_pairs(given: list[str]) -> dict[str, str]:

@@ -10,7 +10,7 @@ from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry
 from treadle.config.config_edits import add_entry, remove_entry
 from treadle.doctor.mcp import read_connections
 from treadle.domain.errors import UsageError
-from treadle.mcp.import_file import read_import
+from treadle.mcp.import_file import ImportedServer, read_import
 from treadle.mcp.pins import PinFolder
 from treadle.mcp.pool import INSTALL
 from treadle.ports.tool import ToolError
@@ -236,7 +236,7 @@ async def import_servers(
 
     home = current_home()
     found, known = read_import(file), home.config().mcp_servers
-    new = [server for server in found if server.name not in known]
+    new = [server for server in found if server.name not in known and not server.problem]
     for server in new:
         check_entry(server.name, server.values)
     if not json:
@@ -255,18 +255,24 @@ async def import_servers(
         add_entry(home, SECTION, server.name, server.values)
         if json:
             print_json({"name": server.name, "secrets": sorted(server.secrets), "missing": server.missing})
-            continue
-        for secret in server.secrets:
-            note(f"{server.name}: stored {secret} in the vault.")
-        for variable in server.missing:
-            note(f"{server.name}: it needs a secret: treadle vault set {variable}")
-        for key in server.ignored:
-            note(f"{server.name}: `{key}` has no meaning here and was left out.")
-        note(f"Approve it: treadle mcp approve {server.name}")
-    for server in found:
-        if server.name in known and not json:
+        else:
+            _describe_import(server)
+    for server in found if not json else ():
+        if server.name in known:
             note(f"{server.name} is configured already and was left as it is.")
+        elif server.problem:
+            note(f"{server.name} was left out: {server.problem}.")
     return 0
+
+
+def _describe_import(server: ImportedServer) -> None:
+    for secret in server.secrets:
+        note(f"{server.name}: stored {secret} in the vault.")
+    for variable in server.missing:
+        note(f"{server.name}: it needs a secret: treadle vault set {variable}")
+    for key in server.ignored:
+        note(f"{server.name}: `{key}` has no meaning here and was left out.")
+    note(f"Approve it: treadle mcp approve {server.name}")
 
 
 @group.command("serve")
