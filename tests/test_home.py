@@ -179,7 +179,7 @@ ACCEPTED = (
         ),
         ("{name: a, model: x, limits: {max_steps: yes}}", "limits.max_steps: found the text `yes`; accepted: a"),
         ("{name: a, model: x, limits: {max_steps: 0}}", "limits.max_steps must be above 0, found 0"),
-        ("{name: a, model: x, limits: {deadline: 10x}}", "limits.deadline: `10x` is not a duration; accepted: sec"),
+        ("{name: a, model: x, limits: {deadline: 10x}}", "limits.deadline: `10x` is not a duration; write a"),
         ("{name: a, model: x, limits: {deadline: .nan}}", "limits.deadline: found nan; accepted: a finite number"),
         (
             "{name: a, model: x, limits: {max_step: 1}}",

@@ -82,7 +82,7 @@ def test_the_latest_tick_is_one_and_none_lies_between_it_and_now(
 @pytest.mark.parametrize(
     ("every", "zone", "told"),
     [
-        ("@daily", "UTC", "accepted: seconds, text such as 15m, or a cron expression"),
+        ("@daily", "UTC", "accepted: a time such as 15m, or a cron expression"),
         ("* * * *", "UTC", "needs 5 fields"),
         ("0 0 0 1 1 *", "UTC", "needs 5 fields"),
         ("61 * * * *", "UTC", "Bad minute"),

@@ -10,6 +10,7 @@ from tests.fake_endpoint import FakeEndpoint, says
 from tests.surfaces.shell import Shell
 from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal, against, files, wants, wants_raw
 from treadle.surfaces.cli.approval_scopes import list_scopes
+from treadle.surfaces.cli.call_view import show_change
 
 NOTE = {"path": "note.txt", "content": "hello"}
 LONG = "\n".join(f"line {number}" for number in range(300))
@@ -126,6 +127,26 @@ def test_an_edit_is_shown_as_a_diff_and_changed_in_the_editor(shell: Shell, fold
 
 
 @pytest.mark.parametrize(
+    ("tool", "arguments", "shown"),
+    [
+        ("edit_file", {"path": "a", "old": "7", "new": "x"}, ["@@ -5,7 +5,7 @@", " 6", "-7", "+x", " 8"]),
+        ("edit_file", {"path": "a", "old": "not there", "new": "x"}, ["-not there", "+x"]),
+        ("write_file", {"path": "new", "content": "one\ntwo\n"}, ["@@ -0,0 +1,2 @@", "+one", "+two"]),
+        ("write_file", {"path": "new", "content": "one"}, ["+one", "+\\ No newline at end of file"]),
+    ],
+)
+def test_a_change_is_shown_where_it_is_in_the_file(
+    tmp_path: Path, tool: str, arguments: dict[str, str], shown: list[str]
+) -> None:
+    (tmp_path / "a").write_text("".join(f"{number}\n" for number in range(20)).replace("17\n", ""))
+    change = show_change(tool, json.dumps(arguments), tmp_path, 80)
+    assert change is not None
+    lines = [line.partition("│ ")[2] for line in change.lines]
+    assert [line for line in lines if line in shown] == shown, lines
+    assert "+" not in lines
+
+
+@pytest.mark.parametrize(
     ("tool", "arguments", "pattern", "expected"),
     [
         ("bash", '{"command": "git log -n 3"}', "git log *", ["git log -n 3", "git log *"]),
@@ -133,6 +154,8 @@ def test_an_edit_is_shown_as_a_diff_and_changed_in_the_editor(shell: Shell, fold
         ("write_file", '{"path": "src/../src/a.py"}', "src/a.py", ["src/a.py", "src/*"]),
         ("write_file", '{"path": "../a.py"}', "../a.py", ["../a.py"]),
         ("write_file", '{"path": "/etc/x"}', "/etc/x", ["/etc/x"]),
+        ("write_file", '{"path": "/work/src/a.py"}', "/work/src/a.py", ["/work/src/a.py", "/work/src/*"]),
+        ("write_file", '{"path": "/works/src/a.py"}', "/works/src/a.py", ["/works/src/a.py"]),
         ("http_fetch", '{"url": "https://a.org/b?c"}', "*", ["https://a.org/b[?]c", "https://a.org/*", "*"]),
         ("deploy", '{"version": "1"}', "*", ["*"]),
     ],
@@ -140,7 +163,7 @@ def test_an_edit_is_shown_as_a_diff_and_changed_in_the_editor(shell: Shell, fold
 def test_scopes_are_offered_from_the_narrowest_on(
     tool: str, arguments: str, pattern: str, expected: list[str]
 ) -> None:
-    assert [scope.pattern for scope in list_scopes(tool, arguments, pattern)] == expected
+    assert [scope.pattern for scope in list_scopes(tool, arguments, pattern, "/work")] == expected
 
 
 def test_arguments_are_there_to_be_copied_and_changed(shell: Shell, folder: Path) -> None:

@@ -54,7 +54,7 @@ def test_schedules_are_kept_without_a_server(shell: Shell) -> None:
         assert (no_unit.code, "`15` has no unit: write 15s" in no_unit.complaint) == (2, True)
         wrong = await shell("schedules", "add", "@daily", "look")
         assert wrong.code == 2
-        assert "accepted: seconds, text such as 15m, or a cron expression" in wrong.complaint
+        assert "accepted: a time such as 15m, or a cron expression" in wrong.complaint
         unknown = await shell("schedules", "add", "60s", "look", "-a", "nobody")
         assert unknown.code == 2
         assert "No agent is called `nobody`" in unknown.complaint

@@ -157,7 +157,9 @@ def test_an_agent_is_made_changed_and_deleted(shell: Shell, tmp_path: Path) -> N
         assert "There is an agent `bob` already" in (await shell("agents", "create", "bob", "-m", "x")).complaint
         edit_with(shell, "sed -i s/fake/other/")
         edited = await shell("agents", "edit", "bob")
-        assert edited.err == "Changed `bob`, from its next run on.\n"
+        changed, warning = edited.err.splitlines()
+        assert changed == "Changed `bob`, from its next run on."
+        assert warning.startswith("A run of `bob` is refused: no provider is called `other`")
         assert {"-model: fake/m", "+model: other/m"} <= set(edited.out.splitlines())
         assert Home(shell.home).agent("bob").model == "other/m"
         before = path.read_text()

@@ -1,13 +1,24 @@
 """What commands import: start-up time is mostly imports. `python -m bench.startup` measures the time itself."""
 
+import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
-MODULES = {"--help": 90, "runs list": 480, "sessions list": 480, "agents list": 480, "usage": 480}
+from tests.fake_endpoint import FakeEndpoint, says
+from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import write_home
+from tests.surfaces.shell import Shell
+
+MODULES = {
+    "--help": 90, "runs list": 480, "sessions list": 480, "agents list": 480, "usage": 480, "approvals list": 480,
+    "schedules list": 500, "hooks list": 500, "webhooks list": 500, "memory list": 530, "tokens list": 480,
+    "vault list": 480, "skills list": 480, "mcp list": 480,
+}  # fmt: skip
 """The most modules that a command may import. Raise a limit only with the figures of the benchmark."""
 HEAVY = (
     "pydantic", "litestar", "aiohttp", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices",
@@ -21,11 +32,40 @@ main()
 """
 
 
+RUN_HEAVY = (
+    "pydantic", "litestar", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices", "textual",
+    "mcp.", "acp", "numpy",
+)  # fmt: skip
+
+
+def list_imports(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:
+    """Return the modules that a command has imported when it ends."""
+    code = f"import sys; sys.argv = ['treadle', *{list(words)!r}]{LISTED}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    return done.stderr.splitlines()[-1].split()
+
+
 @pytest.mark.parametrize("command", MODULES)
 def test_a_command_imports_only_what_it_needs(command: str, tmp_path: Path) -> None:
     environment = {**os.environ, "TREADLE_HOME": str(tmp_path / "home")}
-    code = f"import sys; sys.argv = ['treadle', *{command.split()!r}]{LISTED}"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
-    modules = done.stderr.splitlines()[-1].split()
+    modules = list_imports(command.split(), environment)
     assert [name for name in modules if name.startswith(HEAVY)] == []
     assert len(modules) <= MODULES[command], len(modules)
+
+
+def test_a_run_and_commands_beside_a_server_import_only_what_they_need(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
+            write_home(tmp_path / "home", endpoint.url)
+            serving = Serving(Shell(tmp_path / "home"))
+            run, environment = ("run", "-a", "one", "Hello."), serving.shell.environment
+            alone = await asyncio.to_thread(list_imports, run, environment)
+            await asyncio.to_thread(serving.start)
+            for words in (run, ("runs", "list"), ("mcp", "list"), ("approvals", "list")):
+                modules = await asyncio.to_thread(list_imports, words, environment)
+                heavy = RUN_HEAVY if words == run else HEAVY
+                assert [name for name in modules if name.startswith(heavy)] == [], words
+            assert [name for name in alone if name.startswith(RUN_HEAVY)] == []
+            serving.stop()
+
+    asyncio.run(scenario())

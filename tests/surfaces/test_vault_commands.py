@@ -110,8 +110,11 @@ def test_grants_are_given_and_taken(shell: Shell) -> None:
     done = do(shell, "grant", "TOKEN", "--agent", "a", "--agent", "b", "--tool", "bash", "--json")
     assert done.json[0]["grants"] == [{"agent": "a", "tool": "bash"}, {"agent": "b", "tool": "bash"}]
     typo = do(shell, "grant", "TOKEN", "--agent", "defualt", "--tool", "read_file")
-    assert "no agent `defualt`: the grant takes effect when there is one. Did you mean `default`?" in typo.err
-    assert do(shell, "revoke", "TOKEN", "--agent", "defualt").code == 0
+    assert "This home has no agent `defualt`. Did you mean `default`? Nothing was granted." in typo.complaint
+    unknown = do(shell, "grant", "TOKEN", "--agent", "zoo*", "--tool", "read_fil")
+    assert "This home has no agent `zoo*`: the grant takes effect when there is one." in unknown.err
+    assert "no tool is called `read_fil`. Did you mean `read_file`?" in unknown.err
+    assert do(shell, "revoke", "TOKEN", "--agent", "zoo*").code == 0
     assert "granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").err
     assert "no such grant: it is granted to a (bash)" in do(shell, "revoke", "TOKEN", "--agent", "b").complaint
     assert do(shell, "remove", "TOKEN").code == 0

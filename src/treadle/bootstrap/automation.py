@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from treadle.automation.inbound_webhooks import InboundWebhookReceiver, InboundWebhookRegistry
 from treadle.automation.scheduler import Scheduler
 from treadle.automation.schedules import ScheduleRegistry
-from treadle.automation.sender import WebhookSender
 from treadle.automation.webhooks import WebhookRegistry
 from treadle.bootstrap.offline_service import home_models, make_offline_service
 from treadle.bootstrap.stores import Stores
@@ -29,6 +28,7 @@ from treadle.vault.store import VaultStore
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
+    from treadle.automation.sender import WebhookSender
     from treadle.bootstrap.engine import EngineConfig
 
 logger = logging.getLogger(__name__)
@@ -103,6 +103,8 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
             config.channels.wake(target.partition(":")[0])
         return problem
 
+    from treadle.automation.sender import WebhookSender  # not needed to list webhooks
+
     scheduler = Scheduler(schedules, service, agents.all, clock, ids, deliver)
     allow_local = home.config().webhooks.allow_local
     sender = WebhookSender(
@@ -128,7 +130,7 @@ def make_automation(config: "EngineConfig", stores: Stores, service: LocalServic
 
 @asynccontextmanager
 async def _run_in_background(
-    scheduler: Scheduler, sender: WebhookSender, stores: Stores
+    scheduler: Scheduler, sender: "WebhookSender", stores: Stores
 ) -> AsyncGenerator[None, None]:
     """Run the scheduler, and the webhook sender in at most one process per database, while the block runs."""
 

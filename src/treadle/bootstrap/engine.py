@@ -221,7 +221,7 @@ async def _make_deps(
     config: EngineConfig, database: str, stores: Stores, hub: EventHub, opened: AsyncExitStack
 ) -> EngineDeps:
     """Return the dependencies of the run loop on one database."""
-    memories = make_memories(stores.memories, config.models, config.vault, config.clock)
+    memories = make_memories(stores.memories, config.models.address, config.vault, config.clock)
     opened.push_async_callback(memories.close)
     await memories.start()
 

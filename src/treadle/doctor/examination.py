@@ -57,7 +57,7 @@ async def examine(
         describe_database(home, offline=offline),
         models,
         describe_sandbox(home),
-        describe_server(config.server, timeout_seconds, offline=offline),
+        describe_server(home, timeout_seconds, offline=offline),
         describe_mcp(home),
         describe_channels(home),
     )

@@ -4,10 +4,17 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from treadle.config.home import ServerSettings
+from treadle.bootstrap.stores import find_owner
+from treadle.config.database_url import is_postgres
+from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
+from treadle.domain.errors import TreadleError
 from treadle.models.http.failure import describe_os_error
 from treadle.models.http.fetch import fetch, open_session
+from treadle.operations.local_admin import ADDRESS
+from treadle.operations.operation import NoParameters
+from treadle.remote.caller import RemoteCaller
+from treadle.remote.connection import Address, Connection, ServerGone
 
 ABOUT = "server"
 MAX_VERSION = 40
@@ -20,10 +27,12 @@ class _Health(Struct):
     version: str
 
 
-async def describe_server(server: ServerSettings, timeout_seconds: float, *, offline: bool) -> Finding:
-    """Connect to where `treadle serve` is configured to be."""
-    where = f"{server.host}:{server.port}"
-    if server.port == 0:
+async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) -> Finding:
+    """Connect to where the process that owns the home serves, or else to where `treadle serve` is configured to
+    be."""
+    server, url = home.config().server, None if offline else await _find_running(home)
+    where = f"{server.host}:{server.port}" if url is None else url.partition("://")[2]
+    if url is None and server.port == 0:
         return setting(ABOUT, "`treadle serve` is configured to take any free port; not tried")
     if offline:
         return setting(ABOUT, f"`treadle serve` is configured for {where}; not tried")
@@ -31,7 +40,7 @@ async def describe_server(server: ServerSettings, timeout_seconds: float, *, off
     host = f"[{host}]" if ":" in host else host
     try:
         async with open_session() as session:
-            answer = await fetch(session, f"http://{host}:{server.port}/healthz", {}, timeout_seconds)
+            answer = await fetch(session, f"{url or f'http://{host}:{server.port}'}/healthz", {}, timeout_seconds)
     except TimeoutError:
         found = f"something accepts connections on {where} and did not answer within {timeout_seconds:g} s"
         return Finding(ABOUT, "note", found, _OTHER)
@@ -45,6 +54,17 @@ async def describe_server(server: ServerSettings, timeout_seconds: float, *, off
     except msgspec.DecodeError:
         return Finding(ABOUT, "note", f"something other than Treadle answers on {where}", _OTHER)
     return Finding(ABOUT, "ok", f"a Treadle server (version {health.version[:MAX_VERSION]}) answers on {where}")
+
+
+async def _find_running(home: Home) -> str | None:
+    """Return where the process that owns the home serves, if one does."""
+    if is_postgres(home.database_url) or (owner := find_owner(home)) is None or owner.socket is None:
+        return None
+    try:
+        async with Connection(Address(owner.socket)) as connection:
+            return (await RemoteCaller(connection).call(ADDRESS, NoParameters())).url
+    except (TreadleError, ServerGone):
+        return None
 
 
 _OTHER = "`treadle serve` cannot use this address. Set server.port in config.yaml, or stop the other program."

@@ -11,7 +11,7 @@ def parse_duration(duration: float | str) -> float:
     if isinstance(duration, str):
         match = _DURATION.fullmatch(duration.strip())
         if match is None:
-            raise ValueError(f"`{duration}` is not a duration; accepted: seconds, or text such as 90s, 10m, 7d")
+            raise ValueError(f"`{duration}` is not a duration; write a number with a unit, such as 90s, 10m or 7d")
         return float(match[1]) * _SECONDS[match[2]]
     return float(duration)
 

@@ -34,7 +34,7 @@ class Timing(Struct, frozen=True):
                 step = parse_duration(self.every)
             except ValueError:
                 raise ValueError(
-                    f"every is `{self.every}`; accepted: seconds, text such as 15m, or a cron expression of "
+                    f"every is `{self.every}`; accepted: a time such as 15m, or a cron expression of "
                     f"{CRON_FIELDS} fields such as `0 9 * * 1-5`"
                 ) from None
             if not MIN_INTERVAL_SECONDS <= step < math.inf:

@@ -287,10 +287,14 @@ class ModelRegistry:
             if self._default not in known:
                 raise UnknownModel(self._describe_unknown_provider(self._default, known))
             return self._default, model, "the default provider"
+        if slash and not head:
+            raise UnknownModel(f"`{model}` has no provider before the slash; write provider/model-id")
         if slash:
             raise UnknownModel(self._describe_unknown_provider(head, known))
+        near = find_closest(model, self.catalog.aliases)
+        meant = f"did you mean `{near}`? Otherwise write" if near else "write"
         raise UnknownModel(
-            f"`{model}` does not say which provider it is from; write provider/{model or 'model-id'}, "
+            f"`{model}` does not say which provider it is from; {meant} provider/{model or 'model-id'}, "
             f"or set provider; known providers: {', '.join(sorted(known))}"
         )
 

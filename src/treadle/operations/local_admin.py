@@ -23,6 +23,13 @@ class ForkWhole(Struct, frozen=True):
     fork: Fork
 
 
+class ServerAddress(Struct, frozen=True):
+    """Where the process that owns the home serves HTTP."""
+
+    url: str | None
+    """None: it does not."""
+
+
 SUBMIT = Operation(
     "local.submit",
     "POST",
@@ -58,6 +65,15 @@ HAND_OVER = Operation(
     status=202,
     public=False,
 )
+ADDRESS = Operation(
+    "local.address",
+    "GET",
+    "/v1/attached/address",
+    scope="admin",
+    request=NoParameters,
+    response=ServerAddress,
+    public=False,
+)
 
 
 @SUBMIT.handler
@@ -83,3 +99,9 @@ async def agent_of(context: Context, request: OneRun) -> AgentSpec:
 async def hand_over(context: Context, request: NoParameters) -> None:
     """Ask this process to release the home. It does when its runs have reached a safe point."""
     context.hand_over()
+
+
+@ADDRESS.handler
+async def show_address(context: Context, request: NoParameters) -> ServerAddress:
+    """Get where this process serves HTTP."""
+    return ServerAddress(context.address())

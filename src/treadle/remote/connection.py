@@ -1,17 +1,22 @@
 """Requests to another Treadle process, over its Unix socket or over TCP with a token. Problem responses become the
 errors that they describe."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 from msgspec import Struct
-from yarl import URL
 
 from treadle.domain import errors
 from treadle.domain.errors import StoreError, TreadleError, UsageError
 from treadle.operations.operation import WireRequest
+from treadle.remote.unix_http import UnixResponse, request_over_socket
+from treadle.system.certificates import import_aiohttp
+
+if TYPE_CHECKING:
+    import aiohttp
 
 PROBLEM = "urn:treadle:problem:"
 
@@ -42,19 +47,8 @@ class Connection:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> "Connection":
-        address = self._address
-        headers = {} if address.token is None else {"Authorization": f"Bearer {address.token}"}
-        connector = (
-            aiohttp.TCPConnector(limit=0) if address.socket is None else aiohttp.UnixConnector(address.socket)
-        )
-        self._session = aiohttp.ClientSession(
-            address.url,
-            connector=connector,
-            headers=headers,
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
-            auto_decompress=False,
-            trust_env=False,
-        )
+        if self._address.socket is None:
+            self._session = _open_session(self._address)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -66,30 +60,40 @@ class Connection:
         headers = {"Content-Type": "application/json"} if request.body is not None else {}
         if key is not None:
             headers["Idempotency-Key"] = key
-        try:
-            async with self._open.request(
-                method, _url(request), data=request.body, headers=headers, allow_redirects=False
-            ) as response:
-                content = await response.read()
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._make_gone(error) from None
+        async with self._request(method, request, headers) as response:
+            content = await response.read()
         if response.status >= 400:
             raise error_of(content, response.status)
         return content
 
     async def stream(self, request: WireRequest) -> AsyncGenerator[bytes, None]:
         """Yield the data of server-sent events."""
+        async with self._request("GET", request, {"Accept": "text/event-stream"}) as response:
+            if response.status >= 400:
+                raise error_of(await response.read(), response.status)
+            rest = b""
+            async for piece in _list_pieces(response):
+                *events, rest = (rest + piece).split(b"\n\n")
+                for event in events:
+                    if (found := _data(event)) is not None:
+                        yield found
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, request: WireRequest, headers: dict[str, str]
+    ) -> AsyncGenerator["UnixResponse | aiohttp.ClientResponse", None]:
+        """Give the response to a request. Raise ServerGone if the other process does not answer."""
+        query = urlencode(request.query)
+        target = f"{request.path}?{query}" if query else request.path
         try:
-            async with self._open.get(_url(request), headers={"Accept": "text/event-stream"}) as response:
-                if response.status >= 400:
-                    raise error_of(await response.read(), response.status)
-                rest = b""
-                async for piece in response.content.iter_any():
-                    *events, rest = (rest + piece).split(b"\n\n")
-                    for event in events:
-                        if (found := _data(event)) is not None:
-                            yield found
-        except (aiohttp.ClientError, OSError) as error:
+            if self._session is None:
+                assert self._address.socket is not None, "a connection is opened with `async with`"
+                sent = request_over_socket(self._address.socket, method, target, headers, request.body)
+            else:
+                sent = _request_over_tcp(self._session, method, target, headers, request.body)
+            async with sent as response:
+                yield response
+        except OSError as error:
             raise self._make_gone(error) from None
 
     async def is_alive(self) -> bool:
@@ -106,10 +110,44 @@ class Connection:
             f"The process behind {where} does not answer ({error}). Check whether it is still running."
         )
 
-    @property
-    def _open(self) -> aiohttp.ClientSession:
-        assert self._session is not None, "a connection is opened with `async with`"
-        return self._session
+
+# ── Over TCP ──
+
+
+def _open_session(address: Address) -> "aiohttp.ClientSession":
+    import_aiohttp()  # not needed for a Unix socket, where commands must start fast
+    import aiohttp
+
+    return aiohttp.ClientSession(
+        address.url,
+        connector=aiohttp.TCPConnector(limit=0),
+        headers={} if address.token is None else {"Authorization": f"Bearer {address.token}"},
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=10),
+        auto_decompress=False,
+        trust_env=False,
+    )
+
+
+@asynccontextmanager
+async def _request_over_tcp(
+    session: "aiohttp.ClientSession", method: str, target: str, headers: dict[str, str], body: bytes | None
+) -> AsyncGenerator["aiohttp.ClientResponse", None]:
+    import aiohttp
+    from yarl import URL
+
+    url = URL(target, encoded=True)  # aiohttp would decode a path that has a slash inside a name
+    try:
+        async with session.request(method, url, data=body, headers=headers, allow_redirects=False) as response:
+            yield response
+    except aiohttp.ClientError as error:
+        raise error if isinstance(error, OSError) else ConnectionError(str(error)) from None
+
+
+def _list_pieces(response: "UnixResponse | aiohttp.ClientResponse") -> AsyncIterator[bytes]:
+    return response.pieces() if isinstance(response, UnixResponse) else response.content.iter_any()
+
+
+# ── Errors and events ──
 
 
 def error_of(content: bytes, status: int) -> TreadleError:
@@ -124,12 +162,6 @@ def error_of(content: bytes, status: int) -> TreadleError:
     if isinstance(kind, type) and issubclass(kind, TreadleError):
         return kind(problem.detail)
     return UsageError(problem.detail) if status < 500 else ServerGone(problem.detail)
-
-
-def _url(request: WireRequest) -> URL:
-    """Return the path and the query, encoded once: aiohttp would decode a path that has a slash inside a name."""
-    query = urlencode(request.query)
-    return URL(f"{request.path}?{query}" if query else request.path, encoded=True)
 
 
 def _data(lines: bytes) -> bytes | None:

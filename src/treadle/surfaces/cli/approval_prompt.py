@@ -216,7 +216,7 @@ class ApprovalDialog:
 
     async def _approve_always(self, pattern: str) -> bool:
         """Let the reviewer choose what to allow from now on. Return whether the call was decided."""
-        scopes = list_scopes(self._call.tool, self._call.arguments, pattern)
+        scopes = list_scopes(self._call.tool, self._call.arguments, pattern, self._folder)
         chosen = scopes[0]
         if len(scopes) > 1:
             for number, scope in enumerate(scopes, start=1):

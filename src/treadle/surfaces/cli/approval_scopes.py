@@ -19,7 +19,7 @@ class ApprovalScope(Struct, frozen=True):
     pattern: str
 
 
-def list_scopes(tool: str, arguments: str, pattern: str) -> tuple[ApprovalScope, ...]:
+def list_scopes(tool: str, arguments: str, pattern: str, workspace: str = "") -> tuple[ApprovalScope, ...]:
     """Return the scopes to offer for a call, the narrowest first. `pattern` is the one that the tool suggests."""
     values = decode(arguments).values or {}
     command, path, url = values.get("command"), values.get("path"), values.get("url")
@@ -27,11 +27,11 @@ def list_scopes(tool: str, arguments: str, pattern: str) -> tuple[ApprovalScope,
     if tool in COMMANDS and isinstance(command, str) and "\n" not in command:
         found.append(ApprovalScope("this command", escape(command.strip())))
         found.append(ApprovalScope(f"`{reveal_line(pattern)}`", pattern))
-    elif isinstance(path, str) and not path.startswith("/"):
+    elif isinstance(path, str) and path:
         clean = normpath(path)
         found.append(ApprovalScope(f"`{tool}` of this file", escape(clean)))
-        if dirname(clean) and not clean.startswith(".."):
-            folder = dirname(clean)
+        folder = dirname(clean)
+        if folder and not clean.startswith("..") and _is_inside(folder, workspace):
             found.append(ApprovalScope(f"`{tool}` in the folder {reveal_line(folder)}", f"{escape(folder)}/*"))
     elif isinstance(url, str) and (parts := urlsplit(url)).hostname and parts.scheme in ("http", "https"):
         found.append(ApprovalScope("this address", escape(url)))
@@ -40,3 +40,8 @@ def list_scopes(tool: str, arguments: str, pattern: str) -> tuple[ApprovalScope,
     if pattern not in {scope.pattern for scope in found} or not found:
         found.append(ApprovalScope(describe_rule(tool, pattern), pattern))
     return tuple({scope.pattern: scope for scope in reversed(found)}.values())[::-1]
+
+
+def _is_inside(folder: str, workspace: str) -> bool:
+    """Return whether a folder is part of the workspace. A relative one is."""
+    return not folder.startswith("/") or (bool(workspace) and f"{folder}/".startswith(f"{normpath(workspace)}/"))

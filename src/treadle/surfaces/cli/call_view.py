@@ -99,19 +99,29 @@ def show_change(tool: str, arguments: str, folder: Path, columns: int, rows: int
     path, old, new = values.get("path"), values.get("old"), values.get("new", values.get("content"))
     if not isinstance(path, str) or not isinstance(new, str):
         return None
+    if tool not in ("edit_file", "write_file"):
+        return None
+    now = _read_text(folder / path)
     if tool == "write_file":
-        old = _read_text(folder / path)
-    if tool not in ("edit_file", "write_file") or not isinstance(old, str):
+        old = now
+    elif isinstance(old, str) and old and now and old in now:
+        old, new = now, now.replace(old, new, -1 if values.get("all") else 1)
+    if not isinstance(old, str):
         return None
     width = _width(columns)
     others = {name: value for name, value in values.items() if name not in ("path", "old", "new", "content")}
     whole = [*_add_margin(f"path: {path}", width)]
     for name, value in others.items():
         whole += _add_margin(f"{name}: {_text(value)}", width)
-    context = len(old) if tool == "edit_file" else DIFF_CONTEXT
-    lines = unified_diff(old.split("\n") if old else [], new.split("\n"), lineterm="", n=context)
+    lines = unified_diff(_split_lines(old), _split_lines(new), lineterm="", n=DIFF_CONTEXT)
     whole += [row for line in islice(lines, 2, None) for row in _add_margin(line, width)]
     return _cut(whole, rows, _warnings(arguments, decoded))
+
+
+def _split_lines(text: str) -> list[str]:
+    """Return the lines of a file. A last line without a line break is marked, as diffs do."""
+    *lines, last = text.split("\n")
+    return [*lines, last, "\\ No newline at end of file"] if last else lines
 
 
 def _read_text(path: Path) -> str | None:

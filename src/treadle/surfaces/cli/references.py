@@ -28,6 +28,7 @@ async def find_run(caller: Caller, reference: str) -> RunId:
         return newest[0].run_id
     prefix = _prefix(reference, "run")
     if prefix is None:
+        _refuse_short(reference, "run")
         return RunId(reference)
     page = await caller.call(runs.LIST, runs.ListRuns(id_prefix=prefix, limit=SHOWN_MATCHES))
     found = [run.run_id for run in page.items]
@@ -54,6 +55,7 @@ async def find_session(caller: Caller, reference: str, *, whole_title: bool = Fa
         found = [each.session_id for each in known if prefix and each.session_id.startswith(prefix)]
         found = found or [each.session_id for each in known if each.title.casefold() == wanted]
         if not whole_title:
+            found = found or [each.session_id for each in known if each.session_id.startswith(reference)]
             found = found or [each.session_id for each in known if each.title.casefold().startswith(wanted)]
         if not found:
             raise
@@ -116,6 +118,12 @@ def _prefix(reference: str, kind: str) -> str | None:
     digits = reference.removeprefix(f"{kind}_").lower()
     is_part = MIN_DIGITS <= len(digits) < ID_DIGITS and not digits.strip("0123456789abcdef")
     return f"{kind}_{digits}" if is_part else None
+
+
+def _refuse_short(reference: str, kind: str) -> None:
+    digits = reference.removeprefix(f"{kind}_").lower()
+    if len(digits) < MIN_DIGITS and not digits.strip("0123456789abcdef"):
+        raise UsageError(f"`{reference}` is too short for an id. Type at least {MIN_DIGITS} digits.")
 
 
 def _refuse_empty(reference: str, thing: str) -> None:

@@ -1,7 +1,6 @@
 """`treadle agents`: the agents of the home."""
 
 from difflib import unified_diff
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -13,13 +12,12 @@ from treadle.bootstrap.callers import open_persistent_readonly_caller, open_read
 from treadle.config.agent_files import TEMPLATES, AgentTemplate, find_template
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
-from treadle.domain.suggestions import find_closest
 from treadle.operations import agents
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
 from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.editor import open_editor, write_copy
-from treadle.surfaces.cli.output import Column, note, print_error, print_json, print_list, print_result
+from treadle.surfaces.cli.output import Column, alert, note, print_error, print_json, print_list, print_result
 from treadle.surfaces.cli.process import USAGE
 from treadle.surfaces.cli.shared_options import AgentArgument, Json, Yes
 from treadle.surfaces.cli.terminal import inert
@@ -93,13 +91,15 @@ async def create_agent(
     print_result({"name": name, "file": str(path)}, f"Created the agent `{name}`: {path}", json=json)
     if not json:
         note(f"Try it: treadle run -a {name} MESSAGE")
+        await _warn_about_refusals(current_home(), name)
     return 0
 
 
 @group.command("edit")
 async def edit_agent(name: AgentArgument) -> int:
     """Edit the file of an agent in $VISUAL or $EDITOR. The file is validated before it is saved."""
-    _edit(current_home(), name)
+    if _edit(current_home(), name):
+        await _warn_about_refusals(current_home(), name)
     return 0
 
 
@@ -145,8 +145,10 @@ async def agent_state(
 # ── Editing ──
 
 
-def _edit(home: Home, name: str) -> None:
-    """Let the user edit a copy, and replace the file with it if it is valid. An invalid copy is kept."""
+def _edit(home: Home, name: str) -> bool:
+    """Let the user edit a copy, and replace the file with it if it is valid. An invalid copy is kept.
+
+    Return whether the file was changed."""
     before = home.agent_file(name).read_bytes()
     copy = write_copy(before, f"{name}-", ".yaml")
     open_editor(copy)
@@ -154,7 +156,7 @@ def _edit(home: Home, name: str) -> None:
     if after == before:
         copy.unlink()
         note("Nothing was changed.")
-        return
+        return False
     try:
         home.replace_agent(name, copy)
     except ConfigError as error:
@@ -165,19 +167,26 @@ def _edit(home: Home, name: str) -> None:
     for line in lines:
         print(inert(line))
     note(f"Changed `{name}`, from its next run on.")
+    return True
+
+
+async def _warn_about_refusals(home: Home, name: str) -> None:
+    """Print what a run would refuse. The file stands: a program may add the tool, and a key may come later."""
+    from treadle.bootstrap.agent_checks import find_unknown_tools, find_unusable_models
+
+    agent = home.agent(name)
+    exact = [tool for tool in agent.tools if not set(tool) & set("*?[")]
+    for problem in (*await find_unusable_models(home, agent), *find_unknown_tools(home, exact)):
+        alert(f"A run of `{name}` is refused: {problem}")
 
 
 def _check_tools(names: str) -> tuple[str, ...]:
     """Return the tools of a list. Raise UsageError for a name or a glob that no tool matches."""
-    from treadle.bootstrap.tool_names import list_known_tools
+    from treadle.bootstrap.agent_checks import find_unknown_tools
 
-    known = list_known_tools()
     found = tuple(name.strip() for name in names.split(",") if name.strip())
-    for name in found:
-        if not name.startswith("@") and not any(fnmatchcase(each, name) for each in known):
-            near = find_closest(name, list(known))
-            meant = f" Did you mean `{near}`?" if near else ""
-            raise UsageError(f"--tools: no tool is called `{name}`.{meant} Known: {', '.join(sorted(known))}.")
+    if problems := find_unknown_tools(current_home(), found):
+        raise UsageError(f"--tools: {problems[0]}")
     return found
 
 

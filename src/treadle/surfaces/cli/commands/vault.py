@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from getpass import getpass
 from itertools import product
 from typing import Annotated
@@ -56,7 +57,7 @@ async def set_secret(
     said = f"{verb} {name}, encrypted with the key in {place}; {_describe_grants(secret)}."
     print_result(secret_view(secret), said, json=json)
     if not json:
-        _warn_about_unknown(agent or ())
+        _warn_about_unknown(agent or (), tool or ())
     if not secret.grants and not json:
         note(f"Let an agent use it: treadle vault grant {name} --agent AGENT")
     return 0
@@ -93,12 +94,13 @@ async def grant_secret(name: Name, agent: Agents = None, tool: Tools = None, jso
     """Grant a secret to agents, for every tool or for some tools."""
     if not agent:
         raise UsageError(f"Name the agent that may use {name}: --agent NAME; --agent '*' means every agent.")
+    _refuse_misspelt(agent)
     with closing(_store()) as store:
         store.grant(name, _grants(agent, tool or ()))
         secret = _find(store, name)
     print_result(secret_view(secret), f"{name} is {_describe_grants(secret)}.", json=json)
     if not json:
-        _warn_about_unknown(agent)
+        _warn_about_unknown(agent, tool or ())
         for line in describe_grant_risks(name, tool or (EVERY,)):
             note(line)
     return 0
@@ -188,14 +190,28 @@ def _grants(agents: Sequence[str], tools: Sequence[str]) -> list[SecretGrant]:
     return [SecretGrant(agent, tool) for agent, tool in product(agents, tools or (EVERY,))]
 
 
-def _warn_about_unknown(agents: Sequence[str]) -> None:
-    """Print which of the agents have no file. A program may define them in code, so the grant stands."""
+def _refuse_misspelt(agents: Sequence[str]) -> None:
+    """Raise UsageError for the name of an agent that does not exist and is almost that of another."""
     known = {DEFAULT_AGENT, *current_home().agents()}
     for agent in agents:
-        if agent not in known and not set(agent) & set("*?["):
-            near = find_closest(agent, sorted(known))
-            meant = f" Did you mean `{near}`?" if near else ""
-            alert(f"This home has no agent `{agent}`: the grant takes effect when there is one.{meant}")
+        if not any(fnmatchcase(each, agent) for each in known) and (near := find_closest(agent, sorted(known))):
+            raise UsageError(
+                f"This home has no agent `{agent}`. Did you mean `{near}`? Nothing was granted. If a program "
+                f"defines `{agent}`, use a pattern that matches it, such as `{agent[:-1]}?`."
+            )
+
+
+def _warn_about_unknown(agents: Sequence[str], tools: Sequence[str]) -> None:
+    """Print what no agent or tool is called. A program may define them in code, so the grant stands."""
+    known = {DEFAULT_AGENT, *current_home().agents()}
+    for agent in agents:
+        if not any(fnmatchcase(each, agent) for each in known):
+            alert(f"This home has no agent `{agent}`: the grant takes effect when there is one.")
+    if tools:
+        from treadle.bootstrap.agent_checks import find_unknown_tools
+
+        for problem in find_unknown_tools(current_home(), tools):
+            alert(f"The grant takes effect when there is such a tool: {problem}")
 
 
 def _find(store: VaultStore, name: str) -> Secret:

@@ -1,0 +1,88 @@
+"""HTTP over a Unix socket. Commands use it to talk to the process that owns the home, and must start fast: an HTTP
+library would cost several times as much as the request."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+import httptools
+
+PIECE_BYTES = 256 * 1024
+
+
+class UnixResponse:
+    """A response whose body is still arriving."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._parser = httptools.HttpResponseParser(self)
+        self._pieces: list[bytes] = []
+        self._has_headers = self._is_complete = False
+        self.status = 0
+
+    # ── Called by the parser ──
+
+    def on_headers_complete(self) -> None:
+        self._has_headers = True
+        self.status = self._parser.get_status_code()
+
+    def on_body(self, body: bytes) -> None:
+        self._pieces.append(body)
+
+    def on_message_complete(self) -> None:
+        self._is_complete = True
+
+    # ── For the caller ──
+
+    async def start(self) -> None:
+        """Read up to the end of the headers."""
+        while not self._has_headers:
+            await self._feed()
+
+    async def read(self) -> bytes:
+        """Return the whole body."""
+        while not self._is_complete:
+            await self._feed()
+        return b"".join(self._take())
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """Yield the body as it arrives."""
+        while True:
+            for piece in self._take():
+                yield piece
+            if self._is_complete:
+                return
+            await self._feed()
+
+    async def _feed(self) -> None:
+        data = await self._reader.read(PIECE_BYTES)
+        if not data:
+            raise ConnectionResetError("the connection was closed in the middle of a response")
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise ConnectionError(f"the response is not HTTP: {error}") from None
+
+    def _take(self) -> list[bytes]:
+        taken, self._pieces = self._pieces, []
+        return taken
+
+
+@asynccontextmanager
+async def request_over_socket(
+    socket: str, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+) -> AsyncGenerator[UnixResponse, None]:
+    """Send a request, and give its response. The connection is closed afterwards."""
+    reader, writer = await asyncio.open_unix_connection(socket, limit=PIECE_BYTES)
+    try:
+        sent = {"Host": "localhost", "Connection": "close", **headers}
+        if body is not None or method in ("POST", "PUT", "PATCH"):
+            sent["Content-Length"] = str(len(body or b""))
+        lines = [f"{method} {target} HTTP/1.1", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
+        writer.write("\r\n".join(lines).encode("ascii") + (body or b""))
+        await writer.drain()
+        response = UnixResponse(reader)
+        await response.start()
+        yield response
+    finally:
+        writer.close()
