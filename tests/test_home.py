@@ -258,7 +258,7 @@ def test_the_default_agent_is_made_on_first_use_with_the_default_model(home: Hom
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert [file.name for file in folder.iterdir()] == ["config.yaml"]
     write(home, "config.yaml", "defaults: {model: other}")
-    assert home.agent("default").model == "m: #1"
+    assert home.agent("default").model == "other", "it follows the default model"
 
 
 def test_without_a_default_model_no_default_agent_is_made(home: Home) -> None:

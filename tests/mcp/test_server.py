@@ -63,6 +63,7 @@ def test_a_long_run_is_started_watched_and_cancelled(tmp_path: Path) -> None:
             await server.endpoint.asked.wait()
             cancelled = await client.call_tool("cancel_run", {"run_id": run_id})
             assert not cancelled.is_error
+            assert cancelled.structured_content["outcome"] == "cancelled"
             ended = await client.call_tool("get_run", {"run_id": run_id, "wait": 60})
             assert ended.structured_content["outcome"] == "cancelled"
 

@@ -239,7 +239,7 @@ INVOCATIONS = (
     Invocation(
         "serve --port 0",
         dialog=(("code=", CTRL_C),),
-        hide=((r"treadle: channel team.*\n", ""), (r"\^C", "")),
+        hide=((r"treadle: channel team(?s:.*?)TELEGRAM_TOKEN\n", ""), (r"\^C", "")),
     ),
     Invocation("openapi", hide=((r"(?s)(.{200}).*", r"\1 …"),)),
     Invocation("completion bash"),

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.fake_endpoint import PAUSE, Answer, Behaviour, FakeEndpoint, Silence, refuses
+from tests.surfaces.http.process import Serving
+from tests.surfaces.http.served_home import write_home
 from tests.surfaces.shell import Shell
 from tests.surfaces.terminal import Terminal
 from treadle.config.home import Home
@@ -552,5 +554,21 @@ def test_a_terminal_shows_what_is_probed_and_a_pipe_does_not(shell: Shell, tmp_p
                 done = await shell(*command, *PATIENT)
                 assert "probing" not in done.out + done.err
                 assert "\r" not in done.out + done.err
+
+    asyncio.run(scenario())
+
+
+def test_a_server_on_another_port_is_found(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with FakeEndpoint(policy=lambda _: LISTING) as endpoint:
+            write_home(tmp_path / "home", endpoint.url)
+            serving = Serving(Shell(tmp_path / "home"))
+            await asyncio.to_thread(serving.start)
+            found = {
+                each["about"]: each for each in (await serving.shell("doctor", "--json")).json if "about" in each
+            }
+            assert found["server"]["state"] == "ok", found["server"]
+            assert found["server"]["found"].endswith(f"answers on 127.0.0.1:{serving.port}")
+            serving.stop()
 
     asyncio.run(scenario())

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.fake_endpoint import FakeEndpoint, says
 from tests.surfaces.shell import Shell
+from tests.surfaces.terminal import against
 from treadle.domain.errors import UsageError
 from treadle.surfaces.cli.references import find_listed
 
@@ -24,6 +26,17 @@ def test_an_id_is_found_by_its_beginning_and_by_its_age() -> None:
         find_listed("last", "whk", [], "webhook", "webhooks")
     with pytest.raises(UsageError, match="The name of the webhook is empty"):
         find(" ")
+
+
+def test_a_session_with_a_chosen_id_is_found_by_its_beginning(shell: Shell) -> None:
+    shell.configure()
+
+    @against(shell, says("Hello."))
+    async def _(server: FakeEndpoint) -> None:
+        assert (await shell("run", "--session", "mychat", "Say hello.")).code == 0
+        assert (await shell("sessions", "show", "mych", "--json")).json[0]["session_id"] == "mychat"
+        short = await shell("runs", "show", "01a")
+        assert "`01a` is too short for an id. Type at least 4 digits." in short.complaint
 
 
 def test_schedules_hooks_webhooks_tokens_and_memories_have_short_names(shell: Shell) -> None:

@@ -170,13 +170,14 @@ def test_the_life_of_runs_is_logged_with_their_owners(tmp_path: Path, untouched:
     lines = [json.loads(line) for line in (tmp_path / "home" / "logs" / "treadle.log").read_text().splitlines()]
     about = {"run_id": result.run_id, "session_id": result.session_id, "agent": "hero"}
     assert [{name: said[name] for name in about} for said in lines] == [about] * len(lines)
+    run = f"run {result.run_id[:16]} of hero"
     assert [(said["level"], said["logger"], said["message"]) for said in lines] == [
         ("warning", "somebody.else", "I am here\nand there"),
-        ("info", "treadle.runs", "call of look failed (failed)"),
-        ("info", "treadle.runs", "model call failed (overloaded): busy"),
+        ("info", "treadle.runs", f"{run}: call of look failed (failed)"),
+        ("info", "treadle.runs", f"{run}: model call failed (overloaded): busy"),
         ("info", "treadle.runs", lines[-1]["message"]),
     ]
-    assert lines[-1]["message"].startswith("run ended: completed, 2 steps, ")
+    assert lines[-1]["message"].startswith(f"{run} ended: completed, 2 steps, ")
 
 
 def test_standard_error_is_json_where_it_is_asked_for(
@@ -188,7 +189,7 @@ def test_standard_error_is_json_where_it_is_asked_for(
 
     asyncio.run(scenario())
     [said] = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
-    assert said["message"].startswith("run ended: completed")
+    assert " of hero ended: completed, 1 step, " in said["message"]
     assert not (tmp_path / "home" / "logs").exists()
 
 

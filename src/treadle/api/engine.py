@@ -352,6 +352,10 @@ class HostedEngine(Engine):
     def __init__(self, config: EngineConfig) -> None:
         self._config, self._parts = config, None
 
+    def has_tool(self, name: str) -> bool:
+        """Return whether a tool has this name already, built in or added."""
+        return self._config.tools.find(name) is not None
+
     @property
     def service(self) -> LocalService:
         """The service behind the methods of the engine."""

@@ -339,7 +339,8 @@ class Home(Struct, frozen=True):
         defaults = self.config().defaults
         if defaults.model is not None:
             spec = _make_default_agent(defaults.model, defaults.provider)
-            write_atomically(self._agent_file(DEFAULT_AGENT), _render_default_agent(spec))
+            follows = msgspec.structs.replace(spec, model="", provider=None)  # a changed `defaults` applies to it
+            write_atomically(self._agent_file(DEFAULT_AGENT), _render_default_agent(follows))
             return self._with_allowed(spec)
         if model:
             return self._with_allowed(_make_default_agent(model))

@@ -48,6 +48,8 @@ def with_run_context(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunI
     return known
 
 
+SHORT_ID = len("run_") + 12
+"""Characters of an id that name a run, as lists show it."""
 LOGGED_EVENTS = frozenset(
     (
         e.RunQueued,
@@ -95,21 +97,29 @@ class RunLog:
                 "agent": data.agent.name,
             }
 
+    def _name(self, run_id: RunId) -> str:
+        """Return the run as a sentence names it: with the beginning of its id, and its agent."""
+        agent = self._about.get(run_id, {}).get("agent")
+        return f"run {run_id[:SHORT_ID]}" + (f" of {agent}" if agent else "")
+
     def _say(self, run_id: RunId, data: e.EventData) -> None:
         match data:
             case e.RunEnd(outcome=outcome, metrics=used, reason=reason):
                 why = f": {reason}" if reason else ""
-                fields = (outcome, used.steps, used.duration_ms / 1000, why)
-                logger.info("run ended: %s, %d steps, %.1f s%s", *fields, extra=self.about(run_id))
+                steps = f"{used.steps} step{'' if used.steps == 1 else 's'}"
+                fields = (self._name(run_id), outcome, steps, used.duration_ms / 1000, why)
+                logger.info("%s ended: %s, %s, %.1f s%s", *fields, extra=self.about(run_id))
                 self._about.pop(run_id, None)
             case e.RunWaiting(reason, detail):
-                logger.info("run waits (%s): %s", reason, detail, extra=self.about(run_id))
+                logger.info("%s waits (%s): %s", self._name(run_id), reason, detail, extra=self.about(run_id))
             case e.LlmError(kind=kind, message=message):
-                logger.info("model call failed (%s): %s", kind, message, extra=self.about(run_id))
+                said = (self._name(run_id), kind, message)
+                logger.info("%s: model call failed (%s): %s", *said, extra=self.about(run_id))
             case e.ToolCallError(name=name, kind=kind):
-                logger.info("call of %s failed (%s)", name, kind, extra=self.about(run_id))
+                said = (self._name(run_id), name, kind)
+                logger.info("%s: call of %s failed (%s)", *said, extra=self.about(run_id))
             case e.RunRecovered(reason=reason):
-                logger.info("run resumed: %s", reason, extra=self.about(run_id))
+                logger.info("%s resumed: %s", self._name(run_id), reason, extra=self.about(run_id))
             case e.BreakerOpened(provider, model) | e.BreakerClosed(provider, model):
                 logger.info("%s: %s/%s", e.NAMES[type(data)], provider, model, extra=self.about(run_id))
             case e.McpDisconnected(server, reason) | e.McpFailed(server, reason):

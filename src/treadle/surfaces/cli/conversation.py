@@ -26,6 +26,7 @@ from treadle.operations.submissions import Submission
 from treadle.ports.tool import Tool
 from treadle.surfaces.cli.connection import HomeAccess, current_home, open_home
 from treadle.surfaces.cli.follow import Follower, FollowOptions, add_endpoint, make_engine, unfinished_runs
+from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.process import Stop
 from treadle.surfaces.cli.references import LAST, find_session
 
@@ -147,6 +148,9 @@ class RunConversation:
         request = self._request
         agent = find_agent(home, request.agent, request.model)
         functions = [tool for path in request.functions for tool in load_functions(path)]
+        for tool in functions:
+            if engine.has_tool(tool.spec.name):
+                note(f"`{tool.spec.name}` of --functions replaces the tool of the same name.")
         engine.add_tools(*functions)
         names, own = agent.tools if request.tools is None else request.tools, [tool.spec.name for tool in functions]
         if not any(fnmatchcase(each, pattern) for each in own for pattern in request.tools or ()):

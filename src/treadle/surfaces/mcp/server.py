@@ -18,6 +18,7 @@ from mcp.shared.exceptions import MCPError
 from treadle.domain.errors import TreadleError, UnknownRun, UnknownSession
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
+from treadle.domain.runs import OutcomeKind
 from treadle.operations.refusal import Refusal
 from treadle.operations.runs import RunDetail
 from treadle.surfaces.mcp.backend import McpBackend, NotPermitted, describe_progress, is_parked
@@ -28,6 +29,8 @@ RUNS, SESSIONS = "treadle://runs/", "treadle://sessions/"
 START, STATUS, CANCEL = "start_run", "get_run", "cancel_run"
 INSTRUCTIONS = f"Each agent is a tool. A call runs it until it answers. For long work use {START}, then {STATUS}."
 LONGEST_WAIT = 300.0
+CANCEL_SECONDS = 10.0
+"""How long a client waits for the end of a run that it cancels. A tool may take longer to stop."""
 CLEANUP_SECONDS = 5.0
 MESSAGE = {"type": "string", "description": "The message to the agent."}
 SESSION = {"type": "string", "description": "The session to continue. Leave it out to begin a new one."}
@@ -87,7 +90,7 @@ class AgentServer:
             if params.name == CANCEL:
                 run_id = _text(arguments, "run_id")
                 await backend.cancel(run_id, "asked for by an MCP client")
-                return _make_result(await backend.show(run_id))
+                return _make_result(await backend.show(run_id, CANCEL_SECONDS), accepted="cancelled")
             agent = _text(arguments, "agent") if params.name == START else params.name
             if agent not in agents:
                 return _make_error(f"There is no agent `{agent[:100]}`.")
@@ -188,8 +191,9 @@ async def _follow(request: Request, backend: McpBackend, run_id: RunId, seconds:
         raise
 
 
-def _make_result(run: RunDetail) -> types.CallToolResult:
-    """Return a run as the result of a call: its answer, or what it waits for."""
+def _make_result(run: RunDetail, accepted: OutcomeKind = "completed") -> types.CallToolResult:
+    """Return a run as the result of a call: its answer, or what it waits for. An outcome that is not accepted is an
+    error."""
     result = run.result
     text = "" if result is None else result.text
     if result is not None and run.outcome != "completed":
@@ -207,7 +211,7 @@ def _make_result(run: RunDetail) -> types.CallToolResult:
         "waiting_for": run.waiting_for,
         "text": text,
     }
-    is_error = result is not None and run.outcome != "completed"
+    is_error = result is not None and run.outcome not in ("completed", accepted)
     return types.CallToolResult(
         content=[types.TextContent(text=text)], structured_content=structured, is_error=is_error
     )

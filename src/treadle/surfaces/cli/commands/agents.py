@@ -37,7 +37,7 @@ async def list_agents(json: Json = False) -> int:
             except ConfigError as error:
                 print_error(error)
                 code = USAGE
-    head = ("AGENT", Column("MODEL", shrinks_to=16), Column("TOOLS", shrinks_to=12), "STATE")
+    head = (Column("AGENT", shrinks_to=24), Column("MODEL", shrinks_to=16), Column("TOOLS", shrinks_to=12), "STATE")
     if views or code == 0:
         print_list(views, head, _row, json=json, empty=f"No agents yet in {home.path / 'agents'}.")
     return code

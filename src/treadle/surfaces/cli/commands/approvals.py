@@ -50,7 +50,11 @@ async def list_approvals(json: Json = False) -> int:
         views = (await caller.call(approvals.LIST, approvals.ListApprovals())).items
     head = (
         *("APPROVAL", Column("TOOL", shrinks_to=8), Column("ARGUMENTS", shrinks_to=16)),
-        *(Column("WHY", shrinks_to=16), Column("REQUESTED", is_optional=True), Column("RUN", is_optional=True)),
+        *(
+            Column("WHY", shrinks_to=16, is_optional=True),
+            Column("REQUESTED", is_optional=True),
+            Column("RUN", is_optional=True),
+        ),
     )
     print_list(views, head, _row, json=json, empty="No approvals are pending.")
     return 0
