@@ -11,6 +11,7 @@ import msgspec
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.models.http import failure
+from treadle.models.http.end_tokens import EndTokenFilter
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import DEFAULT_RATE_REST_SECONDS, ProviderKey
 from treadle.models.http.reasoning_errors import add_reasoning_repair
@@ -80,7 +81,7 @@ class ModelClient:
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
         call = HttpCall(self._post, request.model, key, request.profile.context_window)
-        reply = self._format.reply(request)
+        reply, shown = self._format.reply(request), EndTokenFilter(show, request)
         try:
             await call.open(body)
             if self.server is None:
@@ -91,8 +92,8 @@ class ModelClient:
                 ended = not piece
                 if error := reply.feed(payloads.feed(piece) if piece else payloads.end()):
                     raise CallFailed(failure.from_stream_error(call.request_info, error))
-                reply.show_new(show)
-            whole = _finish_reply(reply, len(body), call)
+                reply.show_new(shown.show)
+            whole = shown.finish(_finish_reply(reply, len(body), call))
             await call.finish()
         except (CallFailed, UnusableReply, EventTooLarge) as error:
             return add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)
