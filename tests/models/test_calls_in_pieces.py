@@ -189,6 +189,7 @@ def test_a_written_call_is_recognised(dialect: CallDialect, text: str) -> None:
         'functions.add:0{"a": 1}',
         'add:0<|tool_call_argument_begin|>{"a": 1}<|tool_calls_section_end|>',
         "<|tool_calls_section_end|>",
+        'Sure. <|python_start|>{"name": "add", "parameters": {"a": 1}}<|python_end|>',
         '<|open|>toolscall tool="add" index="1"<|sep|><|open|>argument key="a" type="string"<|sep|>1<|close|>',
         "<|start|>assistant<|channel|>commentary to=functions.add<|message|>{}",
         'assistantcommentary to=functions.add json{"a": 1}',

@@ -28,6 +28,7 @@ _WRITTEN: Final = tuple(
         _DEEPSEEK,
         rf"^[ \t]*{_SPECIAL}",
         rf"{_SPECIAL}\s*(?:[{{<\[]|functions?\.|\w+\(|tools?|\Z)",
+        rf"{CONTROL_TOKEN}\s*\[?\{{\s*[\"'](?:name|type|function)[\"']",  # Llama 4 and others
         rf"\A{CONTROL_TOKEN}\s*(?:{CONTROL_TOKEN}|assistant|[{{\[])",
         r"\[TOOL_CALLS\](?:\s*(?:[\[{]|[\w.-]+\s*(?:\[(?:ARGS|CALL_ID)|\{)|\Z)|[\w.-]+(?:\[|\s*\Z))",  # Mistral
     )
