@@ -19,7 +19,7 @@ class _Content(Struct, gc=False):
     refusal: str | None = None
 
 
-class Item(Struct, gc=False):
+class ReplyItem(Struct, gc=False):
     type: str
     id: str | None = None
     call_id: str | None = None
@@ -56,12 +56,12 @@ def make_lists(summary: list[str], content: list[str]) -> dict[str, Any]:
     return lists
 
 
-def read_item(value: Any) -> Item | None:
+def read_item(value: Any) -> ReplyItem | None:
     """Return an item of a known kind, or None for a kind of a later version of the format."""
     if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") not in _ITEM_KINDS:
         return None
     try:
-        return msgspec.convert(value, Item)
+        return msgspec.convert(value, ReplyItem)
     except msgspec.ValidationError as error:
         raise UnusableReply(f"an item of it cannot be read ({error})") from error
 
@@ -105,21 +105,21 @@ class OpenItem:
         self.cut = False
         """The provider marked it as incomplete."""
 
-    def may_be(self, item: Item) -> bool:
+    def may_be(self, item: ReplyItem) -> bool:
         """Return whether `item` may be this item."""
         return self.kind == item.type and (self.call_id == item.call_id or not (self.call_id and item.call_id))
 
-    def is_repeat_of(self, item: Item) -> bool:
+    def is_repeat_of(self, item: ReplyItem) -> bool:
         """Return whether this complete item is being sent once more as `item`."""
         return self.may_be(item) and self.id == item.id and "".join(self.pieces) == item.text
 
-    def identify(self, item: Item) -> None:
+    def identify(self, item: ReplyItem) -> None:
         """Take over the ids and the name of an item."""
         self.id = item.id or self.id
         self.call_id = item.call_id or self.call_id
         self.name = item.name or self.name
 
-    def finish(self, item: Item) -> None:
+    def finish(self, item: ReplyItem) -> None:
         """Mark the item as complete, and append text that did not arrive in pieces."""
         self.identify(item)
         self.refused = self.refused or item.refused

@@ -12,7 +12,7 @@ from msgspec import Struct
 from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.finish import STOP_REASONS, Ending
-from treadle.models.formats.responses_items import PARAGRAPH, Item, OpenItem, read_item
+from treadle.models.formats.responses_items import PARAGRAPH, OpenItem, ReplyItem, read_item
 from treadle.models.http.wire import (
     NO_ARGUMENTS,
     UNREADABLE,
@@ -173,14 +173,14 @@ class ResponsesReply:
         self._unshown[open_] = None
         return open_
 
-    def _open(self, index: int | None, item: Item) -> None:
+    def _open(self, index: int | None, item: ReplyItem) -> None:
         """Start an item, unless a piece of it arrived before. Its content is sent again later."""
         open_ = self._by_index.get(index)
         if open_ is None or open_.whole or not open_.may_be(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
         open_.identify(item)
 
-    def _close(self, index: int | None, item: Item) -> None:
+    def _close(self, index: int | None, item: ReplyItem) -> None:
         """Complete an item. If the items are numbered badly, complete the first one that matches."""
         current = self._by_index.get(index)
         if current is not None and current.whole and current.is_repeat_of(item):
@@ -189,7 +189,7 @@ class ResponsesReply:
         open_ = open_ or _find_match((open_ for open_ in self._items if not open_.whole), item)
         self._finish(open_ or self._begin(item.type, index), item)
 
-    def _finish(self, open_: OpenItem, item: Item) -> None:
+    def _finish(self, open_: OpenItem, item: ReplyItem) -> None:
         open_.finish(item)
         if len(open_.pieces) > open_.shown:
             self._unshown[open_] = None
@@ -292,5 +292,5 @@ class ResponsesReply:
         return Usage(sent or 0, output or 0, read or 0, written or 0)
 
 
-def _find_match(candidates: Iterable[OpenItem], item: Item) -> OpenItem | None:
+def _find_match(candidates: Iterable[OpenItem], item: ReplyItem) -> OpenItem | None:
     return next((open_ for open_ in candidates if open_.may_be(item)), None)
