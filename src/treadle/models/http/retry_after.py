@@ -40,8 +40,8 @@ _BEFORE = re.compile(
     re.I,
 )
 _COUNTS: Mapping[str, str] = {
-    "half an": "0.5", "a": "1", "an": "1", "one": "1", "another": "1", "two": "2", "three": "3", "four": "4", "five": "5",
-    "ten": "10", "fifteen": "15", "thirty": "30", "sixty": "60",
+    "half an": "0.5", "a": "1", "an": "1", "one": "1", "another": "1", "two": "2", "three": "3", "four": "4",
+    "five": "5", "ten": "10", "fifteen": "15", "thirty": "30", "sixty": "60",
 }  # fmt: skip
 _COUNT_WORD = re.compile(
     r"\b(in|after|for|wait|least|about)\s{1,4}(half an|"
