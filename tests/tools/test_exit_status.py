@@ -12,7 +12,8 @@ ANSWERS = [
     "timeout 5 grep x y", "env A=1 grep x y", "/usr/bin/grep x y", "A=1 grep x y", "pgrep python", "which node",
     "command -v node", "command grep x y", "for f in *; do grep x $f; done", "grep x <<< text", "{ diff a b; }",
     "bash -c 'grep x f'", "sh -ec 'cd a && grep x f'", "busybox grep x f",
-    "find . -name '*.py' -exec grep -l x {} +", "grep -q a f && grep x g", "export A=1 && grep x f", "cd a && cat f | head -3 && grep x g",
+    "find . -name '*.py' -exec grep -l x {} +", "grep -q a f && grep x g",
+    "export A=1 && grep x f", "cd a && cat f | head -3 && grep x g",
 ]  # fmt: skip
 FAILURES = [
     "pytest", "pytest -q | tail -5", "python -c 'import x'", "make test", "false", "grep x y; make",
