@@ -160,23 +160,6 @@ def test_time_and_place_open_the_message_and_the_prefix_only_grows(tmp_path: Pat
     asyncio.run(scenario())
 
 
-@pytest.mark.parametrize("asker", [None, "api"])
-def test_a_message_without_a_reviewer_has_its_time_too(tmp_path: Path, asker: Any) -> None:
-    """As that of a schedule, of a pipe or of an HTTP client."""
-    model = ScriptedModel(say("done"))
-
-    async def scenario() -> None:
-        async with opened(tmp_path, model) as engine:
-            result = await engine.run(agent(), "go", asker=asker)
-            events = await journal(engine, result.run_id)
-        [request] = [event.data for event in events if isinstance(event.data, LlmRequest)]
-        assert request.preface.startswith("[")
-        assert request.preface.endswith(" UTC]")
-        assert [message.preface for message in model.requests[0].conversation.messages] == [request.preface]
-
-    asyncio.run(scenario())
-
-
 def test_a_steered_message_has_its_own_time_and_forks_keep_it(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look", "c1", place="hall")), say("one"), say("two"))
 

@@ -9,7 +9,7 @@ import treadle
 from tests.engine.running import Gate, agent, in_virtual_time, journal, opened, types, until, virtually
 from treadle.domain.errors import InvalidState, SizeLimitExceeded, UnknownRun, UsageError
 from treadle.domain.events import LlmResponse, RunWaiting
-from treadle.domain.messages import Text, user
+from treadle.domain.messages import Message, Text, user
 from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
@@ -255,7 +255,7 @@ def test_resuming_after_the_answer_adds_nothing_to_the_conversation(tmp_path: Pa
             await engine.resume(run_id)  # a user pressed it once too often
             first = await engine.wait(run_id)
             await engine.run(agent(), "and now?", session=first.session_id)
-        last = [(each.role, each.text) for each in model.requests[-1].conversation.messages]
-        assert last == [("user", "go"), ("assistant", "one two three four"), ("user", "and now?")]
+        last = model.requests[-1].conversation.messages
+        assert last == [user("go"), Message("assistant", (Text("one two three four"),)), user("and now?")]
 
     asyncio.run(scenario())

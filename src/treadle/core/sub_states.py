@@ -62,8 +62,6 @@ class PromptState:
     """Guidance on the tools and the working folder, in the system prompt."""
     result_header: ResultHeader = "full"
     """The form of the line that tool results begin with."""
-    message_times: bool = False
-    """Every message has its time before it."""
     kept_notes: tuple[str, str] | None = None
     """A workspace and the session's notes of it."""
     recalled: str = ""

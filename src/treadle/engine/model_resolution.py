@@ -161,7 +161,7 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[Run
     tools = _hide_tools(await keep_offered_tools(tools, run, deps), state, window, deps)
     said = tuple([section for section in sections if section])
     guidance = context.guidance(agent, tools)
-    return (RunStart(tools, said, notes, workspace if notes else "", guidance, "short", message_times=True),)
+    return (RunStart(tools, said, notes, workspace if notes else "", guidance, "short"),)
 
 
 def _hide_tools(

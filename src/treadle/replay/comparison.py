@@ -69,7 +69,7 @@ ESTIMATES = {"budget_reserved": "tokens", "llm_request": "input_estimate"}
 LATER = {
     "llm_request": {"input_estimate": ("input_estimate", "cost_estimate", "aside")},
     "llm_error": {"asked_wait": ("asked_wait",)},
-    "run_start": {"result_header": ("guidance", "result_header"), "message_times": ("message_times",)},
+    "run_start": {"result_header": ("guidance", "result_header")},
     "budget_hint": {"kept": ("kept",)},
     "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
 }

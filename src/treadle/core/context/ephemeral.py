@@ -20,13 +20,12 @@ _PLACES: Final[Mapping[Asker, str]] = {  # a message through the API comes from 
 
 
 def make_preface(state: RunState, now: Instant) -> str:
-    """Return the time to put before the latest message, with the place of its user if that is known, or "" if there
-    is no new message. A message of a program or a schedule has a time too, except in runs of older journals."""
+    """Return the time and place to put before the user's latest message, or "" if there is no message from a
+    user."""
     asker = state.review.asker
-    if not state.unrecalled or not (state.prompt.message_times or asker in _PLACES):
+    if asker is None or asker not in _PLACES or not state.unrecalled:
         return ""
-    is_child = state.lineage is not None  # its message comes from its parent
-    place = "" if asker is None or is_child else _PLACES.get(asker, "")
+    place = _PLACES[asker] if state.lineage is None else ""  # a child run's message comes from its parent
     return f"[{format_minute(now)}{place}]"
 
 

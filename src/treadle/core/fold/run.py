@@ -47,7 +47,6 @@ def _started(state: RunState, data: e.RunStart) -> None:
     state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
     state.prompt.sections, state.prompt.notes = data.sections, data.notes
     state.prompt.guidance, state.prompt.result_header = data.guidance, data.result_header
-    state.prompt.message_times = data.message_times
     set_preamble(state, data.tools, state.prompt.recalled)
     limit = state.agent.limits.deadline_seconds
     state.deadline = None if limit is None else state.latest_at + limit

@@ -70,8 +70,6 @@ class RunStart(EventData, frozen=True):
     """The section right after the persona: the working folder, and how to use tool results."""
     result_header: ResultHeader = "full"
     """The form of the line that tool results begin with in this run."""
-    message_times: bool = False
-    """The model reads the time before every message, also if no user can be asked."""
 
 
 ModelChoice = Literal["tier", "fallback"]
