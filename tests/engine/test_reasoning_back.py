@@ -32,7 +32,7 @@ from treadle.domain.models import ModelFacts, Profile
 from treadle.domain.providers import ProviderConfig
 from treadle.models.catalog import Catalog
 from treadle.models.formats.chat_completions import encode_request
-from treadle.models.formats.chat_messages import REASONING_PLACEHOLDER
+from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER
 from treadle.ports.model import Conversation, ModelRequest, Preamble
 
 SIGNATURE = {"google": {"thought_signature": "c2lnbmVk"}}

@@ -97,7 +97,8 @@ def heard_by_them(message: Any) -> Heard:
             case "text":
                 parts += [Text(block.text)] if block.text else []
             case "thinking":
-                parts.append(Thinking(block.thinking, "fake", "m-1", block.signature or None))
+                field = None if block.signature else "thinking"
+                parts.append(Thinking(block.thinking, "fake", "m-1", block.signature, field=field))
             case "redacted_thinking":
                 parts.append(Thinking("", "fake", "m-1", sealed=block.data))
             case "tool_use":

@@ -132,7 +132,9 @@ def test_thinking_that_the_provider_keeps_to_itself() -> None:
 
 def test_thinking_without_a_signature_is_kept_and_marked() -> None:
     last = completed(*stream(thinking(0, "hm", signature=None), text(1, "x")))
-    assert last.parts == (Thinking("hm", "fake", "m-1"), Text("x"))
+    assert last.parts == (Thinking("hm", "fake", "m-1", "", field="thinking"), Text("x"))
+    unsigned = [opens(0, "thinking", thinking="hm"), closes(0)]
+    assert completed(*stream(unsigned, text(1, "x"))).parts[0] == Thinking("hm", "fake", "m-1", field="thinking")
 
 
 def test_blocks_without_content_are_dropped() -> None:

@@ -1,5 +1,5 @@
 """What an error says is too large: the conversation, the reply limit, or something else."""
-# ruff: noqa: E501
+# ruff: noqa: E501, RUF001
 
 import json
 
@@ -30,6 +30,17 @@ Conversation is too long, please start a new one
 请求的上下文长度超过了模型支持的最大长度
 messages 参数长度超出限制: 最大 32768 tokens
 tokens 数超过上限 131072
+输入的token数量超过限制
+输入token数超过上限，最大为131072
+请求的tokens超过模型上限
+prompt超长，请缩短后重试
+Prompt超出长度限制
+messages总token数超限
+输入内容超出模型最大token限制
+输入Token超过上限（估算=40000，上限=32000），请减少输入内容
+token超过上限
+Total tokens of image and text exceed max message tokens. Request id: 0217
+The text and images of this request exceed the maximum number of tokens
 プロンプトが長すぎます
 요청이 최대 컨텍스트 길이를 초과했습니다
 Le contexte dépasse la longueur maximale
@@ -66,6 +77,18 @@ REPLY = {
     "max_output_tokens must be at most 32000": 32000,
     "Expected maxOutputTokens to be <= 8192 but was 100000": 8192,
     "max_tokens 不能大于 8192": 8192,
+    "max_tokens不能大于8192": 8192,
+    "max_tokens超过上限8192": 8192,
+    "参数max_tokens取值范围为[1,8192]": 8192,
+    "该模型最大输出长度为8192": 8192,
+    "field MaxTokens invalid, should be in [1, 8192]": 8192,
+    "Please set max_tokens to a value of 8192 or less": 8192,
+    "the number of completion tokens requested (9000) is more than this model can produce (8192)": 8192,
+    "max_tokens (32000) + prompt (1200) > context (32768)": 30912,
+    "Requested token count exceeds the model's maximum context length of 32768 tokens. You requested a total of "
+    "34768 tokens: 2000 tokens from the input messages and 32768 tokens for the completion.": 30112,
+    "maximum context length is 4097 tokens, however you requested 9000 tokens (1000 in your prompt; 8000 for the "
+    "completion)": 3015,
     "input length and max_tokens exceed context limit: 90402 + 116650 > 204648": 110153,
     "Requested generation length 4000 is not possible! The provided prompt is 300 tokens long, so "
     "generating 4000 tokens requires a sequence length of 4300, but the maximum supported sequence "
@@ -86,6 +109,7 @@ SOMETHING_ELSE = """
 messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes
 A maximum of 100 PDF pages may be provided.
 The file is too large: 40MB > 32MB
+每分钟token数超过限制
 Invalid 'tools': array too long. Expected an array with maximum length 128, but got length 150 instead.
 Invalid 'messages[3].tool_calls[0].id': string too long. Expected a string with maximum length 40, but got 58.
 Invalid 'input[5].call_id': string too long. Expected a string with maximum length 64, but got 70.
@@ -150,6 +174,29 @@ def test_numbers_near_the_size_of_the_request_tell_in_any_language() -> None:
     assert blamed(unknown, SMALL)[0] is Blame.NOTHING
 
 
+@pytest.mark.parametrize(
+    ("message", "is_alone"),
+    [
+        ("Requested 45000 tokens, but the limit is 30000 tokens per minute", True),
+        ("Your request of 45000 tokens exceeds the per-minute token limit of 30000.", True),
+        ("This single request needs 60000 tokens, more than the limit of 50000 tokens per minute", True),
+        ("Request token count (140000) exceeds max tokens per minute (100000).", True),
+        ("Limit: 30000 TPM. This request: 45000 tokens", True),
+        ("The prompt has 45,000 tokens but only 30,000 tokens per minute are allowed", True),
+        ("Requested 2000 tokens, but the limit is 30000 tokens per minute and 29000 are used", False),
+        ("You have sent 45000 input tokens in the last minute, limit 30000 tokens per minute", False),
+        ("Too many tokens requested in the last minute: 45000. The limit is 30000 tokens per minute", False),
+        ("Current usage: 45000 tokens, limit 30000 tokens per minute. Retry in 10s", False),
+        ("Your account reached TPM rate limit, current: 130000, limit: 128000", False),
+        ("This request would exceed the rate limit of your organization of 20,000 input tokens per minute.", False),
+        ("Rate limit reached for requests. Limit: 500 requests per minute. Try again in 60 s", False),
+    ],
+)
+def test_a_rate_limit_that_one_request_exceeds_alone(message: str, is_alone: bool) -> None:
+    kind = classify_error(429, json.dumps({"error": {"message": message}}), LARGE).rule.kind
+    assert kind == ("overflow" if is_alone else "rate_limited")
+
+
 def test_a_rate_that_counts_the_bound_of_the_reply_is_met_with_a_lower_bound() -> None:
     message = "Request too large on tokens per minute (TPM): Limit 8000, Requested 32979"
     assert blamed(message, RequestSize(4000, 32_000)) == (Blame.REPLY, 6686)
@@ -208,6 +255,7 @@ def test_no_error_breaks_the_judge(message: str, status: int | None, size: Reque
         '{"error":' * 5000,
         json.dumps({"error": {"message": "retry in " * 7000}}),
         json.dumps({"error": {"message": "input 1 + 2 " * 5000}}),
+        json.dumps({"error": {"message": "1 + " + "a " * 8000 + "per minute request " * 400}}),
         json.dumps([{"error": {"message": f"{n} tokens exceed"}} for n in range(2000)]),
         json.dumps({"error": {"message": "max_tokens input tokens " + " ".join(map(str, range(1000, 9000)))}}),
         json.dumps({"error": {"message": f"tpm: limit {'9' * 9000}, requested {'9' * 9000}"}}),

@@ -47,8 +47,8 @@ from treadle.ports.model import CallDelta, Completed, Delta, ReasoningDelta, Tex
 from treadle.testing.conformance.model import CHECKS, ModelCheck
 
 
-def thinking(text: str, sealed: str | None = None, item_id: str = "rs_1") -> Thinking:
-    return Thinking(text, "fake", "m-1", sealed=sealed, item_id=item_id)
+def thinking(text: str, sealed: str | None = None, item_id: str = "rs_1", field: str | None = None) -> Thinking:
+    return Thinking(text, "fake", "m-1", sealed=sealed, item_id=item_id, field=field)
 
 
 def text_in(events: list[ModelEvent]) -> str:
@@ -167,12 +167,14 @@ def test_a_summary_of_reasoning_in_paragraphs() -> None:
     assert shown == "**One**\n\n**Two**"
     last = events[-1]
     assert isinstance(last, Completed)
-    assert last.parts == (thinking(shown), Text("x"))
-    assert completed(CREATED, completed_event(reasoning("**One**", "**Two**"))).parts == (thinking(shown),)
+    assert last.parts == (thinking(shown, field="summary_text"), Text("x"))
+    whole = completed(CREATED, completed_event(reasoning("**One**", "**Two**")))
+    assert whole.parts == (thinking(shown, field="summary_text"),)
 
 
 def test_reasoning_that_is_shown_itself() -> None:
-    assert completed(*replied(reasoning(thought="hm hm"), message("x"))).parts == (thinking("hm hm"), Text("x"))
+    last = completed(*replied(reasoning(thought="hm hm"), message("x")))
+    assert last.parts == (thinking("hm hm", field="reasoning_text"), Text("x"))
 
 
 @pytest.mark.parametrize("sealed", [None, "gAAA"])
@@ -530,7 +532,11 @@ def test_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
 
 def test_lone_surrogates_become_the_replacement_character() -> None:
     last = completed(*replied(message("a\ud800b 🎈"), call("c", "add", '{"n": "\\ud800"}'), reasoning("\udfff")))
-    assert last.parts == (Text("a\ufffdb 🎈"), ToolUse("c", "add", '{"n":"\ufffd"}'), thinking("\ufffd"))
+    assert last.parts == (
+        Text("a\ufffdb 🎈"),
+        ToolUse("c", "add", '{"n":"\ufffd"}'),
+        thinking("\ufffd", field="summary_text"),
+    )
 
 
 def test_nul_passes_through() -> None:

@@ -59,6 +59,7 @@ class Shape(Struct, forbid_unknown_fields=True):
     type: str | None = None
     code: str | None = None
     events: list[str] | None = None
+    reply: str | None = None
     raw: str | None = None
     cut: bool = False
     drop: bool = False
@@ -109,18 +110,20 @@ async def look(place: str) -> str:
 # ── The server ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def healthy(form: str) -> Answer:
+def healthy(form: str, text: str = "fine") -> Answer:
     match form:
         case "anthropic":
-            return anthropic_wire.says("fine")
+            return anthropic_wire.says(text)
         case "responses":
-            return Answer(responses_wire.wire(*responses_wire.replied(responses_wire.message("fine"))))
+            return Answer(responses_wire.wire(*responses_wire.replied(responses_wire.message(text))))
         case _:
-            return says("fine")
+            return says(text)
 
 
-def behaviour(shape: Shape) -> Behaviour:
+def behaviour(form: str, shape: Shape) -> Behaviour:
     """The answer that a shape describes."""
+    if shape.reply is not None:
+        return healthy(form, shape.reply)
     raw = (shape.raw or "").encode()
     if shape.drop:
         return Raw(raw)
@@ -168,7 +171,7 @@ class Server:
         self.asked[model].append(sent)
         if self._left[model] > 0:
             self._left[model] -= 1
-            return behaviour(self._shapes[model])
+            return behaviour(self._form, self._shapes[model])
         return healthy(self._form)
 
 
@@ -280,4 +283,6 @@ def test_there_are_enough_shapes_each_with_its_source() -> None:
     assert sum(len(shape.formats) for shape in SHAPES) >= LEAST
     ids = [shape.id for shape in SHAPES]
     assert len(set(ids)) == len(ids)
-    assert all(len(shape.source) > 10 and set(shape.formats) <= set(MODES) for shape in SHAPES)
+    assert all(set(shape.formats) <= set(MODES) for shape in SHAPES)
+    unsourced = [shape.id for shape in SHAPES if "://" not in shape.source and "RFC " not in shape.source]
+    assert not unsourced, "a source is an address or an RFC"

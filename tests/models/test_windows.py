@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,8 +36,11 @@ TRAINED: dict[str, Any] = {"model_info": {"general.architecture": "qwen3", "qwen
 class Server:
     """Answers by path; what it does not know is not found."""
 
-    def __init__(self, answers: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, answers: Mapping[str, Any], headers: Mapping[str, str] | None = None, is_ollama: bool = False
+    ) -> None:
         self._answers = answers
+        self._is_ollama = is_ollama
         self._headers = headers or {}
         self.paths: list[str] = []
 
@@ -45,6 +49,9 @@ class Server:
         self.paths.append(path)
         if path == "/v1/chat/completions":
             answer = says("fine")
+            if self._is_ollama:
+                printed = b'{"system_fingerprint": "fp_ollama", "id"'
+                answer = answer._replace(pieces=[re.sub(rb'\{"id"', printed, piece) for piece in answer.pieces])
             return answer._replace(headers={**answer.headers, **self._headers})
         found = self._answers.get(path)
         if isinstance(found, Silence):
@@ -95,6 +102,16 @@ def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.Monk
         (ProviderConfig("http://127.0.0.1:11434/v1"), "", True),
         (ProviderConfig("http://192.168.1.5:11434/v1"), "", True),
         (ProviderConfig("http://localhost:8080/v1"), "", True),
+        (ProviderConfig("http://ollama:11434/v1"), "", True),
+        (ProviderConfig("http://my-pc:11434/v1"), "", True),
+        (ProviderConfig("http://nas.home.arpa:11434/v1"), "", True),
+        (ProviderConfig("http://100.64.0.3:11434/v1"), "", True),
+        (ProviderConfig("http://foo.localhost:11434/v1"), "", True),
+        (ProviderConfig("http://llama:8000/v1"), "", True),
+        (ProviderConfig("http://ollama.lan/v1"), "", True),
+        (ProviderConfig("http://127.0.0.1:12434/v1"), "ollama", True),
+        (ProviderConfig("http://127.0.0.1:12434/v1"), "uvicorn", False),
+        (ProviderConfig("https://ollama.com/v1"), "ollama", False),
         (ProviderConfig("http://10.0.0.2:9000/v1", local=True), "", True),
         (ProviderConfig("http://10.0.0.2:9000/v1"), "llama.cpp", True),
         (ProviderConfig("http://10.0.0.2:9000/v1"), "", False),
@@ -142,6 +159,11 @@ def test_the_window_of_an_unloaded_model_is_requested_again(tmp_path: Path) -> N
 def test_a_llama_cpp_server_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
     server = Server({"/props": PROPS}, {"Server": "llama.cpp"})
     assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [8192]]
+
+
+def test_an_ollama_server_on_another_port_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
+    server = Server({"/api/ps": LOADED, "/api/show": TRAINED}, is_ollama=True)
+    assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [4096]]
 
 
 def test_an_unknown_server_is_sent_nothing_but_model_calls(tmp_path: Path) -> None:

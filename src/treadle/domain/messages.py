@@ -18,9 +18,13 @@ class Text(Struct, frozen=True, tag="text", tag_field="kind", gc=False):
     text: str
 
 
+_BLOCK_TYPES = frozenset({"thinking", "summary_text", "reasoning_text", "reasoning_item"})
+"""Values of `Thinking.field` of the formats in which reasoning is a block or an item of its own."""
+
+
 class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defaults=True, gc=False):
-    """A model's reasoning. It is sent back only to the provider and model that it came from, and only if it is
-    complete: with a signature, or in the provider's sealed form."""
+    """A model's reasoning. It is sent back only to the provider and model that it came from, and only in the form
+    in which it came: with a signature, in the provider's sealed form, or, if it has neither, in its `field`."""
 
     text: str
     provider: str
@@ -31,19 +35,26 @@ class Thinking(Struct, frozen=True, tag="thinking", tag_field="kind", omit_defau
     item_id: str | None = None
     """The provider's name for it, if it must be sent back."""
     field: str | None = None
-    """Where it came in a reply of the `chat_completions` format, and is sent back: the name of a field next to the
-    content, or the tag that opened it inside the content, such as `<think>`."""
+    """Where it came in the reply, and is sent back. In `chat_completions`: the name of a field next to the content,
+    or the tag that opened it inside the content, such as `<think>`. In `anthropic_messages`: `thinking`, a block
+    without a signature. In `responses`: `summary_text` or `reasoning_text`, the type of its parts; `reasoning_item`
+    if it has both, which are in `details`."""
     details: str | None = None
-    """The JSON text of its `reasoning_details`, which are sent back unchanged."""
+    """The JSON text of its `reasoning_details`, or of the lists of its item, which are sent back unchanged."""
 
     def is_from(self, provider: str, model: str) -> bool:
-        """Return whether it is this model's own, and came in a field in which it can be sent back."""
-        returnable = self.field is not None or self.details is not None
+        """Return whether it is this model's own, and came in a field of `chat_completions` in which it can be sent
+        back."""
+        returnable = (self.field is not None or self.details is not None) and self.field not in _BLOCK_TYPES
         return returnable and self.provider == provider and self.model == model
 
+    def is_block_from(self, provider: str, model: str) -> bool:
+        """Return whether it is this model's own, and came as a block or an item without a signature or seal."""
+        return self.field in _BLOCK_TYPES and self.provider == provider and self.model == model
+
     def belongs_to(self, provider: str, model: str) -> bool:
-        """Return whether it may be sent to this model."""
-        whole = self.signature is not None or self.sealed is not None
+        """Return whether it is signed or sealed and may be sent to this model."""
+        whole = bool(self.signature) or self.sealed is not None
         return whole and self.provider == provider and self.model == model
 
 

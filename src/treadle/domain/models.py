@@ -91,7 +91,7 @@ class Profile(Struct, frozen=True, omit_defaults=True):
     sealed_reasoning: bool = False
     """Its reasoning is available in a sealed form, and must be sent back."""
     reasoning_back: ReasoningBack = "tool_loop"
-    """When its reasoning is sent back, in the `chat_completions` format."""
+    """When its reasoning is sent back, if it is neither signed nor sealed."""
     alternating_roles: bool = False
     """Its chat template rejects consecutive user messages, so they are sent as one."""
     call_dialect: CallDialect | None = None
@@ -124,7 +124,7 @@ class ModelFacts(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=
     thinking: Literal["adaptive", "budget"] | None = None
     """How reasoning is requested: by effort, or by a budget of tokens."""
     reasoning_back: ReasoningBack | None = None
-    """When the reasoning of the model is sent back to it in chat completions."""
+    """When reasoning that is neither signed nor sealed is sent back to the model."""
     alternating_roles: bool | None = None
     """The chat template of the model rejects two user messages in a row; they are sent as one."""
     call_dialect: CallDialect | None = None

@@ -1,73 +1,129 @@
 """Recognition of tool calls that a model writes into its text, in the dialect it was trained on, because its
-server does not parse them."""
+server does not parse them. Control tokens without a call are recognised too."""
 
+import json
 import re
 from collections.abc import Container
 from typing import Any, Final, cast
 
-import msgspec
+from treadle.domain.control_tokens import BAR, CONTROL_TOKEN, is_only_tokens
 
 _CODE = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 """Code in a text, where anything may be quoted."""
 _SPECIAL = (
-    r"<\|(?:python_tag|tool_calls?_section_begin|tool_calls?_begin|tool_call_begin|tool_call_argument_begin"
-    r"|tool_call|tool_response|im_start|start_header_id|channel|constrain)\|>"
+    r"<\|(?:python_tag|tool_calls?_section_(?:begin|end)|tool_calls?_(?:begin|end)|tool_call_argument_begin"
+    r"|tool_call|tool_response|im_start|start_header_id|channel|constrain|open)\|>"
 )
-"""Control tokens of Kimi, Llama, Qwen and others."""
-_BAR = r"[|\uff5c]"
-_DEEPSEEK = rf"<{_BAR}\s?(?:tool[▁_ ](?:calls?|sep|outputs?)(?:[▁_ ](?:begin|end))?|DSML)\s?{_BAR}>?"
+"""Control tokens of Kimi, Llama, Qwen and others that belong to calls, or begin a turn."""
+_DEEPSEEK = rf"<{BAR}\s?(?:tool[▁_ ](?:calls?|sep|outputs?)(?:[▁_ ](?:begin|end))?|DSML)\s?{BAR}>?"
+_TAGS = r"(?:tool_calls?|function_calls?|functioncall|TOOLCALL)"
 _WRITTEN: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
         r"<tool_call>\s*(?:\{|\[|<function=|[\w.-]+\s*(?:\n|<arg_key>)|\Z)",  # Qwen, Hermes, GLM
         r"<function=[\w.-]+>",  # Qwen Coder, Llama
-        r"<(?:tools|functioncall|function_call)>\s*\{",
+        rf"<(?:tools|{_TAGS})>\s*[\[{{]",
         r"<(?:[\w-]+:)?(?:invoke name=|function_calls>\s*<|tool_call>\s*<invoke)",  # MiniMax and others
+        rf"(?:\A|[\n}}\]>])[ \t]*</(?:[\w-]+:)?(?:{_TAGS}|invoke)>\s*\Z",  # the start was removed
         _DEEPSEEK,
         rf"^[ \t]*{_SPECIAL}",
-        rf"{_SPECIAL}\s*(?:[{{<\[]|functions?\.|\w+\(|\Z)",
+        rf"{_SPECIAL}\s*(?:[{{<\[]|functions?\.|\w+\(|tools?|\Z)",
+        rf"{CONTROL_TOKEN}\s*\[?\{{\s*[\"'](?:name|type|function)[\"']",  # Llama 4 and others
+        rf"\A{CONTROL_TOKEN}\s*(?:{CONTROL_TOKEN}|assistant|[{{\[])",
         r"\[TOOL_CALLS\](?:\s*(?:[\[{]|[\w.-]+\s*(?:\[(?:ARGS|CALL_ID)|\{)|\Z)|[\w.-]+(?:\[|\s*\Z))",  # Mistral
     )
 )
-_SIGNS = ("<", "[TOOL_CALLS]")
+_NAMED: Final = tuple(
+    re.compile(pattern, re.MULTILINE)
+    for pattern in (
+        r"(?:^|[\s|>])to=(?:functions?\.)?([\w.-]+)",  # gpt-oss
+        r"^[ \t]*functions?\.([\w.-]+?)(?::\d+)?\s*(?:[{(\[<]|\Z)",  # Kimi
+        r"^[ \t]*([\w.-]+?):\d+\s*(?:<\||\{)",
+        r"(?:^|[\s\]])([\w.-]+)\[(?:ARGS|CALL_ID)\]",  # Mistral
+        r"\[TOOL_CALLS\]\s*([\w.-]+)\s*\Z",
+        r"<function[(:\s](?:name=)?[\"']?([\w.-]+)[\"']?\)?>",  # Llama
+        r"<start_function_call>\s*call:([\w.-]+)",  # Gemma
+        r"(?:\A|\n)[ \t]*functools\[\s*\{\s*\"name\"\s*:\s*\"([\w.-]+)\"",  # Phi
+        r"^[ \t]*<tool name=[\"']([\w.-]+)[\"']>",
+    )
+)
+"""Forms that are calls if they name one of the tools."""
+_SIGNS = ("<", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "to=", "function", ":")
 _FENCED = re.compile(r"\s*`{3,}(?:json|tool_code|tool_call|python)?\s*\n(.*?)\n?\s*`{3,}\s*", re.DOTALL)
-_PYTHONIC = re.compile(r"\[?\s*([A-Za-z_][\w.]*)\((?:\s*|\s*\w+\s*=.*)\)\s*\]?", re.DOTALL)
+_CALL_FENCE = re.compile(
+    r"^[ \t]*`{3,}(?:tool_code|tool_calls?|function_call)[ \t]*\n(.*?)\n?[ \t]*`{3,}\s*\Z", re.MULTILINE | re.DOTALL
+)
+_PYTHONIC = re.compile(r"(?:print\()?\[?\s*([A-Za-z_][\w.]*)\((?:\s*|\s*\w+\s*=.*)\)\s*\]?", re.DOTALL)
+_JSON_START = re.compile(
+    r"^[ \t]*(?:\[\s*)?(?=\{\s*[\"'](?:name|type|function|tool|tool_name|tool_calls|action)[\"'])", re.MULTILINE
+)
+_CUT_CALL = re.compile(
+    r"\[?\s*\{\s*[\"'](?:type[\"']\s*:\s*[\"']function[\"']\s*,\s*[\"'])?(?:function[\"']\s*:\s*\{\s*[\"'])?"
+    r"(?:name|tool|tool_name)[\"']\s*:\s*[\"']([\w.-]+)[\"']\s*,\s*"
+    r"[\"'](?:arguments|parameters|args|input|kwargs)[\"']\s*:"
+)
+_ENDINGS = re.compile(rf"(?:\s|[;,]|{CONTROL_TOKEN}|</{_TAGS}>)+", re.IGNORECASE)
+"""What may stand between calls in JSON, and after the last one."""
 _NAMES = ("name", "tool", "tool_name", "function", "action")
 _ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input", "kwargs")
 _OTHER_FIELDS = ("id", "type", "call_id", "index")
 _MAX_JSON_CHARACTERS = 100_000
 _MAX_SHOWN_CHARACTERS = 120
+_decode_prefix = json.JSONDecoder().raw_decode
 
 
 def find_written_call(text: str, tools: Container[str]) -> str | None:
-    """Return the call that is written into a text, or its beginning; None if there is none. Code counts as a
-    quotation, unless it is the whole text."""
+    """Return the call that is written into a text, or its beginning, or the control tokens that are all of it; None
+    if there is none. Code counts as a quotation, unless it is the whole text or marked as a call."""
     words = text.strip()
     if not words:
         return None
-    if _is_call(words, tools):
+    if is_only_tokens(words) or _is_call(words, tools):
         return _shorten(words)
-    if not any(sign in words for sign in _SIGNS):
-        return None
-    outside = _CODE.sub(lambda code: " " * len(code[0]), words)
-    places = [found.start() for pattern in _WRITTEN if (found := pattern.search(outside))]
+    places = [found.start() for found in _CALL_FENCE.finditer(words) if _is_call(found[1].strip(), tools)]
+    outside = _CODE.sub(lambda code: " " * len(code[0]), words) if "`" in words or "~~~" in words else words
+    places += _find_json(outside, tools)
+    if any(sign in outside for sign in _SIGNS):
+        places += [found.start() for pattern in _WRITTEN if (found := pattern.search(outside))]
+        places += [found.start() for pattern in _NAMED for found in pattern.finditer(outside) if found[1] in tools]
     return _shorten(words[min(places) :].strip()) if places else None
 
 
+def _find_json(words: str, tools: Container[str]) -> list[int]:
+    """Return where lines start that hold calls in JSON up to the end of the text; the last one may be cut."""
+    for found in _JSON_START.finditer(words):
+        rest = words[found.start() : found.start() + _MAX_JSON_CHARACTERS].strip()
+        if _are_calls(rest, tools):
+            return [found.start()]
+    return []
+
+
 def _is_call(words: str, tools: Container[str]) -> bool:
-    """Return whether a text is nothing but a call of one of the tools, as JSON or as a line of Python."""
+    """Return whether a text is nothing but calls of the tools, as JSON or as a line of Python."""
     fenced = _FENCED.fullmatch(words)
-    body = fenced[1].strip() if fenced else words
-    if body[:1] in ("{", "[") and len(body) <= _MAX_JSON_CHARACTERS:
+    body = (fenced[1].strip() if fenced else words)[:_MAX_JSON_CHARACTERS]
+    if body[:1] in ("{", "[") and _are_calls(body, tools):
+        return True
+    found = _PYTHONIC.fullmatch(body) if body[-1:] in (")", "]") else None
+    return found is not None and found[1].removeprefix("functions.").removeprefix("default_api.") in tools
+
+
+def _are_calls(text: str, tools: Container[str]) -> bool:
+    """Return whether a text is a series of calls in JSON, with tokens or tags after them. A call that is cut, or is
+    not quite JSON, counts if it names a tool and its arguments."""
+    place = 0
+    while place < len(text):
         try:
-            value = msgspec.json.decode(body)
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            value = None
-        if value is not None:
-            calls = cast("list[Any]", value) if isinstance(value, list) else [value]
-            return bool(calls) and all(_is_call_object(each, tools) for each in calls)
-    found = _PYTHONIC.fullmatch(body) if len(body) <= _MAX_JSON_CHARACTERS and body[-1:] in (")", "]") else None
-    return found is not None and found[1] in tools
+            value, end = _decode_prefix(text, place)
+        except (ValueError, RecursionError):
+            found = _CUT_CALL.match(text, place)
+            return found is not None and found[1] in tools
+        calls = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if not calls or not all(_is_call_object(each, tools) for each in calls):
+            return False
+        gap = _ENDINGS.match(text, end)
+        place = gap.end() if gap else end
+    return True
 
 
 def _is_call_object(value: Any, tools: Container[str]) -> bool:
@@ -81,7 +137,7 @@ def _is_call_object(value: Any, tools: Container[str]) -> bool:
         return all(_is_call_object(each, tools) for each in fields["tool_calls"])
     name = next((fields[key] for key in _NAMES if isinstance(fields.get(key), str)), "")
     known = all(key in (*_NAMES, *_ARGUMENTS, *_OTHER_FIELDS) for key in fields)
-    return known and name in tools and any(key in fields for key in _ARGUMENTS)
+    return known and name.removeprefix("functions.") in tools and any(key in fields for key in _ARGUMENTS)
 
 
 def _shorten(text: str) -> str:

@@ -108,7 +108,7 @@ class ReplyRedaction:
                 has_changed = hidden != text or (details is not None and self.redact_text(details) != details)
                 if not has_changed:
                     return part
-                if signature is not None or sealed is not None:
+                if signature or sealed is not None:
                     return None  # the signature would not match the changed text
                 return Thinking(hidden, part.provider, part.model, field=part.field)
             case _:

@@ -18,8 +18,11 @@ _OPENAI_REASONING_MODELS = re.compile(r"(?:openai/)?(?:o\d|gpt-(?:[5-9]|\d\d)(?!
 _REASONING_RETURNED_MODELS = re.compile(r"(?:^|[/.])(?:kimi|glm|minimax|moonshot)", re.IGNORECASE)
 """Models whose providers require all of their reasoning to be sent back: Moonshot, Z.ai, MiniMax. DeepSeek
 requires the reasoning of turns with tool calls, which is the default for unknown models."""
-_HOSTS_REFUSING_REASONING = re.compile(r"(?:^|\.)(?:openai\.com|azure\.com|mistral\.ai|cerebras\.ai)$")
-"""Hosts that refuse reasoning in a `chat_completions` request."""
+_HOSTS_REFUSING_REASONING = re.compile(
+    r"(?:^|\.)(?:anthropic\.com|openai\.com|azure\.com|mistral\.ai|cerebras\.ai)$"
+)
+"""Hosts that refuse reasoning in a `chat_completions` request, and unsigned or unsealed reasoning in the other
+formats."""
 _ALTERNATING_ROLE_MODELS = re.compile(
     r"gemma-?[12](?!\d)|mixtral|mistral-?7b|mistral:|llama-?2(?!\d)|codellama", re.IGNORECASE
 )
@@ -153,7 +156,7 @@ def _conversation_profile(model: str, config: ProviderConfig) -> Profile:
     back: ReasoningBack = "tool_loop"
     if _HOSTS_REFUSING_REASONING.search(urlsplit(config.base_url).hostname or ""):
         back = "never"
-    elif _REASONING_RETURNED_MODELS.search(model):
+    elif config.mode != "chat_completions" or _REASONING_RETURNED_MODELS.search(model):
         back = "always"
     return Profile(
         reasoning_back=back,

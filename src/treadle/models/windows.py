@@ -6,19 +6,20 @@ llama.cpp uses the value from its command line. All requests are read-only and h
 import asyncio
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.providers import ProviderConfig
+from treadle.domain.providers import ProviderConfig, is_private
 
 REQUEST_TIMEOUT_SECONDS = 2.0
 OLLAMA_PORT, LLAMA_CPP_PORT = 11434, 8080
-LLAMA_CPP_SERVER = "llama.cpp"
-"""The value of the `Server` header of llama.cpp."""
+LLAMA_CPP_SERVER, OLLAMA_SERVER = "llama.cpp", "ollama"
+"""The value of the `Server` header of llama.cpp, and what Ollama is called, which sends no such header."""
+OLLAMA_FINGERPRINT = re.compile(rb'"system_fingerprint":\s*"fp_ollama"')
+"""What shows that a reply comes from Ollama."""
 MAX_RESPONSE_BYTES = 8 * 2**20
 _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 
@@ -33,21 +34,17 @@ class Window(Struct, frozen=True):
 
 
 def can_report_window(config: ProviderConfig, server: str = "") -> bool:
-    """Return whether the server of a provider can report a window: Ollama, llama.cpp, or another local server."""
+    """Return whether the server of a provider can report a window: Ollama, llama.cpp, or another local server. An
+    unknown server in the same network is asked only after a reply, its name or its port shows what it is."""
     if config.mode == "anthropic_messages" and not config.local:
         return False
     if config.local or server.startswith(LLAMA_CPP_SERVER):
         return True
+    if not is_private(config.base_url):
+        return False
     url = urlsplit(config.base_url)
-    return url.port in (OLLAMA_PORT, LLAMA_CPP_PORT) and _is_nearby(url.hostname or "")
-
-
-def _is_nearby(host: str) -> bool:
-    try:
-        address = ip_address(host)
-    except ValueError:
-        return host == "localhost" or host.endswith((".local", ".lan", ".internal"))
-    return address.is_loopback or address.is_private
+    is_named = "llama" in (url.hostname or "").lower()
+    return is_named or url.port in (OLLAMA_PORT, LLAMA_CPP_PORT) or server == OLLAMA_SERVER
 
 
 async def fetch_window(base_url: str, model: str, headers: Mapping[str, str]) -> Window | None:

@@ -153,5 +153,5 @@ def _describe_unknown(name: str, offered: Sequence[str]) -> str:
     if not offered:
         return f"There is no skill {name[:100]!a}: no skills are offered here. Go on without one."
     near = find_closest(name, offered)
-    meant = f"Did you mean `{near}`?" if near else f"ServedHome are: {', '.join(offered)[:_MAX_LIST_CHARACTERS]}."
+    meant = f"Did you mean `{near}`?" if near else f"Offered are: {', '.join(offered)[:_MAX_LIST_CHARACTERS]}."
     return f"There is no skill {name[:100]!a}. {meant}"

@@ -169,7 +169,7 @@ def _make_observation(finished: Finished, arguments: BashArguments) -> Observati
     if finished.ended_by is not None:
         advice = _ADVICE[finished.ended_by].format(timeout=arguments.timeout, length=finished.output_length)
         endings = [f"[The command was ended. {advice}]"]
-    failed = finished.ended_by is None and _is_failure(arguments.command, finished.exit_code)
+    failed = finished.ended_by is None and _is_failure(arguments.command, finished)
     if failed:
         endings.append(f"[The command failed with exit status {finished.exit_code}.]")
     break_before = "\n" if endings and finished.output and not finished.output.endswith("\n") else ""
@@ -177,12 +177,12 @@ def _make_observation(finished: Finished, arguments: BashArguments) -> Observati
     return Observation(content, finished.exit_code, is_error=failed or finished.ended_by is not None)
 
 
-def _is_failure(line: str, status: int | None) -> bool:
-    if not status:  # the common case: the grammar need not be loaded
+def _is_failure(line: str, finished: Finished) -> bool:
+    if not finished.exit_code:  # the common case: the grammar need not be loaded
         return False
     from treadle.tools.shell.exit_status import is_failure
 
-    return is_failure(line, status)
+    return is_failure(line, finished.exit_code, finished.output)
 
 
 class _ProgressOutput:

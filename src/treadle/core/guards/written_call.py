@@ -5,6 +5,7 @@ exempt."""
 
 from treadle.core.guards.verdict import StopVerdict, WarnModel
 from treadle.core.state import RunState, has_text
+from treadle.domain.control_tokens import is_only_tokens
 from treadle.domain.events import CallWritten
 from treadle.domain.ids import Instant
 from treadle.domain.messages import Message
@@ -22,17 +23,18 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     received = find_written_call(Message("assistant", reply.parts).text, tools)
     if received is None:
         return None
+    what = "control tokens" if is_only_tokens(received) else "a tool call"
     if state.guards.written_calls:
         return StopVerdict(
             Outcome(
                 "model_error",
-                reason=f"The model wrote a tool call as text again instead of making it. Received: {received}",
+                reason=f"The model again wrote {what} as text instead of a call or an answer. Received: {received}",
                 next="Have the model's server read its tool calls, set call_dialect or tools for this model in "
                 "config.yaml, or try another model.",
             )
         )
     note = (
-        f"Your last reply holds a tool call written as text, which was not run: {received}\n"
+        f"Your last reply holds {what} written as text, which was not run: {received}\n"
         "Make the call in the proper way, or answer without it."
     )
     return WarnModel((CallWritten(state.guards.written_calls + 1, received, note),))

@@ -5,12 +5,12 @@ instructions, and, through an option at the end of the request, after the last t
 therefore starts with the bytes of the previous one. After a turn with very many blocks, the next request carries
 one more mark; the model does not see marks."""
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
 from treadle.models.formats.anthropic_reply import AnthropicReply
+from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
 from treadle.models.http.client import WireFormat
 from treadle.models.http.wire import as_arguments, encode, sanitize_id
 from treadle.ports.model import ModelRequest, Preamble
@@ -27,16 +27,17 @@ _CACHE_LOOKBACK_BLOCKS = 18
 _CACHE_MARK = {"type": "ephemeral"}
 _ENCODED_CACHE_MARK = b',"cache_control":%b' % encode(_CACHE_MARK)
 _REASONING_TYPES = ("thinking", "redacted_thinking")
+_MISSING_REASONING = {"type": "thinking", "thinking": REASONING_PLACEHOLDER, "signature": ""}
 _EMPTY_ERROR = "It failed and did not say why."
 
 
 def encode_request(request: ModelRequest) -> bytes:
     """Return the body of a request. Cached bytes are reused where the request has them."""
-    target = "" if request.plain else f"{request.provider}/{request.model}"
+    messages = _MessageEncoder(request)
     pieces = [b'{"model":', encode(request.model), b","]
     pieces.append(request.preamble.encode_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
-    pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
+    pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{messages.key}", messages.encode)
     if (place := _find_extra_mark(request.conversation.messages)) is not None:
         pieces[first + place] = _add_cache_mark(pieces[first + place])
     if request.aside:  # it is not in the next request, so the mark goes after the last turn and not after it
@@ -102,9 +103,16 @@ def _thinking_option(request: ModelRequest, budget: int) -> dict[str, Any] | Non
         return {"type": "adaptive", "display": "summarized"}  # otherwise some models do not return it
     if (first := _find_turn_start(request.conversation.messages)) is not None:
         opening = next(iter(first.parts), None)
-        if not (isinstance(opening, Thinking) and opening.belongs_to(request.provider, request.model)):
+        if not (isinstance(opening, Thinking) and _is_sent(opening, request)) and not request.filled:
             return None
     return {"type": "enabled", "budget_tokens": budget} if budget >= _MIN_THINKING_BUDGET else None
+
+
+def _is_sent(opening: Thinking, request: ModelRequest) -> bool:
+    """Return whether the reasoning at the start of a turn with calls is sent back."""
+    provider, model = request.provider, request.model
+    sends_blocks = request.profile.reasoning_back != "never"
+    return opening.belongs_to(provider, model) or (sends_blocks and opening.is_block_from(provider, model))
 
 
 def _find_turn_start(messages: Sequence[Message]) -> Message | None:
@@ -143,23 +151,47 @@ def _add_cache_mark(turn: bytes) -> bytes:
 # ── Messages ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=256)
-def _make_encoder(target: str) -> Callable[[Message], bytes]:
-    """Return an encoder of messages for one model, `provider/model`. Reasoning is sent back only to its own
-    model."""
-    provider, _, model = target.partition("/")
+class _MessageEncoder:
+    """Encodes the messages of one request, in order. Reasoning is sent back only to its own model. Without a
+    signature, it is sent back as the profile says."""
 
-    def encode_message(message: Message) -> bytes:
-        blocks = [block for part in message.sent if (block := _make_block(part, provider, model)) is not None]
+    def __init__(self, request: ModelRequest) -> None:
+        self._reasoning = ReasoningReturn(request)
+        self.key = self._reasoning.key
+
+    def encode(self, message: Message) -> bytes:
+        rule = self._reasoning
+        returns, blocks = rule.applies_to(message), list[dict[str, Any]]()
+        for part in message.sent:
+            if isinstance(part, Thinking):
+                block = _make_reasoning(part, rule.provider, rule.model, returns=returns)
+            else:
+                block = _make_block(part)
+            if block is not None:
+                blocks.append(block)
         while blocks and blocks[-1]["type"] in _REASONING_TYPES:
             blocks.pop()  # the API refuses reasoning that nothing follows
+        if not blocks:
+            return b""
+        if rule.is_filled and message.role == "assistant" and blocks[0]["type"] not in _REASONING_TYPES:
+            blocks.insert(0, _MISSING_REASONING)
         role = b"assistant" if message.role == "assistant" else b"user"
-        return b',{"role":"%b","content":[%b]}' % (role, b",".join(map(encode, blocks))) if blocks else b""
-
-    return encode_message
+        return b',{"role":"%b","content":[%b]}' % (role, b",".join(map(encode, blocks)))
 
 
-def _make_block(part: Part, provider: str, model: str) -> dict[str, Any] | None:
+def _make_reasoning(part: Thinking, provider: str, model: str, *, returns: bool) -> dict[str, Any] | None:
+    """Return the block of a thought, or None if it is not sent to this model."""
+    if part.belongs_to(provider, model):
+        if part.signature:
+            return {"type": "thinking", "thinking": part.text, "signature": part.signature}
+        return {"type": "redacted_thinking", "data": part.sealed}
+    if not (returns and part.text and part.is_block_from(provider, model)):
+        return None
+    block = {"type": "thinking", "thinking": part.text}
+    return block if part.signature is None else block | {"signature": part.signature}
+
+
+def _make_block(part: Part) -> dict[str, Any] | None:
     match part:
         case Text(text):
             return {"type": "text", "text": text} if _is_not_blank(text) else None
@@ -172,20 +204,16 @@ def _make_block(part: Part, provider: str, model: str) -> dict[str, Any] | None:
             if is_error:  # the only kind of result that must not be empty
                 return result | {"content": content if _is_not_blank(content) else _EMPTY_ERROR, "is_error": True}
             if part.images:
-                return result | {"content": _make_blocks((Text(content), *part.images), provider, model)}
+                return result | {"content": _make_blocks((Text(content), *part.images))}
             return result | {"content": content} if _is_not_blank(content) else result
         case Thinking():
-            if not part.belongs_to(provider, model):
-                return None
-            if part.signature is not None:
-                return {"type": "thinking", "thinking": part.text, "signature": part.signature}
-            return {"type": "redacted_thinking", "data": part.sealed}
+            return None
         case Image(media_type, data):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
 
 
-def _make_blocks(parts: Iterable[Part], provider: str, model: str) -> list[dict[str, Any]]:
-    return [block for part in parts if (block := _make_block(part, provider, model)) is not None]
+def _make_blocks(parts: Iterable[Part]) -> list[dict[str, Any]]:
+    return [block for part in parts if (block := _make_block(part)) is not None]
 
 
 def _is_not_blank(text: str) -> bool:

@@ -307,8 +307,11 @@ class AnthropicReply:
             case "text":
                 return Text(block.text) if block.pieces else None
             case "thinking":
-                thinking = Thinking(block.text, self._provider, self._model, block.signature or None)
-                return thinking if thinking.text or thinking.signature else None
+                signature = block.signature
+                if not block.text and not signature:
+                    return None
+                field = None if signature else "thinking"
+                return Thinking(block.text, self._provider, self._model, signature, field=field)
             case "redacted_thinking":
                 sealed = block.start.data
                 return Thinking("", self._provider, self._model, sealed=sealed) if sealed else None

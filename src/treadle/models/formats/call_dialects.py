@@ -9,13 +9,14 @@ import re
 from collections.abc import Container, Iterator
 from typing import Any, Final, cast
 
+from treadle.domain.control_tokens import END_TOKEN
 from treadle.domain.messages import ToolUse
 from treadle.domain.models import CallDialect
 from treadle.models.http.wire import encode
 
 CALL_MARKS: Final[dict[CallDialect, tuple[str, ...]]] = {
     "hermes": ("<tool_call>", "<function="),
-    "deepseek": ("<\uff5ctool\u2581call",),
+    "deepseek": ("<\uff5ctool\u2581call", "<\uff5cDSML\uff5c"),
     "kimi": ("<|tool_call",),
     "llama": ("<|python_tag|>", "<function=", '{"name"', '{"type"'),
     "mistral": ("[TOOL_CALLS]",),
@@ -38,7 +39,13 @@ _KIMI = re.compile(
 )
 _KIMI_AROUND = re.compile(r"<\|tool_calls_section_(?:begin|end)\|>\s*")
 _MISTRAL = re.compile(r"\s*(?:\[TOOL_CALLS\]\s*)?([\w.-]+)\s*(?:\[CALL_ID\]\w*\s*)?(?:\[ARGS\])?\s*")
-_END_TOKENS = ("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "</s>")
+_DSML = re.compile(rf'<{_BAR}DSML{_BAR}invoke name="([\w.-]+)">\s*(.*?)\s*</{_BAR}DSML{_BAR}invoke>\s*', re.DOTALL)
+_DSML_PARAMETER = re.compile(
+    rf'<{_BAR}DSML{_BAR}parameter name="([\w.-]+)"(?: string="(true|false)")?>(.*?)</{_BAR}DSML{_BAR}parameter>\s*',
+    re.DOTALL,
+)
+_DSML_AROUND = re.compile(rf"</?{_BAR}DSML{_BAR}(?:function|tool)_calls>\s*")
+_LAST_TOKENS = re.compile(rf"(?:{END_TOKEN}\s*)+\Z", re.IGNORECASE)
 _decode_prefix = json.JSONDecoder().raw_decode
 
 
@@ -52,8 +59,7 @@ def read_calls(text: str, dialect: CallDialect, offered: Container[str]) -> tupl
     if not places:
         return None
     before, rest = text[: min(places)], text[min(places) :].strip()
-    for end in _END_TOKENS:
-        rest = rest.removesuffix(end).rstrip()
+    rest = _LAST_TOKENS.sub("", rest).rstrip()
     try:
         calls = [_make_call(name, arguments, offered) for name, arguments in _READERS[dialect](rest)]
     except (ValueError, RecursionError):  # also raised for JSON that is incomplete or nested too deeply
@@ -131,8 +137,18 @@ def _read_hermes(text: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _read_deepseek(text: str) -> Iterator[tuple[Any, Any]]:
+    if text.startswith(f"<{_BAR}DSML"):
+        yield from _read_dsml(text)
+        return
     for found in _match_all(_DEEPSEEK, _DEEPSEEK_AROUND.sub("", text)):
         yield found[1], found[2]
+
+
+def _read_dsml(text: str) -> Iterator[tuple[Any, Any]]:
+    """Yield the calls of DeepSeek V3.2 and later. A parameter says whether it is text or JSON."""
+    for found in _match_all(_DSML, _DSML_AROUND.sub("", text)):
+        values = _match_all(_DSML_PARAMETER, found[2])
+        yield found[1], {each[1]: each[3] if each[2] == "true" else _parse_value(each[3]) for each in values}
 
 
 def _read_kimi(text: str) -> Iterator[tuple[Any, Any]]:

@@ -10,14 +10,13 @@ from typing import Any
 import msgspec
 
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
+from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
 from treadle.models.formats.thought_tags import find_closing_tag
 from treadle.models.http.wire import encode, sanitize_id
 from treadle.ports.model import ModelRequest
 
 MAX_REASONING_CHARACTERS = 400_000
 """Limit on the reasoning of one reply that is sent back. Of longer reasoning, the start and the end are sent."""
-REASONING_PLACEHOLDER = " "
-"""Replaces missing reasoning. DeepSeek and Kimi refuse an empty text as if it were missing."""
 IMAGES_OF_RESULT = "(Images of the result of {call_id}:)"
 _SKIP_SIGNATURE_CHECK = msgspec.Raw(b'{"google":{"thought_signature":"skip_thought_signature_validator"}}')
 """What Google accepts with a call made by another model."""
@@ -29,33 +28,25 @@ class ChatMessages:
     """Encodes the messages of one conversation, in order."""
 
     def __init__(self, request: ModelRequest) -> None:
-        self._messages = request.conversation.messages
         self._provider = request.provider
         self._model = request.model
         self._plain = request.plain
-        self._filled = request.filled
-        self._back = "always" if request.filled else "never" if request.plain else request.profile.reasoning_back
+        self._reasoning = ReasoningReturn(request)
         self._sends_images = request.profile.image_results
-        self._previous: Message | None = None
-        self._begun = False
 
     @property
     def key(self) -> str:
         """Return the cache key: everything apart from the message that its bytes depend on."""
-        how = "plain" if self._plain else "filled" if self._filled else self._back
-        how = f"{how}:images" if self._sends_images else how
-        return how if self._plain else f"{how}:{self._provider}/{self._model}"
+        return f"{self._reasoning.key}:images" if self._sends_images else self._reasoning.key
 
     def encode(self, message: Message) -> bytes:
         """Return the wire messages of one message, each with a leading comma; b"" for a message without
         content."""
-        previous, self._previous = self._find_previous(message), message
+        returns = self._reasoning.applies_to(message)
         match message.role:
             case "user":
                 return b"," + encode({"role": "user", "content": _user_content(message)})
             case "assistant":
-                is_in_loop = bool(message.calls) or (previous is not None and previous.role == "tool")
-                returns = self._back == "always" or (self._back == "tool_loop" and is_in_loop)
                 return self._encode_assistant(message, returns)
             case "tool":
                 results = [part for part in message.parts if isinstance(part, ToolResult)]
@@ -72,16 +63,6 @@ class ChatMessages:
                 content += map(_make_image, part.images)
         return [b"," + encode({"role": "user", "content": content})]
 
-    def _find_previous(self, message: Message) -> Message | None:
-        """Return the message before this one. The messages before the first of this request were encoded
-        earlier."""
-        if self._begun:
-            return self._previous
-        self._begun = True
-        places = range(len(self._messages) - 1, -1, -1)
-        place = next((place for place in places if self._messages[place] is message), 0)
-        return self._messages[place - 1] if place else None
-
     def _encode_assistant(self, message: Message, returns: bool) -> bytes:
         text, calls, reasoning = "", list[dict[str, Any]](), dict[str, Any]()
         for part in message.parts:
@@ -94,7 +75,7 @@ class ChatMessages:
         if not text and not calls:
             return b""
         opening = reasoning.pop("", "")
-        if self._filled:
+        if self._reasoning.is_filled:
             reasoning.setdefault("reasoning_content", REASONING_PLACEHOLDER)
         content: str | None = opening + text
         fields: dict[str, Any] = {"role": "assistant", "content": content or None}
@@ -108,7 +89,7 @@ class ChatMessages:
         call: dict[str, Any] = {"id": sanitize_id(use.call_id), "type": "function", "function": function}
         if not self._plain and use.extra is not None and use.extra.is_from(self._provider, self._model):
             call["extra_content"] = msgspec.Raw(use.extra.content.encode())
-        elif self._filled and is_first and _GEMINI.search(self._model):
+        elif self._reasoning.is_filled and is_first and _GEMINI.search(self._model):
             call["extra_content"] = _SKIP_SIGNATURE_CHECK
         return call
 

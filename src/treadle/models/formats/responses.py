@@ -5,29 +5,32 @@ Each message is encoded once for each model that it is sent to. The conversation
 constant part and before the options, which may differ per request. Each request of a run therefore starts with the
 bytes of the previous one."""
 
-from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
+import msgspec
+
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
+from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
+from treadle.models.formats.responses_items import make_lists
 from treadle.models.formats.responses_reply import ResponsesReply
 from treadle.models.http.client import WireFormat
 from treadle.models.http.wire import encode, sanitize_id
 from treadle.ports.model import ModelRequest, Preamble
 
 WIRE_FORMAT = "responses"
+_MISSING_REASONING = {"type": "reasoning", "id": "rs_missing", **make_lists([], [REASONING_PLACEHOLDER])}
 _INCLUDE_SEALED_REASONING = b'"include":["reasoning.encrypted_content"],'
 
 
 def encode_request(request: ModelRequest) -> bytes:
     """Return the body of a request. Cached bytes are reused where the request has them."""
-    target = "" if request.plain else f"{request.provider}/{request.model}"
+    messages = _MessageEncoder(request)
     pieces = [b'{"model":', encode(request.model), b","]
     if request.profile.sealed_reasoning and not request.plain:
         pieces.append(_INCLUDE_SEALED_REASONING)
     pieces.append(request.preamble.encode_as(WIRE_FORMAT, _encode_preamble))
     first = len(pieces)
-    pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{target}", _make_encoder(target))
+    pieces += request.conversation.encode_as(f"{WIRE_FORMAT}:{messages.key}", messages.encode)
     while first < len(pieces) and not pieces[first]:
         first += 1
     if first < len(pieces):
@@ -75,24 +78,56 @@ def _encode_options(request: ModelRequest) -> bytes:
 # ── Messages ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=256)
-def _make_encoder(target: str) -> Callable[[Message], bytes]:
-    """Return an encoder of messages for one model, `provider/model`. Reasoning is sent back only to its own
-    model."""
-    provider, _, model = target.partition("/")
+class _MessageEncoder:
+    """Encodes the messages of one request, in order. Reasoning is sent back only to its own model. If it is not
+    sealed, it is sent back as the profile says."""
 
-    def encode_message(message: Message) -> bytes:
+    def __init__(self, request: ModelRequest) -> None:
+        self._reasoning = ReasoningReturn(request)
+        self.key = self._reasoning.key
+
+    def encode(self, message: Message) -> bytes:
         """Return the items of one message, each with a leading comma."""
-        items = (
-            [_make_user_item(message)]
-            if message.role == "user"
-            else [_make_item(part, provider, model) for part in message.parts]
-        )
-        while items and (items[-1] is None or items[-1].get("type") == "reasoning"):
+        returns = self._reasoning.applies_to(message)
+        if message.role == "user":
+            made = [_make_user_item(message)]
+        else:
+            made = [self._make_item(part, returns) for part in message.parts]
+        items = [item for item in made if item is not None]
+        while items and _is_reasoning(items[-1]):
             items.pop()  # the API refuses reasoning without the item that follows it
-        return b"".join([b"," + encode(item) for item in items if item is not None])
+        if self._reasoning.is_filled and message.role == "assistant" and items and not _is_reasoning(items[0]):
+            items.insert(0, _MISSING_REASONING)
+        return b"".join([b"," + encode(item) for item in items])
 
-    return encode_message
+    def _make_item(self, part: Part, returns: bool) -> dict[str, Any] | None:
+        if not isinstance(part, Thinking):
+            return _make_item(part)
+        provider, model = self._reasoning.provider, self._reasoning.model
+        if part.sealed is not None:
+            is_sent = part.item_id is not None and part.belongs_to(provider, model)
+        else:
+            is_sent = returns and part.is_block_from(provider, model)
+        return _make_reasoning(part) if is_sent else None
+
+
+def _is_reasoning(item: dict[str, Any]) -> bool:
+    return item.get("type") == "reasoning"
+
+
+def _make_reasoning(part: Thinking) -> dict[str, Any]:
+    """Return a reasoning item in the form in which it came."""
+    item: dict[str, Any] = {"type": "reasoning"}
+    if part.item_id is not None:
+        item["id"] = part.item_id
+    texts = [part.text] if part.text else []
+    if part.details is not None:
+        item |= msgspec.json.decode(part.details)
+    elif part.field in (None, "summary_text"):
+        item |= make_lists(texts, [])
+    else:
+        item |= make_lists([], texts)
+    return item if part.sealed is None else item | {"encrypted_content": part.sealed}
 
 
 def _make_user_item(message: Message) -> dict[str, Any] | None:
@@ -119,8 +154,8 @@ def _make_image(image: Image) -> dict[str, Any]:
     return {"type": "input_image", "image_url": url, "detail": "auto"}
 
 
-def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
-    """Return the item of a part from an assistant or a tool."""
+def _make_item(part: Part) -> dict[str, Any] | None:
+    """Return the item of a part from an assistant or a tool, apart from reasoning."""
     match part:
         case Text(text):
             return {"role": "assistant", "content": text} if text else None
@@ -134,17 +169,7 @@ def _make_item(part: Part, provider: str, model: str) -> dict[str, Any] | None:
         case ToolResult(call_id, content):
             output = _make_output(content, part.images) if part.images else content
             return {"type": "function_call_output", "call_id": sanitize_id(call_id), "output": output}
-        case Thinking():
-            if part.sealed is None or part.item_id is None or not part.belongs_to(provider, model):
-                return None
-            summary = [{"type": "summary_text", "text": part.text}] if part.text else []
-            return {
-                "type": "reasoning",
-                "id": part.item_id,
-                "summary": summary,
-                "encrypted_content": part.sealed,
-            }
-        case Image():
+        case Thinking() | Image():
             return None  # only users send images
 
 

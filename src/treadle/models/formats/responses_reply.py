@@ -4,21 +4,21 @@ OpenAI numbers its items, sends each in pieces and once more complete, and repea
 leave out any of that, so an item is identified by its number if there is one, else by its kind and ids."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from treadle.domain.messages import Part, Text, Thinking, ToolUse
+from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.finish import STOP_REASONS, Ending
+from treadle.models.formats.responses_items import PARAGRAPH, OpenItem, ReplyItem, read_item
 from treadle.models.http.wire import (
     NO_ARGUMENTS,
     UNREADABLE,
     UnusableReply,
     as_fields,
     check_end,
-    encode,
     estimate_tokens,
     make_reader,
     normalize_object,
@@ -36,7 +36,6 @@ _KIND_OF_DELTA = {
     "response.reasoning_text.delta": "reasoning",
 }
 """The events that carry a piece of an item, and the kind of that item."""
-_ITEM_KINDS = ("message", "function_call", "reasoning")
 _KNOWN_EVENTS = (
     *_KIND_OF_DELTA,
     "response.output_item.added",
@@ -49,39 +48,7 @@ _KNOWN_EVENTS = (
     "error",
     "",
 )
-_PARAGRAPH = "\n\n"
 _FAILED_STATUSES = frozenset(("failed", "cancelled", "canceled", "error"))
-
-
-class _Content(Struct, gc=False):
-    """A part of a message, or of a reasoning summary."""
-
-    text: str | None = None
-    refusal: str | None = None
-
-
-class _Item(Struct, gc=False):
-    type: str
-    id: str | None = None
-    call_id: str | None = None
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
-    content: list[_Content] | None = None
-    summary: list[_Content] | None = None
-    encrypted_content: str | None = None
-    status: str | None = None
-
-    @property
-    def text(self) -> str:
-        """Return the text of the item, or the arguments of a call."""
-        if self.type == "function_call":
-            return encode(self.arguments).decode() if isinstance(self.arguments, dict) else self.arguments or ""
-        words = [part.text or part.refusal or "" for part in (*(self.summary or ()), *(self.content or ()))]
-        return (_PARAGRAPH if self.type == "reasoning" else "").join(words)
-
-    @property
-    def refused(self) -> bool:
-        return any(part.refusal is not None for part in self.content or ())
 
 
 class _Incomplete(Struct, gc=False):
@@ -131,86 +98,16 @@ def _read_unusual(payload: bytes) -> ResponsesEvent:
         return ResponsesEvent()
 
 
-def _read_item(value: Any) -> _Item | None:
-    """Return an item of a known kind, or None for a kind of a later version of the format."""
-    if not isinstance(value, dict) or cast("dict[str, Any]", value).get("type") not in _ITEM_KINDS:
-        return None
-    try:
-        return msgspec.convert(value, _Item)
-    except msgspec.ValidationError as error:
-        raise UnusableReply(f"an item of it cannot be read ({error})") from error
-
-
-class _OpenItem:
-    """The part of an item received so far."""
-
-    __slots__ = (
-        "call_id",
-        "cut",
-        "id",
-        "kind",
-        "name",
-        "order",
-        "pieces",
-        "place",
-        "refused",
-        "sealed",
-        "shown",
-        "whole",
-    )
-
-    def __init__(self, kind: str, order: int, place: int) -> None:
-        self.kind = kind
-        self.order = order
-        self.place = place
-        """Position among the calls of this reply."""
-        self.id: str | None = None
-        self.call_id = ""
-        self.name = ""
-        self.sealed: str | None = None
-        self.pieces: list[str] = []
-        self.shown = 0  # how many pieces have been shown
-        self.refused = False
-        self.whole = False
-        self.cut = False
-        """The provider marked it as incomplete."""
-
-    def may_be(self, item: _Item) -> bool:
-        """Return whether `item` may be this item."""
-        return self.kind == item.type and (self.call_id == item.call_id or not (self.call_id and item.call_id))
-
-    def is_repeat_of(self, item: _Item) -> bool:
-        """Return whether this complete item is being sent once more as `item`."""
-        return self.may_be(item) and self.id == item.id and "".join(self.pieces) == item.text
-
-    def identify(self, item: _Item) -> None:
-        """Take over the ids and the name of an item."""
-        self.id = item.id or self.id
-        self.call_id = item.call_id or self.call_id
-        self.name = item.name or self.name
-
-    def finish(self, item: _Item) -> None:
-        """Mark the item as complete, and append text that did not arrive in pieces."""
-        self.identify(item)
-        self.refused = self.refused or item.refused
-        self.cut = item.status == "incomplete"
-        if not self.cut:
-            self.whole, self.sealed = True, item.encrypted_content or self.sealed
-        sent, text = "".join(self.pieces), item.text
-        if text != sent and text.startswith(sent):
-            self.pieces.append(text[len(sent) :])
-
-
 class ResponsesReply:
     """The part of a reply received so far."""
 
     def __init__(self, request: ModelRequest) -> None:
         self._provider = request.provider
         self._model = request.model
-        self._items: list[_OpenItem] = []
-        self._by_index: dict[int | None, _OpenItem] = {}
+        self._items: list[OpenItem] = []
+        self._by_index: dict[int | None, OpenItem] = {}
         """The latest item of each number; None: the latest of all."""
-        self._unshown: dict[_OpenItem, None] = {}
+        self._unshown: dict[OpenItem, None] = {}
         self._calls = 0
         self._usage: Any = None
         self._ending = Ending()
@@ -246,15 +143,15 @@ class ResponsesReply:
         """Handle an event that is not a delta, and return the error that it reports. Ignore unknown events."""
         match event.type:
             case "response.output_item.added":
-                if (item := _read_item(event.item)) is not None:
+                if (item := read_item(event.item)) is not None:
                     self._open(event.output_index, item)
             case "response.output_item.done":
-                if (item := _read_item(event.item)) is not None:
+                if (item := read_item(event.item)) is not None:
                     self._close(event.output_index, item)
             case "response.reasoning_summary_part.added":
                 open_ = self._by_index.get(event.output_index)
                 if open_ is not None and open_.kind == "reasoning" and open_.pieces:
-                    open_.pieces.append(_PARAGRAPH)
+                    open_.pieces.append(PARAGRAPH)
             case "response.completed" | "response.incomplete" | "response.failed" | "response.done":
                 return self._end(event.type.removeprefix("response."), event.response or _Response())
             case "error":
@@ -268,22 +165,22 @@ class ResponsesReply:
 
     # ── Items ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _begin(self, kind: str, index: int | None) -> _OpenItem:
+    def _begin(self, kind: str, index: int | None) -> OpenItem:
         order = max((open_.order for open_ in self._items), default=-1) + 1 if index is None else index
-        open_ = self._by_index[index] = self._by_index[None] = _OpenItem(kind, order, self._calls)
+        open_ = self._by_index[index] = self._by_index[None] = OpenItem(kind, order, self._calls)
         self._calls += kind == "function_call"
         self._items.append(open_)
         self._unshown[open_] = None
         return open_
 
-    def _open(self, index: int | None, item: _Item) -> None:
+    def _open(self, index: int | None, item: ReplyItem) -> None:
         """Start an item, unless a piece of it arrived before. Its content is sent again later."""
         open_ = self._by_index.get(index)
         if open_ is None or open_.whole or not open_.may_be(item) or open_.id not in (None, item.id):
             open_ = self._begin(item.type, index)
         open_.identify(item)
 
-    def _close(self, index: int | None, item: _Item) -> None:
+    def _close(self, index: int | None, item: ReplyItem) -> None:
         """Complete an item. If the items are numbered badly, complete the first one that matches."""
         current = self._by_index.get(index)
         if current is not None and current.whole and current.is_repeat_of(item):
@@ -292,7 +189,7 @@ class ResponsesReply:
         open_ = open_ or _find_match((open_ for open_ in self._items if not open_.whole), item)
         self._finish(open_ or self._begin(item.type, index), item)
 
-    def _finish(self, open_: _OpenItem, item: _Item) -> None:
+    def _finish(self, open_: OpenItem, item: ReplyItem) -> None:
         open_.finish(item)
         if len(open_.pieces) > open_.shown:
             self._unshown[open_] = None
@@ -315,8 +212,8 @@ class ResponsesReply:
     def _compare(self, output: Iterable[Any]) -> None:
         """Add what is in the final list of items and has not arrived before."""
         by_order = sorted(self._items, key=lambda open_: open_.order)
-        listed: list[_OpenItem] = []
-        for item in filter(None, map(_read_item, output)):
+        listed: list[OpenItem] = []
+        for item in filter(None, map(read_item, output)):
             candidates = (open_ for open_ in by_order if open_ not in listed)
             open_ = _find_match(candidates, item) or self._begin(item.type, None)
             if not open_.whole or (item.encrypted_content and not open_.sealed):
@@ -363,17 +260,16 @@ class ResponsesReply:
             return ()
         return tuple([open_.name for open_ in self._items if open_.kind == "function_call"])
 
-    def _part(self, open_: _OpenItem) -> Part | None:
+    def _part(self, open_: OpenItem) -> Part | None:
         text = "".join(open_.pieces)
         if open_.kind == "function_call":
             return self._call(open_, text.strip())
         if open_.kind == "message":
             return Text(text) if text else None
-        if not text and open_.sealed is None:
-            return None
-        return Thinking(text, self._provider, self._model, sealed=open_.sealed, item_id=open_.id)
+        is_complete = open_.whole or self._ending.runs_calls
+        return open_.make_thinking(self._provider, self._model, is_complete=is_complete)
 
-    def _call(self, open_: _OpenItem, text: str) -> ToolUse | None:
+    def _call(self, open_: OpenItem, text: str) -> ToolUse | None:
         """Return a call. Missing arguments mean an empty object, unless they may be cut off."""
         if not self._ending.runs_calls:
             return None
@@ -396,5 +292,5 @@ class ResponsesReply:
         return Usage(sent or 0, output or 0, read or 0, written or 0)
 
 
-def _find_match(candidates: Iterable[_OpenItem], item: _Item) -> _OpenItem | None:
+def _find_match(candidates: Iterable[OpenItem], item: ReplyItem) -> OpenItem | None:
     return next((open_ for open_ in candidates if open_.may_be(item)), None)

@@ -11,6 +11,7 @@ import msgspec
 from treadle.domain.providers import ApiMode
 from treadle.domain.runs import Usage
 from treadle.models.http import failure
+from treadle.models.http.end_tokens import EndTokenFilter
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import DEFAULT_RATE_REST_SECONDS, ProviderKey
 from treadle.models.http.reasoning_errors import add_reasoning_repair
@@ -24,6 +25,7 @@ from treadle.models.http.transport import (
     bearer_headers,
 )
 from treadle.models.http.wire import ReplyEndedInError, UnusableReply
+from treadle.models.windows import OLLAMA_FINGERPRINT, OLLAMA_SERVER
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 
 _MIN_KEY_REST_SECONDS = 5.0
@@ -75,24 +77,27 @@ class ModelClient:
         self._endpoint = endpoint
         self._post = PreparedPost(endpoint, connections, format_.headers, format_.credentials)
         self.server: str | None = None
-        """The name in the `Server` header; None until the server has answered."""
+        """The name in the `Server` header, or `ollama`; None until the server has answered."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         body, key = self._format.encode(request), self._endpoint.keys.current()
         call = HttpCall(self._post, request.model, key, request.profile.context_window)
-        reply = self._format.reply(request)
+        reply, shown = self._format.reply(request), EndTokenFilter(show, request)
         try:
             await call.open(body)
-            if self.server is None:
+            is_first = self.server is None
+            if is_first:
                 self.server = call.server
             payloads, ended = DocumentParser() if call.is_json else PayloadParser(), False
             while not (ended or reply.done):
                 piece = await call.read()
                 ended = not piece
+                if is_first and OLLAMA_FINGERPRINT.search(piece):
+                    self.server = OLLAMA_SERVER
                 if error := reply.feed(payloads.feed(piece) if piece else payloads.end()):
                     raise CallFailed(failure.from_stream_error(call.request_info, error))
-                reply.show_new(show)
-            whole = _finish_reply(reply, len(body), call)
+                reply.show_new(shown.show)
+            whole = shown.finish(_finish_reply(reply, len(body), call))
             await call.finish()
         except (CallFailed, UnusableReply, EventTooLarge) as error:
             return add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)

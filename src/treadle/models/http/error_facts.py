@@ -47,6 +47,9 @@ _ADDRESS = re.compile(r"https?://\S+|\b[\w-]{1,80}\.(?:com|ai|io|cn|dev|net|org)
 _COUNTED = re.compile(r"\b(input|prompt|total|message)_")
 _REPLY_BOUND = re.compile(r"\bmax(?:[A-Z][a-z]{1,12}){0,2}Tokens?(?:Count)?\b")
 """Parameters such as `maxOutputTokens`, which are converted to snake case."""
+_CJK = r"[\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]"
+_BESIDE_CJK = re.compile(rf"(?<={_CJK})(?=[a-z0-9_])|(?<=[a-z0-9_])(?={_CJK})")
+"""Where Chinese, Japanese or Korean text meets a word or a number without a space."""
 _IDENTIFIER = re.compile(
     r"\b(?:req|org|run|msg|call|chatcmpl|resp)[-_][\w-]{6,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-\w+"
 )
@@ -68,10 +71,11 @@ class ErrorFacts(NamedTuple):
 
     @property
     def words(self) -> str:
-        """Return the messages in lower case, without addresses and ids."""
+        """Return the messages in lower case, without addresses and ids, with spaces around words in CJK text."""
         text = _COUNTED.sub(r"\1 ", _IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
         text = _REPLY_BOUND.sub(lambda found: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", found[0]), text)
-        return re.sub(r"[`'\"*]", "", re.sub(r"([a-z])([A-Z])", r"\1 \2", text)).lower()
+        text = re.sub(r"[`'\"*]", "", re.sub(r"([a-z])([A-Z])", r"\1 \2", text)).lower()
+        return text if text.isascii() else _BESIDE_CJK.sub(" ", text)
 
     @property
     def numbers(self) -> list[float]:

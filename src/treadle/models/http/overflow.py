@@ -53,15 +53,41 @@ _CHARACTER_LIMIT = re.compile(
 _LIMIT_AND_REQUESTED = re.compile(
     r"\blimit:? *(\d[\d,]*)(?:[^.]{0,40}\bused:? *\d[\d,]*)?[^.]{0,40}\brequested:? *(\d[\d,]*)"
 )
+_NOT_THE_REQUEST = r"(?!limit|exceed|max|\bper\b|minute|\blast\b|\bpast\b|\bused?\b|already|so far|every|allow)"
+_REQUESTED = re.compile(
+    rf"\b(?:request(?:ed|s|ing)?|needs?|requires?|prompt|input|messages?)\b(?:{_NOT_THE_REQUEST}[^\d.;]){{0,40}}(\d[\d,]*)"
+)
+"""The size of this request: a number after a word for it, with nothing about a limit or the past between them."""
+_RATE_LIMIT = re.compile(
+    r"\b(?:limit|max(?:imum)?|allowed|allows?|up to|at most)\b[^\d.;]{0,40}(\d[\d,]*)"
+    r"|(\d[\d,]*) ?(?:(?:input |prompt )?tokens? ?)?(?:per[ _-]?min|/ ?min|tpm\b|a minute)"
+)
 
 
 def exceeds_rate_alone(facts: ErrorFacts) -> bool:
     """Return whether the error says that this single request exceeds a rate limit, so that waiting cannot help."""
     words = facts.words
-    if found := _LIMIT_AND_REQUESTED.search(words):
-        limit, requested = map(_number, found.groups())
+    if (found := _find_rate_and_request(words)) is not None:
+        limit, requested = found
         return requested > limit
     return said.RATE.search(words) is not None and said.THIS_REQUEST.search(words) is not None
+
+
+def _find_rate_and_request(words: str) -> tuple[float, float] | None:
+    """Return a rate limit and the size of this request, named in any order, or None."""
+    if found := _LIMIT_AND_REQUESTED.search(words):
+        return _number(found[1]), _number(found[2])
+    if said.RATE.search(words) is None:
+        return None
+    limits = {place: number for place, number in _find_numbers(_RATE_LIMIT, words) if number >= _MIN_LIMIT}
+    requests = [number for place, number in _find_numbers(_REQUESTED, words) if place not in limits]
+    return (max(limits.values()), max(requests)) if limits and requests else None
+
+
+def _find_numbers(pattern: re.Pattern[str], words: str) -> list[tuple[int, float]]:
+    """Return the places and values of the numbers that a pattern finds."""
+    groups = [(found, 1 if found[1] else 2) for found in pattern.finditer(words)]
+    return [(found.start(group), _number(found[group])) for found, group in groups]
 
 
 # ── The verdict ────────────────────────────────────────────────────────────────────────────────────
@@ -69,7 +95,7 @@ def exceeds_rate_alone(facts: ErrorFacts) -> bool:
 
 def judge_overflow(status: int | None, facts: ErrorFacts, size: RequestSize) -> OverflowVerdict:
     """Return what an error says is too large. The status must be one that a bad request may have."""
-    words = facts.words
+    words = said.MIXED_INPUT.sub(" input ", facts.words)
     if exceeds_rate_alone(facts):
         left = _reply_within_rate(words, size)
         return OverflowVerdict(Blame.CONVERSATION) if left is None else OverflowVerdict(Blame.REPLY, left)
@@ -148,12 +174,15 @@ def _has_size_and_limit(numbers: list[float], size: RequestSize) -> bool:
 
 # ── The reply limit ────────────────────────────────────────────────────────────────────────────────
 
-_BEFORE_LABEL = re.compile(r"(\d[\d,]*) (?:(?:in|for) the (?:completion|output)|max_\w*tokens|output tokens)")
+_BEFORE_LABEL = re.compile(
+    r"(\d[\d,]*) (?:tokens )?"
+    r"(?:(?:in|for) (?:the|your) (?:completion|output|response|reply)|max_\w*tokens|output tokens)"
+)
 _AFTER_LABEL = re.compile(r"(?:max_\w*tokens|(?:generation|completion|output) length)\D{0,25}?(\d[\d,]*)")
 _BEDROCK_FRAME = re.compile(r"malformed input request|please reformat your input and try again")
 """Text that Bedrock wraps around every error. It has nothing to do with the length of the input."""
 _EXCLUSIVE = re.compile(r"(\d[\d,]*) ?\(exclusive\)")
-_SUM = re.compile(r"(\d[\d,]*) \+ (\d[\d,]*)\D{1,20}(\d[\d,]*)")
+_SUM = re.compile(r"(\d[\d,]*)\)? ?\+ ?(?:[a-z_]{1,20} ){0,4}[(:=]? ?(\d[\d,]*)\D{1,30}(\d[\d,]*)")
 
 
 def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) -> OverflowVerdict | None:
@@ -168,7 +197,8 @@ def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) 
         return NO_OVERFLOW
     rest = re.sub(r"max_(?!(?:input|prompt)_)\w*tokens", " ", words)
     about_input = (
-        said.INPUT_SHARE.search(rest) is not None and re.search(r"\btokens?\b|\blength\b", rest) is not None
+        said.INPUT_SHARE.search(rest) is not None
+        and re.search(r"\btokens?\b|\blength\b|\bcontext\b|\d\)? ?\+", rest) is not None
     )
     if about_input:
         return _shared_verdict(facts, words, size)
@@ -249,9 +279,9 @@ def _number(digits: str) -> float:
 
 def _reply_within_rate(words: str, size: RequestSize) -> int | None:
     """Return a reply limit that fits a rate limit which counts input and reply limit together."""
-    found = _LIMIT_AND_REQUESTED.search(words)
+    found = _find_rate_and_request(words)
     if found is None or size.longest_reply is None:
         return None
-    limit = _number(found[1])
+    limit = found[0]
     left = int(limit - 1.25 * size.tokens - 64)
     return left if size.tokens < limit / 2 and MIN_REPLY_TOKENS <= left < size.longest_reply else None

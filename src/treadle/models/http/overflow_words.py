@@ -8,7 +8,7 @@ CONTEXT = any_of(
     r"""
     context[ _-]*(?:length|window|size|limit|budget|overflow|capacity)  (?:maximum|available|model) context
     \bn_ctx\b  \bmax_model_len\b  \bmax_seq_len\b  sequence length  maximum model length  model max length
-    \btokens? limit\b
+    \btokens? limit\b  \btokens? .{0,8}(?:上限|限制|超限)
     上下文  コンテキスト  컨텍스트  контекст  contexte  contexto  kontext(?:fenster|länge|größe)?
     """
 )
@@ -36,7 +36,7 @@ EXCESS = any_of(
     r"""
     exceed\w*  too[ _](?:long|large|big|many|much)  (?:longer|larger|greater|bigger|more|higher) than  overflow\w*
     \bbeyond\b  surpass\w*  (?:not|cannot|n.?t) fit  over the (?:limit|maximum)  above (?:the )?(?:max\w*|limit)
-    \bout of\b.{0,12}context  not enough  limit (?:was |is |has been )?reached  \d\s*(?:>|>=|≥)\s*\d
+    \bout of\b.{0,12}context  not enough  limit (?:was |is |has been )?reached  \d\)?\s*(?:>|>=|≥)\s*(?:\w+ )?\(?\d
     reduce (?:the |your )?(?:length|size|number of tokens)  _too_(?:long|large)  _above_max  limit_reached
     超过  超出  超长  超限  过长  过大  太长  太大  大于  超え  長すぎ  大きすぎ  초과  너무  превы  слишком
     dépass  trop[ ]  exced  excès  demasiad  supera  überschr  \bzu (?:lang|groß)
@@ -56,10 +56,11 @@ BOUND = any_of(
 REPLY = any_of(
     r"""
     \bmax_(?!(?:input|prompt|total|context|model|seq\w*|batch\w*|num_batched)_)(?:\w+_)?tokens?(?:_to_sample|_count)?\b
-    \bmax tokens\b(?=:| must| value| should| exceeds| is )
+    \bmax tokens\b(?=:| must| value| should| exceeds| is | invalid)
     \bmax(?:imum)?[ -](?:completion|output|new|generation|response)[ -](?:tokens?|length)\b
     \b(?:completion|output|generated) tokens?\b  \bnum_predict\b  \bn_predict\b  \bmax_gen\w*
-    in the (?:completion|output)  (?:completion|generation|output|response) length  generating \d+ tokens
+    (?:in|for) (?:the|your) (?:completion|output|response|reply)
+    (?:completion|generation|output|response) length  generating \d+ tokens
     最大输出  输出长度  输出 ?token  maximum tokens you requested
     """
 )
@@ -82,7 +83,7 @@ TOO_LARGE = any_of(
     above (?:the )?max\w*  \d\s*>\s*\d  maximum (?:allowed|value|number|is)  must be in  should be in  should be \[
     \[\s*1\s*,\s*\d+\s*\]  supports? (?:only|at most|up to)  (?:less|lower|smaller) or equal  is not possible
     (?:less|lower|smaller|fewer) tokens  valid range  between \d+ and \d+  limited to
-    超过  超出  范围  不能大于  最大值
+    \bmore than\b  \bor (?:less|fewer|lower)\b  超过  超出  范围  大于  最大  上限  取值
     """
 )
 """That a bound is too large."""
@@ -108,6 +109,12 @@ MEDIA_BLAMED = re.compile(
 )
 """That pictures or files themselves are too large or too many, whatever they are counted in."""
 
+MIXED_INPUT = re.compile(
+    rf"\b{_A_MEDIUM} (?:and|or|\+|&|plus) (?:the )?(?:text|prompts?|messages?)\b"
+    rf"|\b(?:text|prompts?|messages?) (?:and|or|\+|&|plus) (?:the )?{_A_MEDIUM}\b"
+)
+"""Pictures together with text: the whole conversation."""
+
 MEDIA_TOKENS = re.compile(rf"\b{_A_MEDIUM} (?:input )?tokens?(?: limit)?\b")
 """The tokens of pictures: not those of the conversation."""
 
@@ -120,6 +127,7 @@ ELSEWHERE = any_of(
     \bquota\b  \bcredits?\b  \bbalance\b  \brate[ _]?limit
     \bper (?:minute|min|second|hour|day|month)\b  \b(?:tpm|rpm|tpd|rpd|qps)\b  concurren  too many requests
     \btop_?k\b  temperature  \bstop\b sequences?  \bn\b must be  额度  余额  频率  并发
+    每分钟  每秒  每天  每月  限流  速率
     """
 )
 """That something else than the conversation has a limit."""
@@ -163,7 +171,7 @@ CODES = any_of(
     context_?(?:length|window|size|limit)?_?(?:exceeded|overflow|too_long)  exceed_?context  prompt_?too_?long
     tokens?_too_(?:long|many)  (?:prompt|input)_?tokens?_?(?:limit_?)?exceeded  characters_too_long
     tokens_limit_reached  max_prompt_tokens_exceeded  (?:input|request|prompt|payload)_?too_?(?:long|large)
-    string_above_max_length  (?:input|prompt)_?length_?exceeded  request_entity_too_large
+    out_?of_?context  string_above_max_length  (?:input|prompt)_?length_?exceeded  request_entity_too_large
     """
 )
 

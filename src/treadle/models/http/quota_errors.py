@@ -14,7 +14,7 @@ _EMPTY_CODES = any_of(
     arrearage  account_?overdue\w*  credits?_?(?:balance_)?(?:exhausted|exceeded|depleted)
     (?:\w+_)?spend(?:ing)?_?limit\w*  (?:\w+_)?usage_limit_exceeded  reject_no_credit  quote_exceeded
     (?:monthly|weekly)_?(?:limit|quota)\w*  allocationquota\.freetieronly  out_of_credits  no_?credits?
-    quota_user_daily_(?:request|free)  balance_?(?:insufficient|not_?enough|depleted)
+    quota_user_daily_(?:request|free)  set_?limit_?exceeded  balance_?(?:insufficient|not_?enough|depleted)
     """
 )
 _EMPTY_NUMBERS = frozenset(
@@ -30,7 +30,10 @@ _NO_MONEY = any_of(
     (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted)
     (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:not enough|used up|negative|empty)
     (?:out of|no|not enough|requires? more|exhausted (?:all|your)) (?:\w+ )?credits?\b
-    used (?:all|up)\b.{0,30}\bcredits?
+    (?:doesn.?t|does not|don.?t|do not) have (?:any|enough|sufficient) (?:\w+ )?(?:credits?|funds|balance)
+    used (?:all|up)\b.{0,40}\b(?:credits?|allocation|allowance|quota|neurons)
+    limited to \d[\d,]* .{0,30}(?:/|per|a|each) ?(?:month|year)\b
+    reached the set \w+ limit  (?:model|service) (?:\w+ )?(?:has been|is|was) (?:paused|suspended)\b
     (?:credit|spend(?:ing)?|monthly|weekly|budget) (?:\w+ )?limit (?:(?:was|is|has been) )?(?:reached|exceeded)
     reached (?:its|your|the) (?:monthly|weekly) (?:spend\w*|usage|credit)? ?limit
     reached your specified api usage limits

@@ -15,16 +15,16 @@ _MAX_WAIT_SECONDS = 366 * 86_400.0
 
 _UNIT = (
     r"(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|"
-    r"毫秒|秒|分钟|分|小时|天)"
+    r"毫秒|秒|分钟|分鐘|分|小时|小時|時間|天|초|분|시간|일)"
 )
 _AMOUNT = rf"(?<!\d)\d{{1,12}}(?:\.\d{{1,12}})?\s{{0,4}}{_UNIT}(?![a-z])"
 _SPAN = re.compile(rf"(?<!\d)(\d{{1,12}}(?:\.\d{{1,12}})?)\s{{0,4}}({_UNIT})(?![a-z])", re.IGNORECASE)
 _ASKS = (
     r"(?:try|trying|retry\w{0,12}|again|wait(?!ing|ed)\w{0,12}|resets?(?! by)|available|back|resume\w{0,12}"
-    r"|重试|再试|等待|重置|恢复)"
+    r"|重试|再试|重試|再試|等待|重置|恢复|재시도|다시)"
 )
 _SPANS = rf"((?:{_AMOUNT}[\s,]{{0,4}}(?:and\s{{1,4}})?){{1,6}})"
-_IN = r"\s{1,4}(?:in|after|for)\s{1,4}(?:about\s{1,4}|at least\s{1,4}|~\s{0,4})?"
+_IN = r"[\s_-]{1,4}(?:in|after|for)(?:\s{0,4}[:=]\s{0,4}|\s{1,4})(?:about\s{1,4}|at least\s{1,4}|~\s{0,4})?"
 _PLAIN = re.compile(
     rf"\b(?:again|retry|retrying|wait|resets?|available){_IN}(?:{_SPANS}|(\d{{1,6}})(?![\w.:-]))", re.I
 )
@@ -35,15 +35,30 @@ _AFTER = re.compile(
     re.I,
 )
 _BEFORE = re.compile(
-    rf"((?:{_AMOUNT}\s{{0,4}}){{1,6}})(?:后|之后|以后|内)?[^.\n]{{0,8}}?(?:重试|再试|重置|恢复)", re.I
+    rf"((?:{_AMOUNT}\s{{0,4}}){{1,6}})(?:后|之后|以后|内|後|후)?[^.\n]{{0,8}}?"
+    r"(?:重试|再试|重試|再試|再度|お試し|重置|恢复|다시|재시도)",
+    re.I,
 )
+_COUNTS: Mapping[str, str] = {
+    "half an": "0.5", "a": "1", "an": "1", "one": "1", "another": "1", "two": "2", "three": "3", "four": "4",
+    "five": "5", "ten": "10", "fifteen": "15", "thirty": "30", "sixty": "60",
+}  # fmt: skip
+_COUNT_WORD = re.compile(
+    r"\b(in|after|for|wait|least|about)\s{1,4}(half an|"
+    + "|".join(_COUNTS)
+    + r")\s{1,4}(?=(?:second|minute|hour|day)s?\b)",
+    re.I,
+)
+"""A count in words: `in an hour`, `wait one minute`."""
+_CLOCK = re.compile(r"\b(in|after|for|wait)\s{1,4}(?:(\d{1,3}):)?(\d{1,2}):(\d\d)(?![\d:])", re.I)
+"""A duration in the form of a clock: `in 00:05:00`."""
 MAX_SEARCHED_CHARACTERS = 8_000
 """How much of a message is searched for a wait."""
 _DATE = r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\s?UTC|[+-]\d\d:?\d\d)?)"
 _MOMENT = re.compile(rf"{_ASKS}[^.\n]{{0,40}}?{_DATE}", re.I)
 _SECONDS: Mapping[str, float] = {
     "ms": 0.001, "毫": 0.001, "s": 1.0, "秒": 1.0, "m": 60.0, "分": 60.0, "h": 3600.0, "小": 3600.0,
-    "d": 86_400.0, "天": 86_400.0,
+    "d": 86_400.0, "天": 86_400.0, "時": 3600.0, "초": 1.0, "분": 60.0, "시": 3600.0, "일": 86_400.0,
 }  # fmt: skip
 
 
@@ -65,7 +80,10 @@ def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: date
 
 def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait in the dedicated headers. 0 means retry at once."""
-    milliseconds, stated = _parse_nonnegative(headers.get("retry-after-ms")), headers.get("retry-after")
+    milliseconds, stated = (
+        _parse_nonnegative(_find_header(headers, "retry-after-ms")),
+        _find_header(headers, "retry-after"),
+    )
     if milliseconds is not None:
         return milliseconds / 1000
     if stated is None:
@@ -75,6 +93,13 @@ def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
         return spelled_out
     seconds = _seconds_until(stated, now) if number is None else _moment_or_seconds(number, now)
     return None if seconds is None else max(0.0, seconds)
+
+
+def _find_header(headers: Mapping[str, str], name: str) -> str | None:
+    """Return a header, or one whose name ends with it, such as `x-ms-retry-after-ms`."""
+    exact = headers.get(name)
+    others = (value for found, value in headers.items() if found.lower().endswith(f"-{name}"))
+    return exact if exact is not None else next(others, None)
 
 
 def _wait_in_field(name: str, value: str, now: datetime) -> float | None:
@@ -104,7 +129,7 @@ def _to_seconds(number: str, unit: str) -> float:
 
 
 def _wait_in_text(text: str, now: datetime) -> float | None:
-    text = text[:MAX_SEARCHED_CHARACTERS]
+    text = _CLOCK.sub(r"\1 \g<2>h \3m \4s", _COUNT_WORD.sub(_write_count, text[:MAX_SEARCHED_CHARACTERS]))
     if (plain := _PLAIN.search(text)) is not None:
         spans = _SPAN.findall(plain[1] or f"{plain[2]}s")
         if (wait := _drop_implausible(sum(_to_seconds(number, unit) for number, unit in spans))) is not None:
@@ -116,6 +141,10 @@ def _wait_in_text(text: str, now: datetime) -> float | None:
             return wait
     moment = _MOMENT.search(text)
     return None if moment is None else _drop_implausible(_seconds_until(moment[1], now))
+
+
+def _write_count(found: re.Match[str]) -> str:
+    return f"{found[1]} {_COUNTS[' '.join(found[2].lower().split())]} "
 
 
 # ── Limits that reset ──────────────────────────────────────────────────────────────────────────────
@@ -137,7 +166,7 @@ def _wait_for_resets(headers: Mapping[str, str], now: datetime) -> float | None:
             remaining[dimension] = value
         elif words[-1] == "status" and value.strip().lower() == "rejected":
             rejected.add(dimension.removesuffix("-status"))
-    waits: list[float] = []
+    waits = _read_structured_limits(headers.get("ratelimit", ""))
     for dimension, value in resets.items():
         if not _is_exhausted(dimension, remaining, rejected, len(resets)):
             continue
@@ -147,6 +176,18 @@ def _wait_for_resets(headers: Mapping[str, str], now: datetime) -> float | None:
         if wait is not None:
             waits.append(wait)
     return max(waits, default=None)
+
+
+def _read_structured_limits(header: str) -> list[float]:
+    """Return the waits for the exhausted limits of a `RateLimit` header: `"default";r=0;t=40`, or
+    `limit=100, remaining=0, reset=40`."""
+    items = [header] if "reset=" in header else header.split(",")
+    waits: list[float] = []
+    for item in items:
+        left, wait = re.search(r"\b(?:r|remaining)=(\d{1,9})", item), re.search(r"\b(?:t|reset)=(\d{1,9})", item)
+        if wait is not None and (left is None or int(left[1]) == 0) and int(wait[1]) > 0:
+            waits.append(float(wait[1]))
+    return waits
 
 
 def _is_exhausted(dimension: str, remaining: Mapping[str, str], rejected: set[str], limits: int) -> bool:
