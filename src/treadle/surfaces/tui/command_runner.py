@@ -51,7 +51,7 @@ class CommandRunner:
             case "/fork":
                 await self.choose_fork(app.chat.session_id)
             case "/rename":
-                await self._rename(self._session(), argument)
+                app.flash(await self._rename(self._session(), argument))
             case "/diff":
                 await self._show_changes(argument)
             case "/cost":
@@ -124,7 +124,7 @@ class CommandRunner:
         """Show the list of sessions and do what the user chooses."""
         from treadle.surfaces.tui.picker_screen import PickerScreen
 
-        app = self._app
+        app, notice = self._app, ""
         while True:
             picked = await self._pick(
                 PickerScreen(
@@ -135,6 +135,7 @@ class CommandRunner:
                     search=self._search,
                     edits=True,
                     query=query,
+                    notice=notice,
                 )
             )
             if picked is None:
@@ -148,10 +149,17 @@ class CommandRunner:
                 case "fork":
                     await self.choose_fork(session_id)
                     return
-                case "rename":
-                    await self._rename(session_id, picked.text)
-                case "delete":
-                    await self._delete(session_id)
+                case "rename" | "delete":
+                    notice = await self._change_session(session_id, picked)
+
+    async def _change_session(self, session_id: SessionId, picked: "Picked") -> str:
+        """Rename or delete a session. Return what to tell the user in the list, which opens again."""
+        try:
+            if picked.action == "rename":
+                return await self._rename(session_id, picked.text)
+            return await self._delete(session_id)
+        except TreadleError as error:
+            return str(error)
 
     async def list_sessions(self) -> "list[PickerRow]":
         """Return the rows of the session picker."""
@@ -167,24 +175,19 @@ class CommandRunner:
     async def _pick(self, screen: "PickerScreen") -> "Picked | None":
         return await self._app.ask(screen)
 
-    async def _rename(self, session_id: SessionId, title: str) -> None:
+    async def _rename(self, session_id: SessionId, title: str) -> str:
         if not title.strip():
-            raise UsageError("The title is empty. Write one after /rename.")
+            raise UsageError(texts.EMPTY_TITLE)
         view = await self._app.link.call(sessions.RENAME, sessions.RenameSession(session_id, title.strip()))
         if session_id == self._app.chat.session_id:
             self._app.chat.title = view.title
-        self._app.flash(texts.RENAMED.format(title=view.title))
+        return texts.RENAMED.format(title=view.title)
 
-    async def _delete(self, session_id: SessionId) -> None:
+    async def _delete(self, session_id: SessionId) -> str:
         if session_id == self._app.chat.session_id:
-            self._app.flash(texts.DELETE_CURRENT)
-            return
-        try:
-            await self._app.link.call(sessions.DELETE, sessions.DeleteSession(session_id))
-        except TreadleError as error:
-            self._app.flash(str(error))
-            return
-        self._app.flash(texts.DELETED)
+            return texts.DELETE_CURRENT
+        await self._app.link.call(sessions.DELETE, sessions.DeleteSession(session_id))
+        return texts.DELETED
 
     async def choose_fork(self, session_id: SessionId | None) -> None:
         """Let the user choose a message of a session to fork from, and change it in the prompt."""
