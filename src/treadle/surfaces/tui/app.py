@@ -23,7 +23,7 @@ from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat, workspace_of
 from treadle.surfaces.tui.command_runner import CommandRunner
 from treadle.surfaces.tui.departure import Departure, Leaving
-from treadle.surfaces.tui.display_state import DisplayState
+from treadle.surfaces.tui.display_state import NEEDS_USER, DisplayState
 from treadle.surfaces.tui.key_queue import KeyQueue
 from treadle.surfaces.tui.message_history import MessageHistory
 from treadle.surfaces.tui.outbox import Outbox
@@ -307,7 +307,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
             self.departure.ask()
         else:
             self._leave_asked_at = time.monotonic()
-            if self.chat.is_busy and self.chat.waits_for is None:
+            if self.chat.is_busy and self.chat.waits_for not in NEEDS_USER:
                 await self.stop_run()
             self.flash(texts.QUIT_AGAIN)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
-from treadle.domain.errors import InvalidState, StoreError, TreadleError, UsageError
+from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.operations import approvals, runs, sessions
@@ -106,6 +106,15 @@ class Chat:
     def spec(self) -> AgentSpec:
         """Return the agent as its file is now, with the chosen model. Raise UsageError if no model is set."""
         return in_current_folder(find_agent(self.link.home, self.agent_name, self.model))
+
+    def has_model(self) -> bool:
+        """Return whether a model is set for the agent. Raise ConfigError if its files cannot be read."""
+        try:
+            return bool(self.spec().model)
+        except ConfigError:
+            raise
+        except UsageError:
+            return False
 
     # ── Sessions ──
 

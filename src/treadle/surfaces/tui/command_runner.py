@@ -15,6 +15,7 @@ from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import Slash
 from treadle.surfaces.tui.item_view import diff_of, format_count
 from treadle.surfaces.tui.model_choice import list_model_rows
+from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
@@ -68,18 +69,8 @@ class CommandRunner:
     async def _change(self, name: str, argument: str) -> None:
         app = self._app
         match name:
-            case "/queue" if argument:
-                await app.chat.queue(argument)
-            case "/unqueue" if app.chat.queued:
-                await app.chat.unqueue(app.chat.queued[-1])
-                app.flash(texts.REMOVED_QUEUED)
-            case "/resume":
-                await app.chat.resume()
-            case "/cancel":
-                if app.chat.is_busy:
-                    await app.chat.cancel()
-                else:
-                    app.flash(texts.NO_RUN)
+            case "/queue" | "/unqueue" | "/resume" | "/cancel":
+                app.flash(await change_run(app.chat, name, argument))
             case "/theme":
                 theme = argument or (LIGHT if app.palette.name == DARK else DARK)
                 if theme not in NAMES:

@@ -127,6 +127,12 @@ CANCELLING = "Cancelling …"
 INTERRUPTING = "Interrupting … Esc again cancels the run."
 QUIT_AGAIN = "Press Ctrl-C again to quit."
 NO_RUN = "No run is in progress."
+NOTHING_TO_RESUME = "No run is interrupted, so there is nothing to resume."
+RESUMING = "Resuming …"
+QUEUE_WHAT = "There is nothing to queue. Write: /queue TEXT."
+QUEUED_NOW = "Queued."
+SENT_NOW = "Sent: no run is in progress."
+NOTHING_QUEUED = "No message is queued."
 NO_SESSION = "There is no session yet. Send a message first."
 FORKED_TO = "Forked into a new session."
 NO_CHANGES = "No file was changed in this session."
@@ -137,6 +143,8 @@ COST = "Cost of this session"
 
 # ── Quitting ──
 QUIT_TITLE = "A run is in progress"
+QUIT_WAITING_TITLE = "A run waits for you"
+LEAVE_WAITING = "Leave it waiting. Open treadle again to answer it."
 QUIT_CHOICES = (
     ("1", "background", "Continue in the background. Open treadle again to see it."),
     ("2", "park", "Park it: stop now, resume later."),
@@ -178,6 +186,8 @@ SETUP_DOWNLOADING = "Downloading {model}: {share:.0%}"
 SETUP_WORKS = "{model} answers in {seconds:.1f} s. Saved in {path}."
 SETUP_FAILED = "{model} does not work: {error}"
 SETUP_HINT = "Enter tests and saves · type to search or to name any provider/model-id · Esc quits"
+SETUP_MORE = "  and {count} more: write provider/model-id."
+SETUP_UNKNOWN = "Write a number of the list or provider/model-id. Ctrl-D leaves."
 SETUP_KEY, SETUP_LOCAL, SETUP_EMBEDDED = "key in {name}", "answers on this machine", "runs in this process"
 
 # ── Help ──
@@ -195,6 +205,13 @@ INLINE_HINT = "Type a message. /help lists the commands, Ctrl-C interrupts a run
 INLINE_PROMPT = "> "
 INLINE_APPROVAL = "1 approve  2 edit  3 deny with a note  4 allow for the session"
 INLINE_VIEW = "v shows the whole call"
-INLINE_EDIT = "arguments as JSON: "
+INLINE_EDIT = "arguments as JSON, on one or more lines; an empty line goes back: "
+INLINE_CUT = (
+    "The terminal has cut the line after 4,095 bytes. It was not sent. Write it on several lines: a line that ends "
+    "with a backslash continues on the next one."
+)
+INLINE_BAD_JSON = "The arguments are not valid JSON: {error}. Write them again, or an empty line to go back."
+INLINE_MODEL = "number, or provider/model-id: "
+INLINE_QUIT = "1, 2, 3, or Enter to stay: "
 INLINE_NOTE = "note for the agent: "
 INLINE_ANSWER = "answer: "
