@@ -156,7 +156,7 @@ class Chat:
         if pages is not self._pages:
             return False  # another session was opened meanwhile
         for each in facts:
-            self.totals.add(each)
+            self.totals.add_earlier(each)
         self.transcript.prepend(items)
         return True
 

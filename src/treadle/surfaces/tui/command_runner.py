@@ -254,6 +254,11 @@ class CommandRunner:
 
     # ── Looking at the session ──
 
+    def _report(self, text: str) -> None:
+        """Show something about the session in the transcript."""
+        self._app.chat.transcript.add(AnswerItem(text=text, done=True, source="report"))
+        self._app.view.follow_end()
+
     async def _show_changes(self, argument: str) -> None:
         app = self._app
         if argument:
@@ -268,8 +273,7 @@ class CommandRunner:
         if not blocks:
             app.flash(texts.NO_CHANGES)
             return
-        app.chat.transcript.add(AnswerItem(text=f"## {texts.CHANGES}\n\n" + "\n\n".join(blocks), done=True))
-        app.view.follow_end()
+        self._report(f"## {texts.CHANGES}\n\n" + "\n\n".join(blocks))
 
     async def _compare(self, ids: list[str]) -> None:
         from treadle.operations.run_inspection import DIFF, DiffRuns
@@ -279,8 +283,7 @@ class CommandRunner:
         found = await self._app.link.call(DIFF, DiffRuns(RunId(ids[0]), RunId(ids[1])))
         from treadle.surfaces.tui.session_export import describe_diff
 
-        self._app.chat.transcript.add(AnswerItem(text=describe_diff(found), done=True))
-        self._app.view.follow_end()
+        self._report(describe_diff(found))
 
     async def _show_cost(self) -> None:
         app = self._app
@@ -300,13 +303,12 @@ class CommandRunner:
             )
         head = "| run | message | steps | in | out | cost |\n|---|---|---|---|---|---|\n"
         total = f"\n\n{format_count(tokens)} tokens, ${amount(cost)}"
-        app.chat.transcript.add(AnswerItem(text=f"## {texts.COST}\n\n{head}" + "\n".join(rows) + total, done=True))
-        app.view.follow_end()
+        self._report(f"## {texts.COST}\n\n{head}" + "\n".join(rows) + total)
 
     async def _export(self, argument: str) -> None:
         app = self._app
         path = _resolve(argument or f"{self._session()}.md", Path())
-        text = await export_markdown(app.link, self._session(), app.chat.title)
+        text = await export_markdown(app.link, self._session())
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
