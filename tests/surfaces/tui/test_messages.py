@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
 from textual.pilot import Pilot
 
 from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
 from treadle.surfaces.tui import display_state, texts
 from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.notification import notify_terminal
 from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
@@ -134,6 +136,41 @@ def test_the_bell_rings_when_a_run_waits_or_a_long_one_ends(
             await enter(pilot, "again")
             await wait_for_text(app, pilot, "Quiet.")
             assert len(rung) == 2
+
+    asyncio.run(talk())
+
+
+def test_a_notification_goes_to_terminals_that_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KITTY_WINDOW_ID", "WT_SESSION"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, _):
+            written: list[str] = []
+            monkeypatch.setattr(app._driver, "write", written.append)
+            monkeypatch.setenv("TERM_PROGRAM", "Apple_Terminal")
+            notify_terminal(app, "needs you")
+            assert not [text for text in written if "\x1b]9" in text]
+            monkeypatch.setenv("TERM_PROGRAM", "WezTerm")
+            notify_terminal(app, "needs\x1b you")
+            assert "\x1b]9;needs␛ you\x07" in written
+
+    asyncio.run(talk())
+
+
+def test_selected_text_is_copied_only_if_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            copied: list[str] = []
+            app.copy_to_clipboard = copied.append
+            monkeypatch.setattr(app.screen, "get_selected_text", lambda: "some words")
+            app.post_message(events.TextSelected())
+            await pilot.pause()
+            assert copied == []
+            await enter(pilot, "/select")
+            await wait_for_text(app, pilot, "copy on select: on.")
+            app.post_message(events.TextSelected())
+            await wait_for(pilot, lambda: copied == ["some words"])
 
     asyncio.run(talk())
 
