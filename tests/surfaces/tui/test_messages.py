@@ -147,7 +147,8 @@ def test_a_notification_goes_to_terminals_that_show_them(tmp_path: Path, monkeyp
     async def talk() -> None:
         async with open_app(tmp_path) as (app, _):
             written: list[str] = []
-            monkeypatch.setattr(app._driver, "write", written.append)
+            driver = app._driver  # pyright: ignore[reportPrivateUsage] -- as the code under test
+            monkeypatch.setattr(driver, "write", written.append)
             monkeypatch.setenv("TERM_PROGRAM", "Apple_Terminal")
             notify_terminal(app, "needs you")
             assert not [text for text in written if "\x1b]9" in text]
@@ -162,7 +163,7 @@ def test_selected_text_is_copied_only_if_wanted(tmp_path: Path, monkeypatch: pyt
     async def talk() -> None:
         async with open_app(tmp_path) as (app, pilot):
             copied: list[str] = []
-            app.copy_to_clipboard = copied.append
+            monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
             monkeypatch.setattr(app.screen, "get_selected_text", lambda: "some words")
             app.post_message(events.TextSelected())
             await pilot.pause()

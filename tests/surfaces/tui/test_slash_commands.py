@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
 from treadle.surfaces.tui import texts
 from treadle.testing.models import ScriptedModel, ask, call, say
@@ -10,13 +12,15 @@ from treadle.testing.models import ScriptedModel, ask, call, say
 CODE = "The code:\n\n```python\nprint(1)\n```"
 
 
-def test_reports_show_their_lines_and_are_not_the_answer_that_is_copied(tmp_path: Path) -> None:
+def test_reports_show_their_lines_and_are_not_the_answer_that_is_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = ScriptedModel(ask(call("write_file", path="a.txt", content="one")), say(CODE))
 
     async def talk() -> None:
         async with open_app(tmp_path, model) as (app, pilot):
             copied: list[str] = []
-            app.copy_to_clipboard = copied.append
+            monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
             await enter(pilot, "/copy")
             await wait_for(pilot, lambda: texts.NOTHING_TO_COPY in read_screen(app))
             await enter(pilot, "go")
