@@ -29,16 +29,28 @@ def test_a_long_message_is_shown_whole_until_the_user_goes_on(
         async with open_app(tmp_path) as (app, pilot):
             missing = "a-name-that-is-quite-long/" * 4
             await enter(pilot, f"/attach {missing}nosuch.png")
-            await wait_for_text(app, pilot, "cannot be attached: ")
+            await wait_for_text(app, pilot, "cannot be read: No such file")
             assert "nosuch.png" in read_screen(app)
             await pilot.press("x")
-            await wait_for(pilot, lambda: "cannot be attached" not in read_screen(app))
+            await wait_for(pilot, lambda: "cannot be read" not in read_screen(app))
             await pilot.press("backspace")
             await enter(pilot, f"/attach {missing}nosuch.png")
-            await wait_for_text(app, pilot, "cannot be attached: ")
+            await wait_for_text(app, pilot, "cannot be read: No such file")
             await enter(pilot, "/unqueue")
             await wait_for_text(app, pilot, texts.NOTHING_QUEUED)
-            assert "cannot be attached" not in read_screen(app)
+            assert "cannot be read" not in read_screen(app)
+
+    asyncio.run(talk())
+
+
+def test_a_model_that_cannot_be_called_is_refused_before_the_first_message(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            await enter(pilot, "/model nosuch/model")
+            await wait_for_text(app, pilot, "nosuch")
+            assert app.chat.model is None
+            await enter(pilot, "/model scripted/other")
+            await wait_for_text(app, pilot, "Model: scripted/other.")
 
     asyncio.run(talk())
 

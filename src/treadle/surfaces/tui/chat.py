@@ -43,6 +43,7 @@ from treadle.surfaces.tui.chat_state import (
     QueuedMessage,
     Totals,
 )
+from treadle.surfaces.tui.model_choice import check_model
 from treadle.surfaces.tui.run_events import RunReader
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.session_pages import SessionPages
@@ -343,6 +344,8 @@ class Chat:
         called."""
         if self.session_id is not None:
             await self.link.call(sessions.SET_MODEL, sessions.SetModel(self.session_id, name))
+        else:
+            await check_model(self.link, name)
         self.model = name
         self.spec()  # raises an error for an agent that cannot be read
 
