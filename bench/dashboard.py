@@ -1,27 +1,54 @@
 """Measures the dashboard in a browser: `python -m bench.dashboard [--runs N]`. It needs chromium and `make web`.
 
-Prints, against the bars: the size of the first load, a run of 10,000 events, the time from commit to screen with 50
-runs, and pages of a list of 100,000 runs with filters."""
+Measures the size of the first load, a run of 10,000 events, the time from commit to screen with 50 runs, and pages
+of a list of 100,000 runs with filters. Counts complaints of the browser and requests to other origins. Ends with
+status 1 if a bar is missed."""
 
 import argparse
 import asyncio
 import gzip
+import math
 import re
 import sqlite3
+import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from playwright.sync_api import Browser, Request
 from tests.e2e.dashboard import Board, Visitor, open_browser
 from tests.fake_endpoint import DONE, delta, usage
 
+from bench.bars import Row, judge
 from treadle.surfaces.http.assets import FOLDER
 
 EVENTS = 10_000
 ACTIVE_RUNS = 50
 TOKENS_PER_SECOND = 5
 SECONDS = 30
+BUNDLE_BAR, OPEN_BAR, NODES_BAR, TASK_BAR, LIST_BAR, LATENCY_BAR = 120.0, 1.5, 1500, 50.0, 300.0, 300.0
+FILTERS = (
+    "",
+    "agent=default",
+    "status=completed",
+    "status=failed",
+    "outcome=completed",
+    "outcome=stuck",
+    "since=hour",
+    "since=month",
+    "text=99999",
+    "text=nothing",
+    "cost=9.5",
+    "cost=100",
+    "agent=default&status=completed&since=month&cost=1",
+    "outcome=completed&text=release&since=week",
+    "outcome=stuck&text=nothing&cost=1",
+)
+FOLLOWED = ("", "status=completed", "text=release", "cost=1")
+"""Filters of which the following pages are measured too."""
+FOLLOWING_PAGES = 3
 
 
 def bundle_bytes() -> int:
@@ -82,7 +109,7 @@ def add_runs(database: Path, wanted: int) -> None:
         )
 
 
-def measure_run(visitor: Visitor, board: Board, run_id: str) -> None:
+def measure_run(visitor: Visitor, board: Board, run_id: str) -> Iterator[Row]:
     page = visitor.page
     began = time.perf_counter()
     page.goto(f"{board.url}/runs/{run_id}?tab=events")
@@ -105,36 +132,37 @@ def measure_run(visitor: Visitor, board: Board, run_id: str) -> None:
         }"""
     )
     most = page.evaluate("document.getElementsByTagName('*').length")
-    print(
-        f"run of {EVENTS:,} events: opens in {opened:.2f} s (bar 1.5); {max(nodes, most)} nodes (bar 1,500); ",
-        end="",
-    )
-    print(f"longest task while scrolling {longest:.0f} ms (bar 50: 0 means none was longer)")
+    name = f"run of {EVENTS:,} events"
+    yield Row(f"{name}: opens", opened, OPEN_BAR, "s")
+    yield Row(f"{name}: nodes", max(nodes, most), NODES_BAR, "nodes")
+    yield Row(f"{name}: longest task (0: none above 50)", longest, TASK_BAR, "ms")
 
 
-def measure_lists(visitor: Visitor, board: Board, runs: int) -> None:
-    found: dict[str, float] = {}
-    for query in (
-        "",
-        "agent=default",
-        "status=completed",
-        "status=failed",
-        "text=99999",
-        "text=nothing",
-        "cost=9.5",
-        "cost=100",
-    ):
-        page = visitor.page
-        with page.expect_request_finished(lambda request: "/v1/runs?" in request.url) as waited:
+def measure_lists(visitor: Visitor, board: Board, runs: int) -> Iterator[Row]:
+    """Measure pages of the list from the request to the last byte of the response."""
+    page = visitor.page
+
+    def is_list(request: Request) -> bool:
+        return "/v1/runs?" in request.url
+
+    for query in FILTERS:
+        with page.expect_request_finished(is_list) as waited:
             page.goto(f"{board.url}/runs?{query}")
-        timing = waited.value.timing
-        found[query or "all"] = timing["responseStart"] - timing["requestStart"]
-    slowest = max(found.values())
-    print(f"list of {runs:,} runs: slowest page {slowest:.0f} ms (bar 300): ", end="")
-    print(", ".join(f"{name} {took:.0f}" for name, took in found.items()))
+        yield Row(f"{runs:,} runs: {query or 'all'}"[:49], _duration(waited.value), LIST_BAR, "ms")
+    for query in FOLLOWED:
+        with page.expect_request_finished(is_list):
+            page.goto(f"{board.url}/runs?{query}")
+        for number in range(2, FOLLOWING_PAGES + 2):
+            with page.expect_request_finished(is_list) as waited:
+                page.get_by_role("button", name="Older").click()
+            yield Row(f"page {number}: {query or 'all'}", _duration(waited.value), LIST_BAR, "ms")
 
 
-def measure_latency(visitor: Visitor, board: Board) -> None:
+def _duration(request: Request) -> float:
+    return request.timing["responseEnd"] - request.timing["requestStart"]
+
+
+def measure_latency(visitor: Visitor, board: Board) -> Iterator[Row]:
     """Start runs that write tokens, and measure from the arrival at the server until the page has drawn them."""
     for number in range(ACTIVE_RUNS - 1):
         board.run(f"stream {number}", wait=0)
@@ -163,14 +191,11 @@ def measure_latency(visitor: Visitor, board: Board) -> None:
         SECONDS,
     )
     counted = sorted(delays)
-    if not counted:
-        print("no token was seen")
-        return
-    p50, p99 = counted[len(counted) // 2], counted[min(len(counted) - 1, int(len(counted) * 0.99))]
-    print(
-        f"{ACTIVE_RUNS} runs at {TOKENS_PER_SECOND} tokens/s: from the model's token to the screen p50 {p50} ms, "
-        f"p99 {p99} ms (bar 300, from commit), {len(counted)} tokens"
-    )
+    p50 = counted[len(counted) // 2] if counted else math.inf
+    p99 = counted[min(len(counted) - 1, int(len(counted) * 0.99))] if counted else math.inf
+    name = f"{ACTIVE_RUNS} runs, {TOKENS_PER_SECOND} tokens/s: model to screen"
+    yield Row(f"{name}, p50", p50, LATENCY_BAR, "ms")
+    yield Row(f"{name}, p99", p99, LATENCY_BAR, "ms")
 
 
 class TimedModel:
@@ -202,32 +227,39 @@ class TimedModel:
             writer.close()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+def measure(browser: Browser, folder: Path, runs: int) -> Iterator[Row]:
+    """Measure everything, on a server with a long run and a long list."""
+    yield Row("first load, gzipped", bundle_bytes() / 1000, BUNDLE_BAR, "kB")
+    board = Board(folder)
+    run_id = board.run("Which module is the longest? use a tool")["run_id"]
+    board.server.stop()
+    database = board.shell.home / "treadle.db"
+    copy_events(database, run_id, EVENTS)
+    add_runs(database, runs)
+    timed = TimedModel()
+    text = (board.shell.home / "config.yaml").read_text()
+    (board.shell.home / "config.yaml").write_text(text.replace(board.model.endpoint.url, timed.url))
+    board.server.start()
+    try:
+        visitor = Visitor(browser.new_context(viewport={"width": 1280, "height": 800}), board)
+        visitor.sign_in()
+        yield from measure_run(visitor, board, run_id)
+        yield from measure_lists(visitor, board, runs)
+        yield from measure_latency(visitor, board)
+        yield Row("complaints of the browser", len(visitor.complaints), 0, "messages")
+        yield Row("requests to other origins", len(visitor.foreign_requests()), 0, "requests")
+    finally:
+        board.server.kill()
+        board.model.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
     parser.add_argument("--runs", type=int, default=100_000)
     options = parser.parse_args()
-    print(f"first load: {bundle_bytes() / 1000:.1f} kB gzipped (bar 120)")
     with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
-        board = Board(Path(folder))
-        run_id = board.run("Which module is the longest? use a tool")["run_id"]
-        board.server.stop()
-        database = board.shell.home / "treadle.db"
-        copy_events(database, run_id, EVENTS)
-        add_runs(database, options.runs)
-        timed = TimedModel()
-        text = (board.shell.home / "config.yaml").read_text()
-        (board.shell.home / "config.yaml").write_text(text.replace(board.model.endpoint.url, timed.url))
-        board.server.start()
-        try:
-            visitor = Visitor(browser.new_context(viewport={"width": 1280, "height": 800}), board)
-            visitor.sign_in()
-            measure_run(visitor, board, run_id)
-            measure_lists(visitor, board, options.runs)
-            measure_latency(visitor, board)
-        finally:
-            board.server.kill()
-            board.model.close()
+        return judge(measure(browser, Path(folder), options.runs))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

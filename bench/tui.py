@@ -25,7 +25,9 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from bench.bars import Row, judge
 
 TREADLE = str(Path(sys.executable).with_name("treadle"))
 COLUMNS, LINES = 120, 40
@@ -39,19 +41,6 @@ PROSE = (
 )
 CODE = "    value_{0} = compute(value_{1}, 'text', limit={0})  # line {0}\n"
 KEYS = "ⓐⓑⓒⓓⓔⓕⓖⓗⓘⓙⓚⓛⓜⓝⓞⓟⓠⓡⓢⓣⓤⓥⓦⓧⓨⓩ"
-
-
-class Row(NamedTuple):
-    """A measurement and its bar."""
-
-    name: str
-    value: float
-    bar: float
-    unit: str
-
-    @property
-    def is_met(self) -> bool:
-        return self.value <= self.bar
 
 
 # ── The endpoint ───────────────────────────────────────────────────────────────────────────────────
@@ -330,7 +319,6 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="how long each share of a core is measured")
     parser.add_argument("--only", help="part of the name of a measurement")
     options = parser.parse_args()
-    missed = 0
     with tempfile.TemporaryDirectory(prefix="treadle-bench-") as name, _endpoint() as url:
         folder = Path(name)
         measurements: dict[str, Callable[[], list[Row]]] = {
@@ -340,14 +328,8 @@ def main() -> int:
             "open": lambda: _measure_open(folder, url),
             "help": _measure_help,
         }
-        for key, measure in measurements.items():
-            if options.only and options.only not in key:
-                continue
-            for row in measure():
-                missed += not row.is_met
-                verdict = "met" if row.is_met else "MISSED"
-                print(f"{row.name:50}{row.value:9.2f} {row.unit:12} bar {row.bar:g}  {verdict}", flush=True)
-    return 1 if missed else 0
+        wanted = (measure for key, measure in measurements.items() if not options.only or options.only in key)
+        return judge(row for measure in wanted for row in measure())
 
 
 if __name__ == "__main__":

@@ -294,6 +294,25 @@ def axe_violations(page: Page) -> list[str]:
     ]
 
 
+def find_overflow(page: Page) -> list[str]:
+    """Return what is wider than the window, or than the table's panel that must scroll for it. The content of the
+    page scrolls, so the document alone is never too wide."""
+    return page.evaluate(
+        """() => {
+            const main = document.getElementById('main');
+            const found = [document.documentElement, main].filter((each) => each.scrollWidth > each.clientWidth);
+            const tables = [...main.querySelectorAll('table')];
+            const wide = tables.filter((each) => each.scrollWidth > each.parentElement.clientWidth + 1);
+            return [...found, ...wide].map((each) => {
+                const inner = [...each.querySelectorAll('*')].find(
+                    (part) => part.getBoundingClientRect().right > innerWidth + 1);
+                const part = inner ? `${inner.tagName} ${inner.textContent.slice(0, 40)}` : '';
+                return `${each.tagName} is ${each.scrollWidth} px wide: ${part}`;
+            });
+        }"""
+    )
+
+
 PAGES = {
     "runs": "/runs",
     "chat": "/chat",

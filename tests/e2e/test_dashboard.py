@@ -16,6 +16,7 @@ from tests.e2e.dashboard import (
     Visitor,
     axe_violations,
     fill,
+    find_overflow,
     needs_assets,
     needs_browser,
     open_browser,
@@ -72,9 +73,7 @@ def test_every_page_is_accessible_fits_and_complains_of_nothing(
     visitor.sign_in()
     for name, path in pages.items():
         page = visitor.see(path)
-        faults[name] = axe_violations(page) if AXE.exists() else []
-        if page.evaluate("document.documentElement.scrollWidth") > width:
-            faults[name].append("it is wider than the window")
+        faults[name] = [*find_overflow(page), *(axe_violations(page) if AXE.exists() else [])]
         expect(page.locator(".notice.bad[role=alert]")).to_have_count(0)
     assert {name: found for name, found in faults.items() if found} == {}
     assert visitor.complaints == []

@@ -51,6 +51,28 @@ def visitor(browser: Browser, board: Board) -> Generator[Visitor]:
     found.context.close()
 
 
+def test_links_to_what_does_not_exist_say_so_and_offer_nothing(visitor: Visitor) -> None:
+    """The link is damaged, its filter is unknown, or what it names was deleted."""
+    page = visitor.see("/runs/%ff")
+    expect(page.locator("#main").get_by_role("alert")).to_contain_text("%ff")
+    for path, words in (("/runs?status=bogus", "status=bogus"), ("/runs?since=ever&agent=gone", "since=ever")):
+        visitor.see(path)
+        expect(page.locator("#main").get_by_role("alert")).to_contain_text(f"unknown filter: {words}")
+        expect(page.get_by_text("No run matches")).to_have_count(0)
+    expect(page.get_by_label("Agent")).to_have_value("gone")
+    page.get_by_role("button", name="Clear").click()
+    expect(page.locator("#main").get_by_role("alert")).to_have_count(0)
+    visitor.see("/usage?by=bogus&days=99999999999")
+    expect(page.get_by_label("Period")).to_have_value("30")
+    visitor.see("/chat?agent=gone")
+    expect(page.locator("#main").get_by_label("Agent")).to_have_value("default")
+    for path in ("/chat/ses_nope", "/agents/nope"):
+        visitor.see(path)
+        expect(page.locator("#main").get_by_role("alert")).to_be_visible()
+        expect(page.locator("#main").get_by_role("button", name=re.compile("Rename|Delete|Send"))).to_have_count(0)
+    assert not [each for each in visitor.complaints if not each.startswith("error: Failed to load resource")]
+
+
 def test_skills_are_read_approved_and_revoked(visitor: Visitor, board: Board) -> None:
     folder = board.shell.home / "skills" / "deploy"
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Every dialog of the dashboard is accessible and fits the window. Lists become cards in a narrow one."""
+"""Every dialog of the dashboard is accessible and fits the window."""
 
 from collections.abc import Generator
 
@@ -82,22 +82,3 @@ def test_every_dialog_is_accessible_and_fits(
     assert faults == {}
     assert visitor.complaints == []
     context.close()
-
-
-def test_lists_are_cards_in_a_narrow_window(browser: Browser, filled: tuple[Board, dict[str, str]]) -> None:
-    """Nothing of a row is outside the window, or hidden behind a scroll bar."""
-    board, _ = filled
-    visitor = Visitor(browser.new_context(viewport={"width": 360, "height": 740}), board)
-    visitor.sign_in()
-    wide: dict[str, int] = {}
-    paths = ("/runs", "/agents", "/models", "/memory", "/schedules", "/inbound-webhooks", "/webhooks", "/vault")
-    for path in (*paths, "/tokens", "/skills", "/mcp-servers", "/system", "/usage"):
-        page = visitor.see(path)
-        beyond = page.evaluate(
-            "[...document.querySelectorAll('#main table')]"
-            ".filter((each) => each.scrollWidth > each.parentElement.clientWidth + 1).length"
-        )
-        if beyond:
-            wide[path] = beyond
-    assert wide == {}
-    visitor.context.close()

@@ -30,3 +30,25 @@ def test_one_line_tells_what_is_awaited_and_disappears(tmp_path: Path) -> None:
             screen = terminal.wait_for("the rest.")
             assert "Ctrl-C interrupts" not in screen
             assert "Then the rest." in screen
+
+
+WITHOUT_EXTRA = """\
+import importlib.util, sys
+find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: None if name == "textual" else find_spec(name, package)
+sys.modules["textual"] = None
+from treadle.surfaces.cli import main
+sys.exit(main())
+"""
+
+
+@needs_tmux
+def test_without_the_extra_it_prints_help_and_the_line_that_installs_it(tmp_path: Path) -> None:
+    environment = {"TREADLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    python = [sys.executable, "-c", WITHOUT_EXTRA]
+    with open_terminal(python, tmp_path, environment, columns=160, rows=80) as terminal:
+        screen = terminal.wait_for("pip install 'treadle[tui]'")
+        assert "usage: treadle" in screen.lower()
+    with open_terminal([*python, "chat"], tmp_path, environment, columns=160) as terminal:
+        screen = terminal.wait_for("pip install 'treadle[tui]'")
+        assert "Traceback" not in screen

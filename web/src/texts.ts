@@ -70,6 +70,7 @@ export const texts = {
     tokens: "Tokens", child: "child run", pick: (name: string) => `Select for comparison: ${name}`, newer: "Newer", older: "Older",
     none: "No runs yet", noneHint: "Start one in the chat, or on the command line:",
     noneMatch: "No run matches", noneMatchHint: "Change or clear the filters.",
+    unknownFilter: (name: string, value: string) => `The link has an unknown filter: ${name}=${value}.`,
   },
   run: {
     title: "Run", status: "Status", agent: "Agent", session: "Session", parent: "Parent run", started: "Started", events: "Events",

@@ -108,7 +108,19 @@ def test_only_a_page_of_this_server_changes_something_with_a_cookie(
 
 
 @pytest.mark.parametrize(
-    "path", ["/metrics", "/v1/models", "/v1/models/one", "/v1/responses/x", "/v1/chat/completions"]
+    "path",
+    [
+        "/metrics",
+        "/v1/models",
+        "/v1/models/one",
+        "/v1/responses/x",
+        "/v1/chat/completions",
+        "//metrics",
+        "/v1//models",
+        "/v1/%2Fmodels/",
+        "//v1///responses/x",
+        "/v1//chat/completions",
+    ],
 )
 def test_a_cookie_does_not_count_where_programs_call(tmp_path: Path, path: str) -> None:
     async def perform() -> None:

@@ -62,6 +62,14 @@ async def wait_for(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
     raise AssertionError(f"waited {HANG_SECONDS} s; the screen:\n{read_screen(pilot.app)}")
 
 
+async def enter(pilot: Pilot[Any], text: str) -> None:
+    """Type a text and press Enter. A command closes its suggestions first, which would complete it."""
+    await pilot.press(*text)
+    if text.startswith("/"):
+        await pilot.press("escape")
+    await pilot.press("enter")
+
+
 def read_screen(app: Any) -> str:
     """Return the text on the screen."""
     strips = app.screen._compositor.render_strips()

@@ -183,7 +183,7 @@ class _HeldResponse:
 
 def _make_stored_response(request_id: IdempotentRequest, digest: bytes, held: _HeldResponse) -> StoredResponse:
     """Return the response for a repeated request: the same, except that a secret is shown only once."""
-    if request_id.route.rstrip("/") not in SECRET_ROUTES:
+    if request_id.route not in SECRET_ROUTES:
         return StoredResponse(digest, held.status, bytes(held.body))
     detail = (
         "A request with this Idempotency-Key already succeeded, and its secret was shown then. "

@@ -1,11 +1,27 @@
-"""Checks that paths, queries and headers are valid UTF-8."""
+"""The text of a request: its path in one spelling, and valid UTF-8 in its path, query and headers."""
 
 from typing import cast
 from urllib.parse import unquote_to_bytes
 
-from litestar.types import Scope
+from litestar.types import ASGIApp, Receive, Scope, Send
+from litestar.utils.path import normalize_path
 
 from treadle.operations.refusal import Refusal
+
+
+class NormalisedPath:
+    """ASGI middleware in front of everything else: gives the path of a request the spelling that its route has.
+
+    Litestar routes `/v1//models/` to `/v1/models`. Whatever decides by the path must see the same path: whether a
+    cookie counts, whether a token is needed, and which route an idempotency key belongs to."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            scope["path"] = normalize_path(scope["path"])
+        await self._app(scope, receive, send)
 
 
 def refuse_invalid_text(scope: Scope) -> None:

@@ -18,6 +18,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.peers import find_refusal_reason, read_peer_credentials
 from treadle.surfaces.http.problems import MEDIA_TYPE, RETRY_AFTER_SECONDS, make_problem
+from treadle.surfaces.http.request_encoding import NormalisedPath
 
 HEAD_TIMEOUT_SECONDS = 10.0
 """The head of a request must arrive within this time."""
@@ -203,7 +204,7 @@ async def serve_sockets(
     """Serve on these sockets until the block ends. Requests in progress get a moment to finish. Yield a function
     that counts connections."""
     config = Config(
-        app,  # pyright: ignore[reportArgumentType] -- the two libraries type ASGI differently
+        NormalisedPath(app),  # pyright: ignore[reportArgumentType] -- the two libraries type ASGI differently
         http=protocol,
         ws="none",
         lifespan="off",

@@ -23,7 +23,7 @@ from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat, workspace_of
 from treadle.surfaces.tui.command_runner import CommandRunner
 from treadle.surfaces.tui.departure import Departure, Leaving
-from treadle.surfaces.tui.display_state import DisplayState
+from treadle.surfaces.tui.display_state import NEEDS_USER, DisplayState
 from treadle.surfaces.tui.key_queue import KeyQueue
 from treadle.surfaces.tui.message_history import MessageHistory
 from treadle.surfaces.tui.outbox import Outbox
@@ -47,6 +47,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     CSS = """
     Screen { layout: vertical; background: $background; }
     #banner { display: none; height: auto; padding: 0 2; background: $panel; color: $warning; }
+    #notice { display: none; height: auto; max-height: 8; padding: 0 2; background: $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(",".join(key.keys), key.action, key.help, show=False)
@@ -80,6 +81,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.panel = ApprovalPanel(self.palette)
         self.status = StatusLine(self.palette)
         self.banner = Static(id="banner")
+        self.notice = Static(id="notice")
         self.history = MessageHistory(link.home.path)
         self.input = PromptController(self)
         self.review = Review(self)
@@ -100,6 +102,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         yield self.view
         yield self.banner
+        yield self.notice
         yield self.panel
         yield self.extras
         yield self.prompt
@@ -147,7 +150,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         if not self.chat.transcript.items:
             folder = one_line(str(self.folder))
             text = texts.WELCOME.format(agent=one_line(self.chat.agent_name), folder=folder)
-            self.chat.transcript.add(AnswerItem(text=text, done=True))
+            self.chat.transcript.add(AnswerItem(text=text, done=True, source="report"))
 
     @property
     def folder(self) -> Path:
@@ -171,7 +174,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     # ── What is shown ──
 
     def flash(self, text: str) -> None:
-        """Show a message for a few seconds."""
+        """Show a message of the UI itself."""
         self.display_state.flash(text)
 
     def on_app_blur(self) -> None:
@@ -201,6 +204,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
 
     async def on_event(self, event: events.Event) -> None:
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            self.display_state.note_key()
             self.key_queue.add(event)
         else:
             await super().on_event(event)
@@ -307,7 +311,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
             self.departure.ask()
         else:
             self._leave_asked_at = time.monotonic()
-            if self.chat.is_busy and self.chat.waits_for is None:
+            if self.chat.is_busy and self.chat.waits_for not in NEEDS_USER:
                 await self.stop_run()
             self.flash(texts.QUIT_AGAIN)
 

@@ -14,7 +14,7 @@ from treadle.surfaces.tui.item_view import format_size
 LONG_PASTE_CHARACTERS = 2_000
 LONG_PASTE_LINES = 12
 MAX_IMAGE_BYTES = 20_000_000
-_MENTION = re.compile(r"(?:^|(?<=\s))@(\S+)")
+_MENTION = re.compile(r"(?:^|(?<=\s))@(\"[^\"\n]+\"|\S+)")
 
 
 class Chip(NamedTuple):

@@ -9,7 +9,7 @@ from pathlib import Path
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
 from treadle.domain.envelope import Event
-from treadle.domain.errors import InvalidState, StoreError, TreadleError, UsageError
+from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.operations import approvals, runs, sessions
@@ -43,6 +43,7 @@ from treadle.surfaces.tui.chat_state import (
     QueuedMessage,
     Totals,
 )
+from treadle.surfaces.tui.model_choice import check_model
 from treadle.surfaces.tui.run_events import RunReader
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.session_pages import SessionPages
@@ -107,6 +108,15 @@ class Chat:
         """Return the agent as its file is now, with the chosen model. Raise UsageError if no model is set."""
         return in_current_folder(find_agent(self.link.home, self.agent_name, self.model))
 
+    def has_model(self) -> bool:
+        """Return whether a model is set for the agent. Raise ConfigError if its files cannot be read."""
+        try:
+            return bool(self.spec().model)
+        except ConfigError:
+            raise
+        except UsageError:
+            return False
+
     # ── Sessions ──
 
     async def start(self, session_id: SessionId | None) -> None:
@@ -147,7 +157,7 @@ class Chat:
         if pages is not self._pages:
             return False  # another session was opened meanwhile
         for each in facts:
-            self.totals.add(each)
+            self.totals.add_earlier(each)
         self.transcript.prepend(items)
         return True
 
@@ -334,6 +344,8 @@ class Chat:
         called."""
         if self.session_id is not None:
             await self.link.call(sessions.SET_MODEL, sessions.SetModel(self.session_id, name))
+        else:
+            await check_model(self.link, name)
         self.model = name
         self.spec()  # raises an error for an agent that cannot be read
 

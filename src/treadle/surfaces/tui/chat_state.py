@@ -54,8 +54,29 @@ class Totals:
     cost: float = 0.0
     unpriced: bool = False
     runs: set[RunId] = field(default_factory=set[RunId])
+    context: int = 0
+    """Tokens of the conversation; 0 if they are not known, as after a reset."""
+    window: int = 0
+    _knows_context: bool = False
 
     def add(self, facts: RunFacts) -> None:
+        """Add a run that is later than all others."""
+        self._count(facts)
+        self._note_context(facts)
+
+    def add_earlier(self, facts: RunFacts) -> None:
+        """Add a run that is earlier than all others."""
+        self._count(facts)
+        if not self._knows_context:
+            self._note_context(facts)
+
+    def _note_context(self, facts: RunFacts) -> None:
+        """Keep how full the window is. Runs of commands do not call the model, and change it only by a reset."""
+        self.window = facts.window or self.window
+        if facts.context or facts.has_new_conversation:
+            self.context, self._knows_context = facts.context, True
+
+    def _count(self, facts: RunFacts) -> None:
         self.runs.add(facts.run_id)
         self.tokens += facts.input_tokens + facts.output_tokens
         self.cost += facts.cost

@@ -15,6 +15,7 @@ from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import Slash
 from treadle.surfaces.tui.item_view import diff_of, format_count
 from treadle.surfaces.tui.model_choice import list_model_rows
+from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.session_export import export_markdown
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
@@ -51,7 +52,7 @@ class CommandRunner:
             case "/fork":
                 await self.choose_fork(app.chat.session_id)
             case "/rename":
-                await self._rename(self._session(), argument)
+                app.flash(await self._rename(self._session(), argument))
             case "/diff":
                 await self._show_changes(argument)
             case "/cost":
@@ -68,18 +69,8 @@ class CommandRunner:
     async def _change(self, name: str, argument: str) -> None:
         app = self._app
         match name:
-            case "/queue" if argument:
-                await app.chat.queue(argument)
-            case "/unqueue" if app.chat.queued:
-                await app.chat.unqueue(app.chat.queued[-1])
-                app.flash(texts.REMOVED_QUEUED)
-            case "/resume":
-                await app.chat.resume()
-            case "/cancel":
-                if app.chat.is_busy:
-                    await app.chat.cancel()
-                else:
-                    app.flash(texts.NO_RUN)
+            case "/queue" | "/unqueue" | "/resume" | "/cancel":
+                app.flash(await change_run(app.chat, name, argument))
             case "/theme":
                 theme = argument or (LIGHT if app.palette.name == DARK else DARK)
                 if theme not in NAMES:
@@ -124,7 +115,7 @@ class CommandRunner:
         """Show the list of sessions and do what the user chooses."""
         from treadle.surfaces.tui.picker_screen import PickerScreen
 
-        app = self._app
+        app, notice = self._app, ""
         while True:
             picked = await self._pick(
                 PickerScreen(
@@ -135,6 +126,7 @@ class CommandRunner:
                     search=self._search,
                     edits=True,
                     query=query,
+                    notice=notice,
                 )
             )
             if picked is None:
@@ -148,10 +140,17 @@ class CommandRunner:
                 case "fork":
                     await self.choose_fork(session_id)
                     return
-                case "rename":
-                    await self._rename(session_id, picked.text)
-                case "delete":
-                    await self._delete(session_id)
+                case "rename" | "delete":
+                    notice = await self._change_session(session_id, picked)
+
+    async def _change_session(self, session_id: SessionId, picked: "Picked") -> str:
+        """Rename or delete a session. Return what to tell the user in the list, which opens again."""
+        try:
+            if picked.action == "rename":
+                return await self._rename(session_id, picked.text)
+            return await self._delete(session_id)
+        except TreadleError as error:
+            return str(error)
 
     async def list_sessions(self) -> "list[PickerRow]":
         """Return the rows of the session picker."""
@@ -167,24 +166,19 @@ class CommandRunner:
     async def _pick(self, screen: "PickerScreen") -> "Picked | None":
         return await self._app.ask(screen)
 
-    async def _rename(self, session_id: SessionId, title: str) -> None:
+    async def _rename(self, session_id: SessionId, title: str) -> str:
         if not title.strip():
-            raise UsageError("The title is empty. Write one after /rename.")
+            raise UsageError(texts.EMPTY_TITLE)
         view = await self._app.link.call(sessions.RENAME, sessions.RenameSession(session_id, title.strip()))
         if session_id == self._app.chat.session_id:
             self._app.chat.title = view.title
-        self._app.flash(texts.RENAMED.format(title=view.title))
+        return texts.RENAMED.format(title=view.title)
 
-    async def _delete(self, session_id: SessionId) -> None:
+    async def _delete(self, session_id: SessionId) -> str:
         if session_id == self._app.chat.session_id:
-            self._app.flash(texts.DELETE_CURRENT)
-            return
-        try:
-            await self._app.link.call(sessions.DELETE, sessions.DeleteSession(session_id))
-        except TreadleError as error:
-            self._app.flash(str(error))
-            return
-        self._app.flash(texts.DELETED)
+            return texts.DELETE_CURRENT
+        await self._app.link.call(sessions.DELETE, sessions.DeleteSession(session_id))
+        return texts.DELETED
 
     async def choose_fork(self, session_id: SessionId | None) -> None:
         """Let the user choose a message of a session to fork from, and change it in the prompt."""
@@ -260,6 +254,11 @@ class CommandRunner:
 
     # ── Looking at the session ──
 
+    def _report(self, text: str) -> None:
+        """Show something about the session in the transcript."""
+        self._app.chat.transcript.add(AnswerItem(text=text, done=True, source="report"))
+        self._app.view.follow_end()
+
     async def _show_changes(self, argument: str) -> None:
         app = self._app
         if argument:
@@ -274,8 +273,7 @@ class CommandRunner:
         if not blocks:
             app.flash(texts.NO_CHANGES)
             return
-        app.chat.transcript.add(AnswerItem(text=f"## {texts.CHANGES}\n\n" + "\n\n".join(blocks), done=True))
-        app.view.follow_end()
+        self._report(f"## {texts.CHANGES}\n\n" + "\n\n".join(blocks))
 
     async def _compare(self, ids: list[str]) -> None:
         from treadle.operations.run_inspection import DIFF, DiffRuns
@@ -285,8 +283,7 @@ class CommandRunner:
         found = await self._app.link.call(DIFF, DiffRuns(RunId(ids[0]), RunId(ids[1])))
         from treadle.surfaces.tui.session_export import describe_diff
 
-        self._app.chat.transcript.add(AnswerItem(text=describe_diff(found), done=True))
-        self._app.view.follow_end()
+        self._report(describe_diff(found))
 
     async def _show_cost(self) -> None:
         app = self._app
@@ -306,13 +303,12 @@ class CommandRunner:
             )
         head = "| run | message | steps | in | out | cost |\n|---|---|---|---|---|---|\n"
         total = f"\n\n{format_count(tokens)} tokens, ${amount(cost)}"
-        app.chat.transcript.add(AnswerItem(text=f"## {texts.COST}\n\n{head}" + "\n".join(rows) + total, done=True))
-        app.view.follow_end()
+        self._report(f"## {texts.COST}\n\n{head}" + "\n".join(rows) + total)
 
     async def _export(self, argument: str) -> None:
         app = self._app
         path = _resolve(argument or f"{self._session()}.md", Path())
-        text = await export_markdown(app.link, self._session(), app.chat.title)
+        text = await export_markdown(app.link, self._session())
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)

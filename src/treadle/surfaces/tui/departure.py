@@ -1,17 +1,21 @@
 """Quitting: a run in progress continues in the background, is parked or is cancelled, as the user chooses."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from treadle.domain.ids import RunId, SessionId
 from treadle.surfaces.tui import texts
+from treadle.surfaces.tui.chat import Chat
 from treadle.system.helper_process import start_command_helper
 
 if TYPE_CHECKING:
     from treadle.surfaces.tui.app import TreadleApp
 
-LeavingKind = Literal["done", "background", "parked", "cancelled", "abandoned"]
+UNATTENDED = ("interrupted", "unavailable")
+"""What a run waits for that goes on only when the user says so: leaving changes nothing."""
+LeavingKind = Literal["done", "waiting", "background", "parked", "cancelled", "abandoned"]
 STOP_SECONDS = 20.0
 """How long a run may take to stop before the UI quits anyway; the journal survives that."""
 POLL_SECONDS = 0.05
@@ -35,22 +39,15 @@ class Departure:
         self.is_moving = False
         """Whether the home is being handed to a process in the background."""
 
-    @property
-    def _has_work(self) -> bool:
-        """Return whether a run would stop if the UI ended now."""
-        chat, engine = self._app.chat, self._app.link.engine
-        in_progress = chat.is_busy and chat.waits_for not in ("approval", "answer", "interrupted", "unavailable")
-        return in_progress or (engine is not None and engine.busy)
-
     def ask(self) -> None:
         """Quit; ask first if a run is in progress."""
-        if not self._has_work:
+        question = find_question(self._app.chat)
+        if question is None:
             self._app.exit(self._make("done"))
             return
         from treadle.surfaces.tui.choice_screen import ChoiceScreen
 
-        screen = ChoiceScreen(self._app.palette, texts.QUIT_TITLE, texts.QUIT_CHOICES)
-        self._app.push_screen(screen, self._follow_choice)
+        self._app.push_screen(ChoiceScreen(self._app.palette, *question), self._follow_choice)
 
     def _follow_choice(self, choice: str | None) -> None:
         match choice:
@@ -65,6 +62,9 @@ class Departure:
 
     async def _continue_in_background(self) -> None:
         """Leave the run to the process that owns the home, or to a new one that asks this process for the home."""
+        if waits_for_user(self._app.chat):
+            self._app.exit(self._make("waiting"))
+            return
         if self._app.link.engine is None:
             self._app.exit(self._make("background"))
             return
@@ -80,25 +80,42 @@ class Departure:
     async def _park(self) -> None:
         self._app.flash(texts.PARKING)
         await self._app.chat.interrupt()
-        await self._wait_until_stopped()
+        await wait_until_stopped(self._app.chat)
         self._app.exit(self._make("parked"))
 
     async def _cancel(self) -> None:
         self._app.flash(texts.CANCELLING)
         await self._app.chat.cancel()
-        await self._wait_until_stopped()
+        await wait_until_stopped(self._app.chat)
         self._app.exit(self._make("cancelled"))
-
-    async def _wait_until_stopped(self) -> None:
-        deadline = asyncio.get_running_loop().time() + STOP_SECONDS
-        while self._app.chat.is_busy and self._app.chat.waits_for is None:
-            if asyncio.get_running_loop().time() > deadline:
-                return
-            await asyncio.sleep(POLL_SECONDS)
 
     def _make(self, kind: LeavingKind) -> Leaving:
         chat = self._app.chat
         return Leaving(kind, chat.facts.run_id if chat.facts is not None else None, chat.session_id)
+
+
+def waits_for_user(chat: Chat) -> bool:
+    """Return whether the run waits for an approval or an answer, so that no process needs to execute it."""
+    return chat.waits_for in ("approval", "answer")
+
+
+def find_question(chat: Chat) -> tuple[str, Sequence[tuple[str, str, str]]] | None:
+    """Return what to ask before leaving, and the choices; None if no run is in progress or waits for the user."""
+    if waits_for_user(chat):
+        (key, name, _), *rest = texts.QUIT_CHOICES
+        return texts.QUIT_WAITING_TITLE, ((key, name, texts.LEAVE_WAITING), *rest)
+    engine = chat.link.engine
+    in_progress = chat.is_busy and chat.waits_for not in UNATTENDED
+    return (texts.QUIT_TITLE, texts.QUIT_CHOICES) if in_progress or (engine is not None and engine.busy) else None
+
+
+async def wait_until_stopped(chat: Chat) -> None:
+    """Wait until the run has ended or is interrupted."""
+    deadline = asyncio.get_running_loop().time() + STOP_SECONDS
+    while chat.is_busy and chat.waits_for not in UNATTENDED:
+        if asyncio.get_running_loop().time() > deadline:
+            return
+        await asyncio.sleep(POLL_SECONDS)
 
 
 def start_background_process(run_id: RunId | None) -> None:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 TICK_SECONDS = 0.5
 STATUS_SECONDS = 0.1
+NOTICE_SECONDS = 2.0
+"""A long message is shown at least this long, whatever is typed."""
 LONG_RUN_SECONDS = 10.0
 """A run of at least this length rings when it ends."""
 NEEDS_USER = ("approval", "answer", "interrupted", "unavailable")
@@ -35,6 +37,7 @@ class DisplayState(ChatListener):
         self._ticker: Timer | None = None
         self._is_planned = False
         self._is_focused = True
+        self._notice_at: float | None = None
         self._known_model: tuple[tuple[str, str | None] | None, str] = (None, "")
 
     def start(self) -> None:
@@ -88,10 +91,33 @@ class DisplayState(ChatListener):
     # ── The status line ──
 
     def flash(self, text: str) -> None:
-        """Show a message for a few seconds."""
-        self._app.status.flash(text)
+        """Show a message: for a few seconds in the status line, or above the input if it is longer than that."""
+        app = self._app
+        if app.status.has_room_for(text, app.chat):
+            app.status.flash(text)
+            self._show_notice("")
+        else:
+            app.status.clear_flash()
+            self._show_notice(text)
         self.show_state()
         self._run_ticker()
+
+    def clear_messages(self) -> None:
+        """Remove what was said about the previous input: the user goes on."""
+        self._app.status.clear_flash()
+        self._show_notice("")
+        self.show_state()
+
+    def note_key(self) -> None:
+        """Remove the long message when a key is pressed that the user could press after reading."""
+        if self._notice_at is not None and time.monotonic() - self._notice_at > NOTICE_SECONDS:
+            self._show_notice("")
+
+    def _show_notice(self, text: str) -> None:
+        if text or self._notice_at is not None:
+            self._notice_at = time.monotonic() if text else None
+            self._app.notice.display = bool(text)
+            self._app.notice.update(Text(one_line(text), self._app.palette.accent))
 
     def set_focused(self, *, focused: bool) -> None:
         self._is_focused = focused

@@ -2,7 +2,7 @@
 the scrollback. It prints each part once, when it is finished, and never moves the cursor."""
 
 import asyncio
-import os
+import json
 import shutil
 import signal
 import sys
@@ -20,14 +20,22 @@ from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import BY, Chat
 from treadle.surfaces.tui.chat_state import ChatListener, Pending, PendingApproval
 from treadle.surfaces.tui.commands import find_command, list_commands, looks_like_command
-from treadle.surfaces.tui.departure import start_background_process
+from treadle.surfaces.tui.departure import (
+    LeavingKind,
+    find_question,
+    start_background_process,
+    wait_until_stopped,
+    waits_for_user,
+)
+from treadle.surfaces.tui.inline_setup import set_up_model
 from treadle.surfaces.tui.item_view import MARGIN, MAX_WIDTH, render_item
+from treadle.surfaces.tui.line_reader import LineReader
+from treadle.surfaces.tui.run_commands import change_run
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import find_colours, format_lines
 from treadle.surfaces.tui.themes import PLAIN_NAME, find_palette, make_terminal_palette
 from treadle.surfaces.tui.transcript import AnswerItem, Item, UserItem
 
-MAX_LINE_BYTES = 200_000
 SUPPORTED = ("/help", "/new", "/model", "/queue", "/unqueue", "/resume", "/cancel", "/quit")
 """The commands of the UI that this mode has; session commands go to the session."""
 
@@ -47,55 +55,52 @@ class InlineChat(ChatListener):
         self._live: tuple[AnswerItem, MarkdownStream, int, int] | None = None
         """The answer that is being printed, how much of it was read, and how many of its lines were printed."""
         self._stopping: asyncio.Future[None] | None = None
-        self._lines: asyncio.Queue[str | None] = asyncio.Queue()
+        self._input = LineReader(lambda: self._say(texts.INLINE_CUT))
         self._expects: Callable[[str], object] | None = None
         """What the next line is for, if it is not a message."""
         self._shown_pending: str | None = None
-        self._rest = b""
 
     async def hold(self) -> int:
         """Talk until the user leaves."""
         loop = asyncio.get_running_loop()
-        loop.add_reader(sys.stdin.fileno(), self._read)
+        self._input.start()
         loop.add_signal_handler(signal.SIGINT, self._stop)
         try:
-            self._chat.spec()  # raises an error if no model is set
+            if not self._chat.has_model() and not await set_up_model(self._chat.link.home, self._say, self._ask):
+                return 0
             await self._chat.start(self._session)
             self._print_items()
             self._say(texts.INLINE_HINT)
             self._prompt()
-            while (line := await self._lines.get()) is not None:
-                try:
-                    if not await self._handle(line.rstrip("\n")):
-                        break
-                except TreadleError as error:
-                    self._say(str(error))
+            while True:
+                line = await self._input.read()
+                if (line is None or not await self._perform(line)) and await self._leave():
+                    return 0
                 self._prompt()
-            return await self._leave()
         finally:
-            loop.remove_reader(sys.stdin.fileno())
+            self._input.stop()
             loop.remove_signal_handler(signal.SIGINT)
             await self._chat.close()
 
     # ── Input ──
 
-    def _read(self) -> None:
+    async def _perform(self, line: str) -> bool:
+        """Do what a line says, and print why it cannot be done. Return False to leave."""
         try:
-            data = os.read(sys.stdin.fileno(), MAX_LINE_BYTES)
-        except OSError:
-            data = b""
-        if not data:
-            self._lines.put_nowait(None)
-            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
-            return
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        for line in lines:
-            self._lines.put_nowait(line.decode("utf-8", "replace"))
+            return await self._handle(line)
+        except TreadleError as error:
+            self._say(str(error))
+            return True
+
+    async def _ask(self, question: str) -> str | None:
+        """Return the answer to a question; None if the user leaves."""
+        self._write(question)
+        return await self._input.read()
 
     def _stop(self) -> None:
         """Ctrl-C: interrupt the run; cancel it the second time; without a run, leave."""
         if not self._chat.is_busy:
-            self._lines.put_nowait(None)
+            self._input.end()
         elif self._chat.waits_for == "interrupted":
             self._spawn(self._chat.cancel())
         else:
@@ -138,15 +143,8 @@ class InlineChat(ChatListener):
             case "/model" if argument:
                 await self._chat.set_model(argument)
                 self._say(texts.MODEL_SET.format(model=argument))
-            case "/queue" if argument:
-                await self._chat.queue(argument)
-            case "/unqueue" if self._chat.queued:
-                await self._chat.unqueue(self._chat.queued[-1])
-                self._say(texts.REMOVED_QUEUED)
-            case "/resume":
-                await self._chat.resume()
-            case "/cancel":
-                await self._chat.cancel()
+            case "/queue" | "/unqueue" | "/resume" | "/cancel":
+                self._say(await change_run(self._chat, name, argument))
             case "/quit":
                 return False
             case _:
@@ -170,8 +168,7 @@ class InlineChat(ChatListener):
                 await self._chat.decide(pending, Decided("approve", by=BY))
             case "2":
                 self._say(readable_json(pending.view.arguments))
-                self._write(texts.INLINE_EDIT)
-                self._expects = lambda line: self._chat.decide(pending, Decided("approve", line, by=BY))
+                self._expect_arguments(pending)
             case "3" if rest:
                 await self._chat.decide(pending, Decided("deny", note=rest, by=BY))
             case "3":
@@ -182,6 +179,33 @@ class InlineChat(ChatListener):
             case _:
                 return False
         return True
+
+    def _expect_arguments(self, pending: PendingApproval, *begun: str) -> None:
+        """Use the next line as edited arguments, or as their continuation. No line of them is ever a message."""
+        if not begun:
+            self._write(texts.INLINE_EDIT)
+        self._expects = lambda line: self._edit(pending, *begun, line)
+
+    async def _edit(self, pending: PendingApproval, *lines: str) -> None:
+        text = "\n".join(lines)
+        if not lines[-1].strip():
+            self._shown_pending = None
+            self.show_pending()
+            return
+        try:
+            json.loads(text)
+            await self._chat.decide(pending, Decided("approve", text, by=BY))
+        except json.JSONDecodeError as error:
+            if error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated string"):
+                self._expect_arguments(pending, *lines)
+                return
+            self._input.discard()
+            self._say(texts.INLINE_BAD_JSON.format(error=error))
+            self._expect_arguments(pending)
+        except UsageError as error:
+            self._input.discard()
+            self._say(str(error))
+            self._expect_arguments(pending)
 
     def show_pending(self) -> None:
         """Print the first thing that waits for the user."""
@@ -224,7 +248,7 @@ class InlineChat(ChatListener):
         self._write(inert(text) + "\n")
 
     def _prompt(self) -> None:
-        if not self._chat.is_busy or self._chat.pending:
+        if self._expects is None and (not self._chat.is_busy or self._chat.pending):
             self._write(texts.INLINE_PROMPT)
 
     def _ring(self) -> None:
@@ -293,14 +317,48 @@ class InlineChat(ChatListener):
     def show_error(self, text: str) -> None:
         self._say(text)
 
-    async def _leave(self) -> int:
-        """Leave. A run in progress continues in the background."""
-        chat = self._chat
+    # ── Leaving ──
+
+    async def _leave(self) -> bool:
+        """Leave, and say how to come back; ask first what becomes of the run. Return False to stay."""
+        chat, kind = self._chat, await self._choose_leaving()
+        if kind is None:
+            return False
         self._say("")
-        if chat.is_busy and chat.waits_for is None and chat.facts is not None:
-            if chat.link.engine is not None:
-                start_background_process(chat.facts.run_id)
-            self._say(texts.LEFT_BACKGROUND.format(run_id=chat.facts.run_id, session_id=chat.session_id))
-        elif chat.session_id is not None:
-            self._say(texts.RESUME_HINT.format(session_id=chat.session_id))
-        return 0
+        names = {"run_id": chat.facts.run_id if chat.facts is not None else "", "session_id": chat.session_id}
+        match kind:
+            case "background":
+                if chat.link.engine is not None:
+                    start_background_process(chat.facts.run_id if chat.facts is not None else None)
+                self._say(texts.LEFT_BACKGROUND.format(**names))
+            case "parked":
+                self._say(texts.LEFT_PARKED.format(**names))
+            case _ if chat.session_id is not None:
+                self._say(texts.RESUME_HINT.format(**names))
+            case _:
+                pass
+        return True
+
+    async def _choose_leaving(self) -> LeavingKind | None:
+        """Return how the user leaves; None to stay. A second Ctrl-D leaves the run in the background."""
+        question = find_question(self._chat)
+        if question is None:
+            return "done"
+        title, choices = question
+        self._say(f"\n{title}")
+        for key, _, help_ in choices[:-1]:
+            self._say(f"  {key}  {help_}")
+        line = await self._ask(texts.INLINE_QUIT)
+        match "1" if line is None else line.strip():
+            case "1":
+                return "waiting" if waits_for_user(self._chat) else "background"
+            case "2":
+                await self._chat.interrupt()
+                await wait_until_stopped(self._chat)
+                return "parked"
+            case "3":
+                await self._chat.cancel()
+                await wait_until_stopped(self._chat)
+                return "cancelled"
+            case _:
+                return None

@@ -37,6 +37,8 @@ def render_item(item: Item, width: int, palette: Palette, *, details: bool, thin
     match item:
         case UserItem():
             return [[], *_user(item, inner, palette)]
+        case AnswerItem(source="command"):
+            return answer_lines(wrap([(clean(item.text), palette.text)], min(inner, MAX_WIDTH)))
         case AnswerItem():
             return answer_lines(render_markdown(item.text, min(inner, MAX_WIDTH), palette))
         case ThinkingItem():
@@ -176,6 +178,8 @@ def _call_state(item: CallItem) -> str:
     if item.state == "done":
         return format_milliseconds(item.duration_ms) if item.duration_ms else ""
     state = texts.CALL_STATES[item.state]
+    if item.exit_code:
+        state += f" · {texts.EXIT_CODE.format(code=item.exit_code)}"
     return state if item.duration_ms is None else f"{state} · {format_milliseconds(item.duration_ms)}"
 
 
@@ -185,8 +189,7 @@ def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
         rows = item.output[-2000:].rstrip("\n").split("\n")[-MAX_LIVE_LINES:]
         return [_under(cut(clean(row), width - 4), palette.dim) for row in rows]
     if item.state in ("failed", "denied", "blocked"):
-        said = item.note or next((row for row in item.result.split("\n") if row.strip()), "")
-        return [_under(cut(clean(said), width - 4), palette.error)] if said else []
+        return [_under(cut(clean(row), width - 4), palette.error) for row in _explain_failure(item)]
     if item.name == "clarify" and item.note:
         return [_under(cut(f"→ {clean(item.note)}", width - 4), palette.text)]
     diff = diff_of(item)
@@ -197,6 +200,15 @@ def _preview(item: CallItem, width: int, palette: Palette) -> list[Line]:
             shown.append(_under(texts.MORE_DETAILS.format(count=hidden), palette.dim))
         return shown
     return [_under(clean(item.note), palette.dim)] if item.note else []
+
+
+def _explain_failure(item: CallItem) -> list[str]:
+    """Return why a call failed: what a reviewer said, the end of a command's output, or the beginning of an
+    error."""
+    if item.note:
+        return [item.note]
+    rows = [row for row in item.result.split("\n") if row.strip()]
+    return rows[-MAX_LIVE_LINES:] if item.exit_code else rows[:1]
 
 
 def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
@@ -215,12 +227,25 @@ def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
         return lines
     if not result.strip():
         return [*lines, _under(texts.NO_RESULT, palette.dim)] if item.is_final else lines
-    rows = result.rstrip("\n").split("\n")
-    kept = rows[:MAX_EXPANDED_LINES]
-    shown: list[Line] = []
-    for row in kept:
-        shown += [[Segment(f"{MARGIN}  ", PLAIN), *line] for line in wrap([(clean(row), palette.text)], width - 4)]
-    return [*lines, *_limit(shown[:MAX_EXPANDED_LINES], len(shown) + len(rows) - len(kept), palette)]
+    return [*lines, *_output_lines(result.rstrip("\n").split("\n"), width, palette)]
+
+
+def _output_lines(rows: list[str], width: int, palette: Palette) -> list[Line]:
+    """Return the output of a call: the beginning and the end, if it is long."""
+    if len(rows) <= MAX_EXPANDED_LINES:
+        return _wrap_rows(rows, width, palette)
+    half = MAX_EXPANDED_LINES // 2
+    left_out = _under(texts.LINES_LEFT_OUT.format(count=len(rows) - 2 * half), palette.dim)
+    return [*_wrap_rows(rows[:half], width, palette), left_out, *_wrap_rows(rows[-half:], width, palette)]
+
+
+def _wrap_rows(rows: list[str], width: int, palette: Palette) -> list[Line]:
+    wrapped = [line for row in rows for line in wrap([(clean(row), palette.text)], width - 4)]
+    if len(wrapped) > 2 * MAX_EXPANDED_LINES:  # lines without an end
+        half = MAX_EXPANDED_LINES
+        left_out = Segment(texts.LINES_LEFT_OUT.format(count=len(wrapped) - 2 * half), palette.dim)
+        wrapped = [*wrapped[:half], [left_out], *wrapped[-half:]]
+    return [[Segment(f"{MARGIN}  ", PLAIN), *line] for line in wrapped]
 
 
 def _limit(lines: list[Line], total: int, palette: Palette) -> list[Line]:

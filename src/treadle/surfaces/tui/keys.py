@@ -44,7 +44,7 @@ KEYS: tuple[Key, ...] = (
     Key("anywhere", "page_down", ("pagedown",), "Scroll on."),
     Key("anywhere", "scroll_top", ("ctrl+home",), "Go to the beginning."),
     Key("anywhere", "scroll_end", ("ctrl+end",), "Go to the end."),
-    Key("anywhere", "leave", ("ctrl+c",), "Clear the message; interrupt the run; twice: quit."),
+    Key("anywhere", "leave", ("ctrl+c",), "Clear the message; interrupt a busy run; twice: quit."),
     Key("anywhere", "quit_if_empty", ("ctrl+d",), "Quit, if the message is empty."),
     Key("picker", "close", ("escape",), "Close the list."),
     Key("picker", "fork", ("ctrl+f",), "Fork the session from one of its messages."),

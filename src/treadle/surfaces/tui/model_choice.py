@@ -115,6 +115,18 @@ def _describe(model: "ModelView") -> str:
     return " · ".join(filter(None, parts))
 
 
+async def check_model(link: HomeLink, name: str) -> None:
+    """Raise UnknownModel or MissingKey if a model cannot be called."""
+    if link.engine is not None:
+        link.engine.models.resolve(name, None)
+        return
+    models = make_plain_engine(link.home).models
+    try:
+        models.resolve(name, None)
+    finally:
+        await models.close()
+
+
 # ── Saving ──
 
 

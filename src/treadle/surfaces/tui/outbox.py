@@ -46,8 +46,10 @@ class Outbox:
         """Attach a file."""
         try:
             self._add(make_file_chip(path))
-        except (TreadleError, OSError) as error:
-            self._app.flash(texts.UNREADABLE.format(path=path, error=str(error).rstrip(".")))
+        except TreadleError as error:
+            self._app.flash(str(error))
+        except OSError as error:
+            self._app.flash(texts.UNREADABLE.format(path=path, error=error.strerror))
 
     def remove_last(self) -> None:
         """Remove the last attachment."""

@@ -56,6 +56,22 @@ EDITING_KEYS = ("backspace", "delete", "left", "right", "home", "end", "ctrl+u",
 """Keys that change the search, besides characters."""
 
 
+class SearchField(Input):
+    """The search. An open question of the list gets its keys first, because a field uses characters itself."""
+
+    def __init__(self, value: str, use_key: Callable[[events.Key | events.Paste], bool]) -> None:
+        super().__init__(value, placeholder=texts.PICKER_SEARCH)
+        self._use_key = use_key
+
+    async def _on_key(self, event: events.Key) -> None:
+        if not self._use_key(event):
+            await super()._on_key(event)
+
+    def _on_paste(self, event: events.Paste) -> None:
+        if not self._use_key(event):
+            super()._on_paste(event)
+
+
 class PickerScreen(ModalScreen[Picked | None]):
     """Shows rows and returns the one that is chosen.
 
@@ -87,6 +103,7 @@ class PickerScreen(ModalScreen[Picked | None]):
         allows_typed: bool = False,
         edits: bool = False,
         query: str = "",
+        notice: str = "",
     ) -> None:
         super().__init__()
         self._palette = palette
@@ -99,6 +116,8 @@ class PickerScreen(ModalScreen[Picked | None]):
         self._allows_typed = allows_typed
         self._edits = edits
         self._query = query
+        self._notice = notice
+        """What happened before the list was opened again, until a key is pressed."""
         self._problem = ""
         self._renaming: PickerRow | None = None
         self._deleting: PickerRow | None = None
@@ -106,7 +125,7 @@ class PickerScreen(ModalScreen[Picked | None]):
     def compose(self) -> ComposeResult:
         with Vertical() as box:
             box.border_title = self._title
-            yield Input(self._query, placeholder=texts.PICKER_SEARCH)
+            yield SearchField(self._query, self._use_key)
             yield OptionList()
             yield Static(Text(self._hint, self._palette.dim))
 
@@ -166,7 +185,7 @@ class PickerScreen(ModalScreen[Picked | None]):
         if matches:
             self._list.highlighted = 0
         empty = self._problem or (texts.PICKER_EMPTY if self._is_loaded else texts.PICKER_LOADING)
-        self._say(self._hint if matches else empty)
+        self._say(self._notice or (self._hint if matches else empty))
 
     def _draw(self, row: PickerRow) -> Text:
         text = Text(no_wrap=True, overflow="ellipsis")
@@ -211,22 +230,33 @@ class PickerScreen(ModalScreen[Picked | None]):
     def _on_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(Picked(self._shown[event.option_index].key))
 
+    def _use_key(self, event: events.Key | events.Paste) -> bool:
+        """Use a key as the answer to whether a session is deleted; return whether that was asked."""
+        if self._notice:
+            self._notice = ""
+            self._say(self._hint)
+        if self._deleting is None:
+            return False
+        event.stop()
+        event.prevent_default()
+        deleted, self._deleting = self._deleting, None
+        if isinstance(event, events.Key) and event.character == "y":
+            self.dismiss(Picked(deleted.key, "delete"))
+        else:
+            self._say(self._hint)
+        return True
+
     def on_key(self, event: events.Key) -> None:
-        row = self._chosen
-        if self._deleting is not None:
-            event.stop()
-            event.prevent_default()
-            deleted, self._deleting = self._deleting, None
-            if event.character == "y":
-                self.dismiss(Picked(deleted.key, "delete"))
-            else:
-                self._say(self._hint)
+        if self._use_key(event):
             return
         match keys.find_action("picker", event.key) or event.key:
             case "close" | "ctrl+c":
                 event.stop()
-                self.dismiss(None)
-            case "down" | "up" | "pagedown" | "pageup" as key:
+                if self._renaming is None:
+                    self.dismiss(None)
+                else:
+                    self._end_renaming(self._renaming)
+            case "down" | "up" | "pagedown" | "pageup" as key if self._renaming is None:
                 event.stop()
                 {
                     "down": self._list.action_cursor_down,
@@ -234,21 +264,35 @@ class PickerScreen(ModalScreen[Picked | None]):
                     "pagedown": self._list.action_page_down,
                     "pageup": self._list.action_page_up,
                 }[key]()
-            case "fork" if self._edits and row is not None:
-                event.stop()
-                self.dismiss(Picked(row.key, "fork"))
-            case "rename" if self._edits and row is not None:
+            case "fork" | "rename" | "delete" as action if self._edits and self._renaming is None:
                 event.stop()
                 event.prevent_default()
-                self._renaming = row
-                field = self.query_one(Input)
-                field.value = row.title
-                field.cursor_position = len(row.title)
-                self._say(texts.PLACEHOLDER_RENAME)
-            case "delete" if self._edits and row is not None:
-                event.stop()
-                event.prevent_default()
-                self._deleting = row
-                self._say(texts.DELETE_CONFIRM.format(title=one_line(row.title, 60)))
+                if (row := self._chosen) is not None:
+                    self._edit(action, row)
             case _:
                 pass
+
+    def _edit(self, action: Literal["fork", "rename", "delete"], row: PickerRow) -> None:
+        match action:
+            case "fork":
+                self.dismiss(Picked(row.key, "fork"))
+            case "rename":
+                self._query, self._renaming = self.query_one(Input).value, row
+                self._put(row.title)
+                self._say(texts.PLACEHOLDER_RENAME)
+            case "delete":
+                self._deleting = row
+                self._say(texts.DELETE_CONFIRM.format(title=one_line(row.title, 60)))
+
+    def _end_renaming(self, row: PickerRow) -> None:
+        """Return to the list as it was."""
+        self._renaming = None
+        self._put(self._query)
+        self._filter(self._query)
+        self._list.highlighted = self._shown.index(row) if row in self._shown else self._list.highlighted
+
+    def _put(self, text: str) -> None:
+        field = self.query_one(Input)
+        with self.prevent(Input.Changed):
+            field.value = text
+        field.cursor_position = len(text)

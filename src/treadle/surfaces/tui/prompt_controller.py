@@ -12,7 +12,7 @@ from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import suggest_commands
 from treadle.surfaces.tui.ignore_files import list_files
 from treadle.surfaces.tui.prompt_view import Mode
-from treadle.surfaces.tui.suggestions import MAX_SHOWN, Suggestion, find_mention, rank
+from treadle.surfaces.tui.suggestions import MAX_SHOWN, Suggestion, find_mention, quote_mention, rank
 from treadle.surfaces.tui.terminal_loan import lend_terminal
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class PromptController:
         chosen = app.extras.suggestions[app.extras.selected].text
         mention = find_mention(prompt.before_cursor)
         typed = prompt.before_cursor if mention is None else mention
-        prompt.replace_before_cursor(len(typed), f"{chosen} ")
+        prompt.replace_before_cursor(len(typed), f"{chosen if mention is None else quote_mention(chosen)} ")
         app.extras.set_suggestions([])
         return True
 
@@ -147,6 +147,7 @@ class PromptController:
 
     async def do_send(self) -> None:
         app, prompt = self._app, self._app.prompt
+        app.display_state.clear_messages()
         text = prompt.text
         match prompt.mode:
             case "search":
@@ -174,7 +175,11 @@ class PromptController:
             if self._complete() and not app.prompt.text.strip().startswith("/"):
                 return
             text = app.prompt.text
-        elif suggestions and find_mention(app.prompt.before_cursor):
+        elif suggestions and find_mention(app.prompt.before_cursor) not in (
+            None,
+            "",
+            suggestions[app.extras.selected].text,
+        ):
             self._complete()
             return
         if text.strip() or app.extras.chips:
@@ -183,12 +188,19 @@ class PromptController:
             await app.chat.resume()
 
     async def do_queue(self) -> None:
+        """Complete what is typed, or queue it. Without a run there is no queue: only Enter sends."""
         app = self._app
-        if self._complete():
+        if self._complete() or app.prompt.mode != "message":
             return
         text = app.prompt.text.strip("\n")
-        if app.prompt.mode == "message" and (text.strip() or app.extras.chips):
-            await app.outbox.send(text, after_run=app.chat.is_busy)
+        if not text.strip() and not app.extras.chips:
+            return
+        app.display_state.clear_messages()
+        if app.chat.is_busy:
+            await app.outbox.send(text, after_run=True)
+        else:
+            is_mention = find_mention(app.prompt.before_cursor) is not None
+            app.flash(texts.NO_SUCH_FILE if is_mention else texts.NOTHING_TO_QUEUE_AFTER)
 
     async def do_stop(self) -> None:
         app = self._app

@@ -179,8 +179,10 @@ class RunReader:
             case e.StepStart():
                 self._resume()
             case e.CommandObeyed(said=said, done=done):
-                self._transcript.add(AnswerItem(facts.run_id, text=said, done=True))
+                self._transcript.add(AnswerItem(facts.run_id, text=said, done=True, source="command"))
                 facts.detail = "" if done else said
+            case e.SegmentOpened() | e.ContextCompacted():
+                self._apply_context(data)
             case e.RunEnd():
                 self._end(data)
             case e.RunWaiting():
@@ -230,6 +232,12 @@ class RunReader:
             self._discard_reply()
             self._note(texts.INTERRUPTED, "warning")
 
+    def _apply_context(self, data: e.SegmentOpened | e.ContextCompacted) -> None:
+        if isinstance(data, e.ContextCompacted):
+            self.facts.context = data.tokens_after
+        elif data.reason != "compaction":
+            self.facts.context, self.facts.has_new_conversation = 0, True
+
     def _end(self, data: e.RunEnd) -> None:
         facts = self.facts
         facts.ended, facts.state, facts.retry_at = True, f"ended:{data.outcome}", None
@@ -278,6 +286,7 @@ class RunReader:
             case e.ToolCallEnd(call_id=call_id, name=name, content=content, duration_ms=duration, exit_code=code):
                 call = self._find_call(call_id, name)
                 state: CallState = "failed" if code else "done"
+                call.exit_code = code
                 self._close(call, state, take_excerpt(content, data.excerpt), duration)
             case e.ToolCallError(call_id=call_id, name=name, kind=kind, content=content, duration_ms=duration):
                 call = self._find_call(call_id, name)

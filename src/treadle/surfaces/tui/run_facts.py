@@ -16,6 +16,8 @@ class RunFacts:
     window: int = 0
     context: int = 0
     """Tokens of the last request and its reply."""
+    has_new_conversation: bool = False
+    """A reset or its undoing has replaced the conversation, and the model has not seen the new one yet."""
     input_tokens: int = 0
     output_tokens: int = 0
     cost: float = 0.0

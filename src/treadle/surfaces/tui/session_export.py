@@ -8,8 +8,9 @@ from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, NoteItem, ThinkingItem, UserItem
 
 
-async def export_markdown(link: HomeLink, session_id: SessionId, title: str) -> str:
+async def export_markdown(link: HomeLink, session_id: SessionId) -> str:
     """Return the whole session as Markdown."""
+    title = (await link.call(sessions.SHOW, sessions.ShowSession(session_id))).title
     runs = list((await link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
     pages, parts = SessionPages(link, runs), list[str]()
     while pages.has_more:
@@ -22,6 +23,9 @@ def _export(item: Item) -> str:
     match item:
         case UserItem(text=text):
             return "\n".join(f"> {line}" for line in text.split("\n"))
+        case AnswerItem(text=text, source="command"):
+            fence = _fence(text)
+            return f"{fence}\n{text}\n{fence}"
         case AnswerItem(text=text):
             return text
         case ThinkingItem(text=text):

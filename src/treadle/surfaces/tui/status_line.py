@@ -36,6 +36,19 @@ class StatusLine(Static):
         """Show a message for a few seconds."""
         self._flash, self._flash_until = one_line(text), time.monotonic() + FLASH_SECONDS
 
+    def clear_flash(self) -> None:
+        """Show the facts again."""
+        self._flash_until = 0.0
+
+    def has_room_for(self, text: str, chat: Chat) -> bool:
+        """Return whether a message fits after the state, and need not be cut."""
+        room = self._width - display_width(self._state(chat)[0]) - 2
+        return self.size.width == 0 or display_width(one_line(text)) <= room
+
+    @property
+    def _width(self) -> int:
+        return max(10, self.size.width - 2)
+
     @property
     def is_flashing(self) -> bool:
         return time.monotonic() < self._flash_until
@@ -46,7 +59,7 @@ class StatusLine(Static):
 
     def show(self, chat: Chat, model: str) -> None:
         """Draw the line."""
-        self.update(self._make(chat, model, max(10, self.size.width - 2)))
+        self.update(self._make(chat, model, self._width))
 
     def _make(self, chat: Chat, model: str, width: int) -> Text:
         palette = self.palette
@@ -71,9 +84,12 @@ class StatusLine(Static):
         tokens = totals.tokens + (current.input_tokens + current.output_tokens if current else 0)
         cost = totals.cost + (current.cost if current else 0.0)
         shown = [chat.agent_name, model]
-        if facts is not None and facts.window and facts.context:
-            share = min(1.0, facts.context / facts.window)
-            shown.append(texts.CONTEXT.format(share=share, window=format_count(facts.window)))
+        context, window = totals.context, totals.window
+        if facts is not None and facts.context:
+            context, window = facts.context, facts.window or window
+        if context and window:
+            share = min(1.0, context / window)
+            shown.append(texts.CONTEXT.format(share=share, window=format_count(window)))
         if tokens:
             shown.append(f"{format_count(tokens)} tokens")
         unpriced = totals.unpriced or (current is not None and current.unpriced)

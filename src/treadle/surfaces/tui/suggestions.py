@@ -1,6 +1,7 @@
 """Completion of commands and file names in the message."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -28,14 +29,27 @@ def find_mention(before: str) -> str | None:
     return None if found is None else found[1]
 
 
+def quote_mention(name: str) -> str:
+    """Return a file name as it is written after an `@`: in quotes if it contains spaces."""
+    return f'"{name}"' if any(map(str.isspace, name)) else name
+
+
+def _fold(text: str) -> str:
+    """Return a text in lower case and without accents, which are hard to type on some keyboards."""
+    if text.isascii():
+        return text.lower()
+    parts = unicodedata.normalize("NFKD", text.casefold())
+    return "".join(c for c in parts if not unicodedata.combining(c))
+
+
 def rank(query: str, names: Sequence[str], limit: int = MAX_SHOWN) -> list[str]:
     """Return the names that contain the letters of a query in order, the best first."""
     if not query:
         return sorted(names, key=lambda name: (name.count("/"), name))[:limit]
-    wanted = query.lower()
+    wanted = _fold(query)
     scored: list[tuple[tuple[int, int, int, str], str]] = []
     for name in names:
-        score = _score(wanted, name.lower())
+        score = _score(wanted, _fold(name))
         if score is not None:
             scored.append(((*score, name), name))
     scored.sort()

@@ -11,6 +11,8 @@ MAX_LIVE_CHARACTERS = 400_000
 
 UserKind = Literal["message", "steered", "command"]
 CallState = Literal["writing", "pending", "approval", "question", "running", "done", "failed", "denied", "blocked"]
+AnswerSource = Literal["model", "report", "command"]
+"""Who wrote an answer: the model, or Treadle as Markdown (`report`) or as plain lines (`command`)."""
 NoteLevel = Literal["info", "warning", "error", "success"]
 
 
@@ -56,10 +58,11 @@ class ThinkingItem(Item):
 
 @dataclass(eq=False, slots=True)
 class AnswerItem(Item):
-    """Text of the model, as Markdown."""
+    """Text of the model, as Markdown; or an answer of Treadle itself."""
 
     text: str = ""
     done: bool = False
+    source: AnswerSource = "model"
 
     @property
     def is_final(self) -> bool:
@@ -94,6 +97,7 @@ class CallItem(Item):
     started_at: float | None = None
     """Seconds since the epoch."""
     duration_ms: int | None = None
+    exit_code: int | None = None
     note: str = ""
     """What a reviewer or a guard said."""
     children: list[ChildLine] = field(default_factory=list[ChildLine])
@@ -144,10 +148,9 @@ class SessionTranscript:
 
     @property
     def last_answer(self) -> str | None:
-        """Return the text of the latest answer."""
-        return next(
-            (item.text for item in reversed(self.items) if isinstance(item, AnswerItem) and item.text), None
-        )
+        """Return the text of the latest answer of the model."""
+        answers = (item for item in reversed(self.items) if isinstance(item, AnswerItem))
+        return next((item.text for item in answers if item.text and item.source == "model"), None)
 
     @property
     def calls(self) -> list[CallItem]:

@@ -1,0 +1,54 @@
+"""Items of the transcript as lines."""
+
+from treadle.domain.ids import RunId
+from treadle.surfaces.tui.item_view import render_item
+from treadle.surfaces.tui.terminal_output import is_printed
+from treadle.surfaces.tui.themes import find_palette
+from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item
+
+RUN = RunId("run_1")
+
+
+def show(item: Item, *, details: bool) -> list[str]:
+    lines = render_item(item, 80, find_palette("plain"), details=details, thinking=False)
+    return ["".join(segment.text for segment in line).rstrip() for line in lines]
+
+
+def test_a_long_output_shows_its_beginning_and_its_end() -> None:
+    result = "\n".join(f"line {number}" for number in range(1, 5001))
+    item = CallItem(RUN, name="bash", arguments='{"command": "seq"}', state="done", result=result)
+    lines = [line.strip() for line in show(item, details=True)]
+    assert "line 1" in lines
+    assert lines[-1] == "line 5000"
+    assert any("4600 lines left out · /export" in line for line in lines)
+    assert len(lines) < 420
+
+
+def test_a_line_without_an_end_is_limited_too() -> None:
+    item = CallItem(RUN, name="bash", arguments="{}", state="done", result="x" * 400_000 + "END")
+    lines = show(item, details=True)
+    assert len(lines) < 900
+    assert lines[-1].endswith("END")
+
+
+def test_a_failed_command_shows_the_end_of_its_output_and_its_exit_code() -> None:
+    result = "\n".join([*map(str, range(100)), "error: it broke"])
+    item = CallItem(RUN, name="bash", arguments='{"command": "make"}', state="failed", result=result, exit_code=2)
+    head, *preview = show(item, details=False)
+    assert "exit code 2" in head
+    assert [line.strip() for line in preview] == ["98", "99", "error: it broke"]
+    refused = CallItem(RUN, name="read_file", arguments="{}", state="failed", result="No such file.\nTry another.")
+    assert show(refused, details=False)[1:] == ["    No such file."]
+
+
+def test_the_answer_of_a_command_keeps_its_lines() -> None:
+    item = AnswerItem(RUN, text="runs   2\ntokens 1200 *in*", done=True, source="command")
+    assert show(item, details=False) == ["", "  runs   2", "  tokens 1200 *in*"]
+
+
+def test_a_call_that_waits_stays_in_the_scrollback() -> None:
+    assert is_printed(CallItem(RUN, state="approval"))
+    assert is_printed(AnswerItem(RUN, text="x", done=True))
+    assert not is_printed(CallItem(RUN, state="writing"))
+    assert not is_printed(AnswerItem(RUN, text="x"))
+    assert not is_printed(AnswerItem(None, text="welcome", done=True, source="report"))

@@ -1,0 +1,205 @@
+"""Messages of the UI itself: short ones in the status line, long ones above the input, never cut."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual import events
+from textual.pilot import Pilot
+
+from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
+from treadle.surfaces.tui import display_state, texts
+from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.notification import notify_terminal
+from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
+
+
+async def wait_for_text(app: TreadleApp, pilot: Pilot[Any], text: str) -> None:
+    """Wait until a text is shown, on one line or more."""
+    await wait_for(pilot, lambda: text in " ".join(read_screen(app).split()))
+
+
+def test_a_long_message_is_shown_whole_until_the_user_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display_state, "NOTICE_SECONDS", 0.0)
+
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            missing = "a-name-that-is-quite-long/" * 4
+            await enter(pilot, f"/attach {missing}nosuch.png")
+            await wait_for_text(app, pilot, "cannot be read: No such file")
+            assert "nosuch.png" in read_screen(app)
+            await pilot.press("x")
+            await wait_for(pilot, lambda: "cannot be read" not in read_screen(app))
+            await pilot.press("backspace")
+            await enter(pilot, f"/attach {missing}nosuch.png")
+            await wait_for_text(app, pilot, "cannot be read: No such file")
+            await enter(pilot, "/unqueue")
+            await wait_for_text(app, pilot, texts.NOTHING_QUEUED)
+            assert "cannot be read" not in read_screen(app)
+
+    asyncio.run(talk())
+
+
+def test_a_model_that_cannot_be_called_is_refused_before_the_first_message(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            await enter(pilot, "/model nosuch/model")
+            await wait_for_text(app, pilot, "nosuch")
+            assert app.chat.model is None
+            await enter(pilot, "/model scripted/other")
+            await wait_for_text(app, pilot, "Model: scripted/other.")
+
+    asyncio.run(talk())
+
+
+def test_the_hints_of_an_approval_can_be_read_at_80_columns(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("write_file", path="a.txt", content="line\n" * 200)), say("Done."))
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            await pilot.press("1")
+            await wait_for_text(app, pilot, texts.VIEW_FIRST)
+            await pilot.press("2")
+            await wait_for(pilot, lambda: app.prompt.mode == "edit")
+            app.prompt.put('{"path": ')
+            await pilot.press("enter")
+            await wait_for_text(app, pilot, "Edit them again.")
+            await pilot.press("escape", "3", "enter")
+            await wait_for_text(app, pilot, "Done.")
+
+    asyncio.run(talk())
+
+
+def test_a_rule_for_the_session_approves_the_next_call(tmp_path: Path) -> None:
+    model = ScriptedModel(
+        ask(call("write_file", path="a.txt", content="one")),
+        ask(call("write_file", path="a.txt", content="two")),
+        say("Both."),
+    )
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            await pilot.press("4")
+            await wait_for_text(app, pilot, "Both.")
+            assert (tmp_path / "work" / "a.txt").read_text() == "two"
+
+    asyncio.run(talk())
+
+
+def test_ctrl_c_interrupts_a_run_that_waits_for_a_retry(tmp_path: Path) -> None:
+    model = ScriptedModel(ScriptedFailure(retry_after=600.0), say("Resumed."))
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.retry_at is not None)
+            await wait_for_text(app, pilot, "retrying in ")
+            await pilot.press("ctrl+c")
+            await wait_for(pilot, lambda: app.chat.waits_for == "interrupted")
+
+    asyncio.run(talk())
+
+
+def test_quitting_asks_while_an_approval_waits(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("write_file", path="a.txt", content="one")))
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            await pilot.press("ctrl+d")
+            await wait_for(pilot, lambda: texts.QUIT_WAITING_TITLE in read_screen(app))
+            await pilot.press("escape")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            await pilot.press("ctrl+d", "1")
+            await wait_for(pilot, lambda: not app.is_running)
+            assert app.return_value is not None
+            assert app.return_value.kind == "waiting"
+
+    asyncio.run(talk())
+
+
+def test_the_bell_rings_when_a_run_waits_or_a_long_one_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display_state, "LONG_RUN_SECONDS", 0.0)
+    model = ScriptedModel(ask(call("write_file", path="a.txt", content="one")), say("Done."), say("Quiet."))
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            rung: list[str] = []
+            monkeypatch.setattr(app, "bell", lambda: rung.append(read_screen(app)))
+            await enter(pilot, "/bell")
+            await wait_for_text(app, pilot, "bell: on.")
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: len(rung) == 1)
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            await pilot.press("1")
+            await wait_for(pilot, lambda: len(rung) == 2)
+            await enter(pilot, "/bell")
+            await wait_for_text(app, pilot, "bell: off.")
+            await enter(pilot, "again")
+            await wait_for_text(app, pilot, "Quiet.")
+            assert len(rung) == 2
+
+    asyncio.run(talk())
+
+
+def test_a_notification_goes_to_terminals_that_show_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KITTY_WINDOW_ID", "WT_SESSION"):
+        monkeypatch.delenv(name, raising=False)
+
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, _):
+            written: list[str] = []
+            driver = app._driver  # pyright: ignore[reportPrivateUsage] -- as the code under test
+            monkeypatch.setattr(driver, "write", written.append)
+            monkeypatch.setenv("TERM_PROGRAM", "Apple_Terminal")
+            notify_terminal(app, "needs you")
+            assert not [text for text in written if "\x1b]9" in text]
+            monkeypatch.setenv("TERM_PROGRAM", "WezTerm")
+            notify_terminal(app, "needs\x1b you")
+            assert "\x1b]9;needs␛ you\x07" in written
+
+    asyncio.run(talk())
+
+
+def test_selected_text_is_copied_only_if_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            copied: list[str] = []
+            monkeypatch.setattr(app, "copy_to_clipboard", copied.append)
+            monkeypatch.setattr(app.screen, "get_selected_text", lambda: "some words")
+            app.post_message(events.TextSelected())
+            await pilot.pause()
+            assert copied == []
+            await enter(pilot, "/select")
+            await wait_for_text(app, pilot, "copy on select: on.")
+            app.post_message(events.TextSelected())
+            await wait_for(pilot, lambda: copied == ["some words"])
+
+    asyncio.run(talk())
+
+
+def test_thinking_is_hidden_and_shown(tmp_path: Path) -> None:
+    model = ScriptedModel(say("An answer.", thinking="Some reasons."), Silence())
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            await wait_for_text(app, pilot, "An answer.")
+            assert "Some reasons." not in read_screen(app)
+            await pilot.press("ctrl+t")
+            await wait_for_text(app, pilot, "Some reasons.")
+            await pilot.press("ctrl+t")
+            await wait_for(pilot, lambda: "Some reasons." not in read_screen(app))
+
+    asyncio.run(talk())

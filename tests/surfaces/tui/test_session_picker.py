@@ -1,0 +1,75 @@
+"""The list of sessions: deleting and renaming, with the keys that the list says."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from textual import events
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from tests.surfaces.tui.stage import open_app, read_screen, wait_for
+from treadle.operations import sessions
+from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.picker_screen import PickerScreen
+from treadle.testing.models import ScriptedModel, say
+
+
+async def talk_twice(app: TreadleApp, pilot: Pilot[Any]) -> None:
+    """Have the sessions `ships` and `sails`, and open the list with a third one in use."""
+    for text in ("ships", "sails"):
+        await pilot.press(*text, "enter")
+        await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+        await pilot.press("ctrl+n")
+        await wait_for(pilot, lambda: app.chat.session_id is None)
+    await pilot.press("f2")
+    await wait_for(pilot, lambda: is_listed(app, "ships") and is_listed(app, "sails"))
+
+
+def is_listed(app: TreadleApp, title: str) -> bool:
+    return isinstance(app.screen, PickerScreen) and f"{title}   default" in read_screen(app)
+
+
+async def list_titles(app: TreadleApp) -> list[str]:
+    return [each.title for each in (await app.link.call(sessions.LIST, sessions.ListSessions())).items]
+
+
+def test_y_deletes_the_session_and_any_other_key_keeps_it(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
+            await talk_twice(app, pilot)
+            await pilot.press(*"ships")
+            await wait_for(pilot, lambda: not is_listed(app, "sails"))
+            for key in ("n", "enter", "escape"):
+                await pilot.press("ctrl+x")
+                await wait_for(pilot, lambda: "y deletes it" in read_screen(app))
+                await pilot.press(key)
+                await wait_for(pilot, lambda: "Ctrl-X delete" in read_screen(app))
+            await pilot.press("ctrl+x")
+            app.post_message(events.Paste("y"))
+            await wait_for(pilot, lambda: "Ctrl-X delete" in read_screen(app))
+            assert app.screen.query_one(Input).value == "ships"
+            assert sorted(await list_titles(app)) == ["sails", "ships"]
+            await pilot.press("ctrl+x", "y")
+            await wait_for(pilot, lambda: is_listed(app, "sails") and "Deleted." in read_screen(app))
+            assert await list_titles(app) == ["sails"]
+
+    asyncio.run(talk())
+
+
+def test_escape_ends_renaming_and_the_list_stays(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
+            await talk_twice(app, pilot)
+            await pilot.press(*"ships", "ctrl+e", *" at sea", "ctrl+x", "escape")
+            await wait_for(pilot, lambda: "Ctrl-X delete" in read_screen(app))
+            assert isinstance(app.screen, PickerScreen)
+            assert app.screen.query_one(Input).value == "ships"
+            await pilot.press("ctrl+e", *" at sea", "enter")
+            await wait_for(pilot, lambda: is_listed(app, "ships at sea"))
+            assert sorted(await list_titles(app)) == ["sails", "ships at sea"]
+            await pilot.press("ctrl+e", "ctrl+u", "enter")
+            await wait_for(pilot, lambda: "The title is empty" in read_screen(app))
+            assert isinstance(app.screen, PickerScreen)
+
+    asyncio.run(talk())
