@@ -141,11 +141,12 @@ class Inbox:
             return message.problem
         if not text and not message.attachments:
             return EMPTY
-        if text in ("/start", "/help"):
+        head = text.split(maxsplit=1)[0].lower() if text else ""
+        if head in ("/start", "/help"):
             return HELP
         conversation = await self._conversation(message, person)
         run = await self._current_run(conversation)
-        if text == "/stop":
+        if head == "/stop":  # whatever follows, such as the signature of a mail
             return await self._stop(run)
         for decide in (
             lambda: self._decisions.reply(message, person),

@@ -31,7 +31,7 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
-from treadle.channels.markdown import MATRIX, PLAIN, render
+from treadle.channels.markdown import MATRIX, PLAIN, measure, render
 from treadle.channels.matrix_device import (
     MatrixDevice,
     decrypt_file,
@@ -48,6 +48,7 @@ from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
     ChannelRefused,
+    ContentRefused,
     Incoming,
     IncomingFile,
     Outgoing,
@@ -58,7 +59,8 @@ from treadle.ports.channel import (
 
 T = TypeVar("T")
 SYNC_MILLISECONDS = 30_000
-REFUSALS = ("M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_INVALID_PARAM", "M_BAD_JSON", "M_UNRECOGNIZED")
+REFUSALS = ("M_FORBIDDEN", "M_NOT_FOUND", "M_UNRECOGNIZED")
+CONTENT_REFUSALS = ("M_TOO_LARGE", "M_INVALID_PARAM", "M_BAD_JSON")
 LATE_KEY_SECONDS = 2.0
 """How long the key of a message may arrive after the message."""
 MAX_HELD_EVENTS = 2_000
@@ -72,6 +74,7 @@ NOT_SENT = (*NO_ANSWER, LocalProtocolError, EncryptionError, GroupEncryptionErro
 CLIENT_SETTINGS: dict[str, Any] = {"max_limit_exceeded": 0, "max_timeouts": 0}
 TRAITS = Traits(
     max_characters=3_500,  # encrypted JSON has up to 12 bytes for a character
+    measure=lambda text: measure(text, PLAIN),
     can_edit=True,
     deduplicates=True,
     edit_seconds=1.5,
@@ -344,6 +347,8 @@ def _lose(error: BaseException) -> ChannelError:
 def _explain(answer: Any) -> ChannelError:
     if answer.status_code == "M_LIMIT_EXCEEDED":
         return ChannelBusy(_describe_answer(answer), (answer.retry_after_ms or 5000) / 1000)
+    if answer.status_code in CONTENT_REFUSALS:
+        return ContentRefused(_describe_answer(answer))
     kind = ChannelRefused if answer.status_code in REFUSALS else ChannelError
     return kind(_describe_answer(answer))
 

@@ -15,11 +15,12 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
-from treadle.channels.markdown import SLACK, render
+from treadle.channels.markdown import SLACK, measure, render
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
     ChannelRefused,
+    ContentRefused,
     Incoming,
     IncomingFile,
     Outgoing,
@@ -36,7 +37,6 @@ REFUSALS = frozenset(
         "message_not_found",
         "cant_update_message",
         "edit_window_closed",
-        "msg_too_long",
         "restricted_action",
         "user_is_bot",
         "users_not_found",
@@ -45,8 +45,10 @@ REFUSALS = frozenset(
         "cannot_dm_bot",
     )
 )
+CONTENT_REFUSALS = frozenset(("msg_too_long", "no_text", "invalid_blocks", "msg_blocks_too_long"))
 TRAITS = Traits(
     max_characters=2900,
+    measure=lambda text: measure(text, SLACK),
     can_edit=True,
     has_buttons=True,
     deduplicates=True,
@@ -357,6 +359,8 @@ def _explain(response: Any) -> ChannelError:
     said = str(response.get("error", "")) if response.status_code == 200 else f"status {response.status_code}"
     if response.status_code == 429 or said == "ratelimited":
         return ChannelBusy(said, float(response.headers.get("Retry-After", 5)))
+    if said in CONTENT_REFUSALS:
+        return ContentRefused(f"Slack refuses the message: {said}")
     if said in REFUSALS:
         return ChannelRefused(f"Slack refuses the message: {said}")
     if said == "missing_scope":

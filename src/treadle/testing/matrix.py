@@ -3,6 +3,7 @@ timeline with positions, transaction IDs that it remembers, edits, files, the ex
 errors that bots must handle. Every account has the same password."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,7 @@ BOT = "@bot:fake.example"
 LOGIN = web.RequestKey("login", tuple[str, str])
 """The user and the device of a request."""
 PASSWORD, TOKEN = "fake-password", "fake-access-token"
+MAX_EVENT_BYTES = 65_536
 TIMELINE_EVENTS = 10
 """Events of a room in one synchronisation. Further ones must be asked for, as with real homeservers."""
 
@@ -223,6 +225,8 @@ class FakeMatrix:
         if self.rooms.get(room_id, {}).get(user) != "join":
             return _refuse(403, "M_FORBIDDEN", "You are not in the room")
         content, transaction = await request.json(), (device, request.match_info["transaction"])
+        if len(json.dumps(content)) > MAX_EVENT_BYTES:
+            return _refuse(413, "M_TOO_LARGE", "event too large")
         if self.relabel is not None and self.relabel[0] == user:
             user = self.relabel[1]
         async with self._changed:

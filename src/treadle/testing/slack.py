@@ -10,6 +10,7 @@ from aiohttp import web
 
 BOT_USER = "UBOT"
 TOKEN, APP_TOKEN = "xoxb-fake", "xapp-fake"
+MAX_CHARACTERS, MAX_EDITED_CHARACTERS = 40_000, 4_000
 
 
 class FakeSlack:
@@ -100,6 +101,8 @@ class FakeSlack:
                 return {"channel": {"id": f"D{values['users']}"}}
             case "chat.update":
                 for message in self.sent:
+                    if len(values["text"]) > MAX_EDITED_CHARACTERS:
+                        return {"error": "msg_too_long"}
                     if (message["ts"], message["channel"]) == (values["ts"], values["channel"]):
                         message |= {"text": values["text"], "blocks": values.get("blocks")}
                         return {"ts": message["ts"]}
@@ -144,6 +147,10 @@ class FakeSlack:
     def _post(self, values: dict[str, Any]) -> dict[str, Any]:
         if not values["channel"].startswith(("C", "D", "U")):
             return {"error": "channel_not_found"}
+        if not values["text"].strip():
+            return {"error": "no_text"}
+        if len(values["text"]) > MAX_CHARACTERS:
+            return {"error": "msg_too_long"}
         for message in self.sent:
             if message["client_msg_id"] == values["client_msg_id"]:
                 return {"ts": message["ts"]}
