@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_every_text_is_sent_in_parts_and_the_last_one_has_the_buttons(tmp_path: 
         async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model, agent=agent) as chat:
             await chat.admit(ANNA, "direct", "approve")
             long = Outgoing("tool/1", str(ANNA), "\n\n".join("word " * 100 for _ in range(20)))
-            manager = chat.engine.context.channels()
+            manager: Any = chat.engine.context.channels()
             await manager.store.finish("telegram", [long], 0.0)
             await chat.fake.write(ANNA, "go")
             await chat.fake.wait_for(lambda: any(each["markup"] for each in chat.fake.sent))

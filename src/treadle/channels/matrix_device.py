@@ -150,7 +150,7 @@ def lacks_key(client: AsyncClient, answer: SyncResponse) -> bool:
 def _find_session(client: AsyncClient, room_id: str, event: MegolmEvent) -> Any:
     if client.olm is None:
         return None
-    return client.olm.inbound_group_store.get(room_id, event.sender_key, event.session_id)
+    return client.olm.inbound_group_store.get(room_id, str(event.sender_key), str(event.session_id))
 
 
 def is_replay(client: AsyncClient, room_id: str, event: Any) -> bool:
@@ -173,7 +173,7 @@ def is_encrypted(client: AsyncClient, room_id: str) -> bool:
 def remember_encrypted(client: AsyncClient, room_id: str) -> None:
     client.encrypted_rooms.add(room_id)
     if client.store is not None:
-        client.store.save_encrypted_rooms({room_id})
+        cast("Any", client.store).save_encrypted_rooms({room_id})
 
 
 def is_from_device_of(client: AsyncClient, event: Any, user: str) -> bool:
