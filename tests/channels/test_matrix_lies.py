@@ -1,14 +1,18 @@
-"""A homeserver that lies about encrypted rooms of Matrix."""
+"""A homeserver that lies about encrypted rooms of Matrix, and files that are damaged."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+from aiohttp import web
+
 from tests.channels.encrypted_person import open_person
-from tests.channels.test_matrix_encryption import ANNA, ROOM, serve_bot
+from tests.channels.test_matrix_encryption import ANNA, RECOVERY_KEY, ROOM, check, serve_bot, store_secret
 from tests.patience import HANG_SECONDS
 from treadle.channels.matrix import Matrix
-from treadle.ports.channel import Outgoing, OutgoingFile
+from treadle.ports.channel import ChannelError, Outgoing, OutgoingFile
 from treadle.testing.channels import PNG
 from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 
@@ -96,5 +100,55 @@ def test_a_room_that_was_encrypted_stays_encrypted(tmp_path: Path) -> None:
         sent = [each["type"] for each in fake.events if each["sender"] == BOT and "state_key" not in each]
         assert sent == ["m.room.encrypted"] * 4
         assert PNG not in [data for _, data in fake.media.values()]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("keys.db", "garbage", "the encryption keys cannot be read: "),
+        ("decrypted.db", "garbage" * 100, "the encryption keys cannot be read: "),
+        ("device", "\u1234", "device is damaged"),
+        ("identity", "{}", "identity is damaged"),
+        ("identity", '{"master": "a", "self_signing": "b", "user_signing": "c"}', "identity is damaged"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path: Path, name: str, content: str, reason: str) -> None:
+    async def scenario() -> None:
+        fake = FakeMatrix()
+        async with serve_fake_matrix(fake):
+            settings = {"homeserver": fake.url, "user": BOT, "password": PASSWORD}
+            assert await check(settings, tmp_path) == BOT
+            (tmp_path / name).write_text(content)
+            with pytest.raises((ChannelError, ValueError), match=reason):
+                await check(settings, tmp_path)
+
+    asyncio.run(scenario())
+
+
+def test_the_recovery_key_replaces_a_damaged_identity(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        fake = FakeMatrix()
+        async with serve_fake_matrix(fake):
+            settings = {"homeserver": fake.url, "user": BOT, "password": PASSWORD}
+            assert await check(settings, tmp_path) == BOT
+            store_secret(fake, json.loads((tmp_path / "identity").read_text())["self_signing"])
+            (tmp_path / "identity").write_text("{}")
+            assert await check({**settings, "recovery_key": RECOVERY_KEY}, tmp_path) == BOT
+
+    asyncio.run(scenario())
+
+
+def test_a_homeserver_that_answers_no_object_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response(["no"], status=500)
+
+    async def scenario() -> None:
+        fake = FakeMatrix()
+        monkeypatch.setattr(fake, "query_keys", answer)
+        async with serve_fake_matrix(fake):
+            with pytest.raises(ChannelError, match="status 500 without an object"):
+                await check({"homeserver": fake.url, "user": BOT, "password": PASSWORD}, tmp_path)
 
     asyncio.run(scenario())

@@ -33,6 +33,8 @@ from treadle.channels.download import download
 from treadle.channels.incoming import read_all
 from treadle.channels.markdown import MATRIX, PLAIN, measure, render
 from treadle.channels.matrix_device import (
+    DAMAGED,
+    RESTORE,
     MatrixDevice,
     decrypt_file,
     decrypt_late,
@@ -130,6 +132,8 @@ class Matrix:
             problem = await self._verify_device() if self._device is not None else ""
         except NO_ANSWER as error:
             raise ChannelError(f"{settings.homeserver} cannot be reached: {error}") from None
+        except DAMAGED as error:
+            raise ChannelError(f"the encryption keys cannot be read: {error}. {RESTORE}") from None
         return f"{self._client.user_id}. {problem}" if problem else str(self._client.user_id)
 
     async def _log_in(self) -> None:

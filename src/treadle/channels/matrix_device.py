@@ -1,6 +1,7 @@
 """The device of a Matrix account: its encryption keys, kept in a folder, and how far this device has read."""
 
 import os
+import re
 import secrets
 import sqlite3
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import peewee  # pyright: ignore[reportMissingTypeStubs] -- it has none
 import vodozemac
 from msgspec import Struct
 from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
@@ -24,6 +26,10 @@ from nio.crypto.attachments import decrypt_attachment  # pyright: ignore[reportM
 from treadle.ports.channel import ChannelError, ChannelRefused
 
 NO_ROOMS: dict[str, Any] = {"room": {"rooms": []}}
+DAMAGED = (peewee.DatabaseError, sqlite3.DatabaseError)
+"""What is raised for files that are not those of a device."""
+RESTORE = "Restore the folder of the channel from a copy, or delete it: then the agent continues as a new device."
+_DEVICE_ID = re.compile(r"[A-Za-z0-9._~=/+-]{1,100}")
 _STORE_KEY = "treadle"
 """The folder is private to the user, so its files need no secret of their own."""
 
@@ -94,7 +100,10 @@ class MatrixDevice:
     def _read_id(self) -> str:
         if not self._id_file.exists():
             _write(self._id_file, f"TREADLE{secrets.token_hex(5).upper()}")
-        return self._id_file.read_text().strip()
+        found = self._id_file.read_bytes().decode("ascii", "replace").strip()
+        if not _DEVICE_ID.fullmatch(found):
+            raise ValueError(f"{self._id_file} is damaged. {RESTORE}")
+        return found
 
     def keep_position(self, position: str) -> None:
         """Record how far this device has read, after what was read is stored."""
