@@ -81,6 +81,12 @@ class FakeMatrix:
             self._add(room_id, sender, "m.room.encrypted", content)
             self._changed.notify_all()
 
+    async def redact(self, sender: str, room_id: str, event_id: str) -> None:
+        """Delete a message as a person."""
+        async with self._changed:
+            self._add(room_id, sender, "m.room.redaction", {"redacts": event_id}, redacts=event_id)
+            self._changed.notify_all()
+
     async def replay(self, event: dict[str, Any]) -> None:
         """Deliver an event again as a new one, as a homeserver that lies would."""
         async with self._changed:
