@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 from bench.channel_idle import fill
+from msgspec.structs import replace
 
 from tests.channels.home import AGENT, Chat, chatting, write_home
 from tests.channels.test_telegram import ANNA, perform
@@ -15,6 +16,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import ApprovalRequested
 from treadle.domain.messages import user
 from treadle.operations.approval_service import Answer
+from treadle.operations.channels import ChannelView
 from treadle.operations.schedules import NewSchedule
 from treadle.operations.submissions import Submission
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
@@ -72,6 +74,31 @@ def test_doctor_finds_a_heartbeat_whose_answers_are_lost(tmp_path: Path, target:
     assert (state.about, state.state) == ("channel telegram", "set")
     assert (lost.about, lost.state) == ("heartbeat of hero", "wrong")
     assert f"`{target}` is not a recipient" in lost.found
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "found"),
+    [
+        ({"status": "connected", "account": "@bot"}, "ok", "connected as @bot, 0 people"),
+        ({"status": "connected", "account": "@bot. The device is not verified, so …"}, "note", "not verified"),
+        ({"status": "connected", "failed": 3}, "note", "3 messages were given up"),
+        ({"status": "failed", "reason": "no network"}, "note", "not connected: no network"),
+    ],
+)
+def test_doctor_shows_the_state_of_a_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: str, found: str
+) -> None:
+    async def read(home: Home) -> list[ChannelView]:
+        async with chatting(tmp_path / "other", ScriptedModel()) as chat:
+            [view] = await chat.engine.context.channels().list()
+            return [replace(view, **changes)]
+
+    monkeypatch.setattr("treadle.doctor.channels.read_channels", read)
+    channel = {"agent": "hero", "settings": {"token": "{{vault:T}}"}}
+    home = Home(write_home(tmp_path, {"telegram": channel}, {"T": "a-long-token"}))
+    [finding] = asyncio.run(describe_channels(home))
+    assert (finding.about, finding.state) == ("channel telegram", state)
+    assert found in finding.found
 
 
 def test_an_agent_sends_after_an_approval(tmp_path: Path) -> None:

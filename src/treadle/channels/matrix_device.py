@@ -113,9 +113,14 @@ class MatrixDevice:
         """Receive the keys that were sent to this device while another server held the channel. A position of
         another device would skip them."""
         position = self._position_file.read_text() if self._position_file.exists() else ""
-        if position and position != since:
-            await client.sync(0, NO_ROOMS, position)
+        while position and position != since:
+            answer = await client.sync(0, NO_ROOMS, position)
             client.next_batch = ""  # the next answer may end at the same position, and must be read too
+            if not isinstance(answer, SyncResponse):
+                raise ChannelError(f"the keys of this device were not received: {answer}")
+            if not answer.to_device_events or answer.next_batch == position:
+                break
+            position = answer.next_batch  # a homeserver gives 100 of them at once
 
 
 async def exchange_keys(client: AsyncClient) -> None:

@@ -72,7 +72,7 @@ def _explain_distrust(client: AsyncClient, room_id: str, event: Any, sender: str
 
 
 def _read_body(content: dict[str, Any], reply_to: str) -> str:
-    """Return what the author wrote. With a file that is its caption, which has the name of the file beside it."""
+    """Return what the author wrote. With a file that is its caption, if another field has the file's name."""
     body = str(content.get("body", ""))
     if content.get("msgtype") in MEDIA:
         return body if content.get("filename") not in (None, "", body) else ""

@@ -11,6 +11,9 @@ from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
 from treadle.operations.channels import LIST, ChannelView
 
+UNVERIFIED = "The device is not verified"
+"""The account of a Matrix channel says so. Clients such as Element then exchange no encrypted messages with it."""
+
 
 async def describe_channels(home: Home) -> Sequence[Finding]:
     """Return a finding for each configured channel. Nothing is connected for it."""
@@ -54,6 +57,8 @@ def _describe(home: Home, name: str, config: ChannelConfig, view: ChannelView | 
         return Finding(title, "note", f"not connected: {view.reason}", f"Run `treadle channels test {name}`.")
     if view.failed:
         return Finding(title, "note", f"{view.failed} messages were given up", "The log of the server says why.")
+    if view.status == "connected" and UNVERIFIED in view.account:
+        return Finding(title, "note", f"connected as {view.account}", "See the page about Matrix in the docs.")
     if view.status == "connected":
         return Finding(title, "ok", f"connected as {view.account}, {len(view.people)} people")
     return setting(title, view.status)

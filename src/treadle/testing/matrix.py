@@ -17,6 +17,8 @@ LOGIN = web.RequestKey("login", tuple[str, str])
 """The user and the device of a request."""
 PASSWORD, TOKEN = "fake-password", "fake-access-token"
 MAX_EVENT_BYTES = 65_536
+MAX_DEVICE_MESSAGES = 100
+"""Messages to a device in one synchronisation."""
 TIMELINE_EVENTS = 10
 """Events of a room in one synchronisation. Further ones must be asked for, as with real homeservers."""
 
@@ -87,6 +89,11 @@ class FakeMatrix:
             self._add(room_id, sender, "m.room.redaction", {"redacts": event_id}, redacts=event_id)
             self._changed.notify_all()
 
+    async def write_to_device(self, sender: str, user: str, device: str, count: int) -> None:
+        """Send messages without meaning to a device."""
+        event = {"sender": sender, "type": "m.dummy", "content": {}}
+        await self._note(*({"to": (user, device), "event": event} for _ in range(count)))
+
     async def replay(self, event: dict[str, Any]) -> None:
         """Deliver an event again as a new one, as a homeserver that lies would."""
         async with self._changed:
@@ -94,7 +101,7 @@ class FakeMatrix:
             self._changed.notify_all()
 
     async def invite(self, room_id: str, member: str, sender: str = "") -> None:
-        """Invite somebody, by default as the first member of the room."""
+        """Invite a user, by default as the first member of the room."""
         async with self._changed:
             self._set_membership(room_id, member, "invite", sender or next(iter(self.rooms[room_id])))
             self._changed.notify_all()
@@ -162,9 +169,10 @@ class FakeMatrix:
                     await self._changed.wait_for(lambda: len(self.log) > since)
             except TimeoutError:
                 pass
-        fresh = self.log[since:]
+        end = self._find_end(since, (user, device))
+        fresh = self.log[since:end]
         joined = {
-            room_id: self._describe(room_id, since, is_full or not since)
+            room_id: self._describe(room_id, since, end, is_full or not since)
             for room_id, members in self.rooms.items()
             if members.get(user) == "join"
             and "filter" not in request.query  # the only filter that bots use wants no rooms
@@ -176,7 +184,7 @@ class FakeMatrix:
             if members.get(user) == "invite" and (is_full or any(_is_member(each, room_id, user) for each in fresh))
         }
         answer = {
-            "next_batch": str(len(self.log)),
+            "next_batch": str(end),
             "rooms": {"join": joined, "invite": invited, "leave": {}},
             "to_device": {"events": [each["event"] for each in fresh if each.get("to") == (user, device)]},
             "device_lists": {"changed": [each["keys_of"] for each in fresh if "keys_of" in each], "left": []},
@@ -184,12 +192,17 @@ class FakeMatrix:
         }
         return web.json_response(answer)
 
-    def _describe(self, room_id: str, since: int, is_full: bool) -> dict[str, Any]:
+    def _find_end(self, since: int, login: tuple[str, str]) -> int:
+        """Return where a synchronisation ends: at the last messages to the device that fit in it."""
+        mine = [at for at in range(since, len(self.log)) if self.log[at].get("to") == login]
+        return mine[MAX_DEVICE_MESSAGES - 1] + 1 if len(mine) > MAX_DEVICE_MESSAGES else len(self.log)
+
+    def _describe(self, room_id: str, since: int, end: int, is_full: bool) -> dict[str, Any]:
         events = [each for each in self.events if each["room_id"] == room_id]
         state = (
             {(each["type"], each["state_key"]): each for each in events if "state_key" in each} if is_full else {}
         )
-        fresh = self._find_events(room_id, since, len(self.log))
+        fresh = self._find_events(room_id, since, end)
         shown = fresh[-TIMELINE_EVENTS:]
         begin = shown[0][0] if len(fresh) > len(shown) else since
         timeline = {
