@@ -9,7 +9,8 @@ import pytest
 from tests.channels.home import chatting
 from tests.channels.test_telegram import ANNA, echo, perform
 from treadle.channels.access import Access
-from treadle.channels.markdown import MATRIX, PLAIN, SLACK, TELEGRAM, render, split_message
+from treadle.channels.markdown import MATRIX, PLAIN, SLACK, TELEGRAM, render
+from treadle.channels.parts import split_message
 from treadle.domain.channels import ChannelConfig, ChannelLimits, Person, name_user
 from treadle.domain.events import CancelRequested, MessageSteered, UserMessage
 from treadle.domain.messages import Image, Text

@@ -56,7 +56,7 @@ class CountingEmail(Email):
         self.opened += 1
         return await super()._select(imap)
 
-    async def _fetch(self, imap: Any, uid: int) -> bytes | None:
+    async def _fetch(self, imap: Any, uid: int) -> tuple[bytes | None, bool]:
         self.fetched += 1
         return await super()._fetch(imap, uid)
 

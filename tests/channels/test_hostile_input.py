@@ -69,7 +69,7 @@ def test_an_event_that_cannot_be_read_does_not_stop_matrix(content: dict[str, An
         source = {"type": "m.room.message", "sender": "@eve:evil.example", "event_id": "$1", "content": content}
         fine = {**source, "event_id": "$2", "content": {"msgtype": "m.text", "body": "hi"}}
         events = [SimpleNamespace(source=source), SimpleNamespace(source=fine)]
-        found = read_all(events, lambda event: matrix._read("!r", event))  # pyright: ignore[reportPrivateUsage]
+        found = matrix._read("!r", events)  # pyright: ignore[reportPrivateUsage]
         assert found[-1].text == "hi"
         await matrix.close()
 
@@ -84,8 +84,8 @@ def test_a_mail_that_cannot_be_read_does_not_stop_the_channel() -> None:
         imap = SimpleNamespace(raw=b"From: a@example.com\r\n" + nested)
         email = Email("email", MAIL)
 
-        async def fetch(imap: Any, uid: int) -> bytes:
-            return imap.raw
+        async def fetch(imap: Any, uid: int) -> tuple[bytes, bool]:
+            return imap.raw, True
 
         email._fetch = fetch  # pyright: ignore[reportPrivateUsage]
         message = await email._read(imap, 1, 7)  # pyright: ignore[reportPrivateUsage]
@@ -198,7 +198,7 @@ def test_a_media_address_of_matrix_names_media_only(uri: str) -> None:
 
 def make_matrix(joined: int = 3, invited: int = 0) -> Matrix:
     matrix = Matrix("matrix", {"homeserver": "http://127.0.0.1:9", "user": BOT, "password": "x"})
-    room: Any = SimpleNamespace(joined_count=joined, invited_count=invited, user_name=str)
+    room: Any = SimpleNamespace(joined_count=joined, invited_count=invited, user_name=str, users={})
     matrix._client.rooms["!r"] = room  # pyright: ignore[reportPrivateUsage]
     matrix._client.user_id = BOT  # pyright: ignore[reportPrivateUsage]
     return matrix
@@ -219,7 +219,7 @@ def test_a_mention_on_matrix_is_one_of_the_bot(content: dict[str, Any], is_addre
         matrix = make_matrix()
         source: dict[str, Any] = {"type": "m.room.message", "sender": "@eve:x", "event_id": "$1"}
         source["content"] = {"msgtype": "m.text", **content}
-        found = matrix._read("!r", SimpleNamespace(source=source))  # pyright: ignore[reportPrivateUsage]
+        [found] = matrix._read("!r", [SimpleNamespace(source=source)])  # pyright: ignore[reportPrivateUsage]
         assert found is not None
         assert (found.is_direct, found.is_addressed) == (False, is_addressed)
         await matrix.close()
@@ -233,7 +233,7 @@ def test_a_room_with_an_invited_member_is_a_group() -> None:
         source["content"] = {"msgtype": "m.text", "body": "hi"}
         for invited, is_direct in ((0, True), (1, False)):
             matrix = make_matrix(2, invited)
-            found = matrix._read("!r", SimpleNamespace(source=source))  # pyright: ignore[reportPrivateUsage]
+            [found] = matrix._read("!r", [SimpleNamespace(source=source)])  # pyright: ignore[reportPrivateUsage]
             assert found is not None
             assert found.is_direct is is_direct
             await matrix.close()

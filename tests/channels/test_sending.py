@@ -4,13 +4,19 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 from bench.channel_idle import fill
+from msgspec.structs import replace
 
-from tests.channels.home import AGENT, Chat, chatting
+from tests.channels.home import AGENT, Chat, chatting, write_home
 from tests.channels.test_telegram import ANNA, perform
+from treadle.config.home import Home
+from treadle.doctor.channels import describe_channels
+from treadle.domain.errors import UsageError
 from treadle.domain.events import ApprovalRequested
 from treadle.domain.messages import user
 from treadle.operations.approval_service import Answer
+from treadle.operations.channels import ChannelView
 from treadle.operations.schedules import NewSchedule
 from treadle.operations.submissions import Submission
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
@@ -31,6 +37,68 @@ def test_a_schedule_delivers_its_answers(tmp_path: Path) -> None:
             assert chat.fake.texts(ANNA).count("the news") <= len(runs), "each answer once"
 
     perform(scenario())
+
+
+def test_answers_go_to_named_recipients_only(tmp_path: Path) -> None:
+    """A mistyped name must not become an address, and a schedule may not write to any chat."""
+
+    async def scenario() -> None:
+        async with chatting(tmp_path, FunctionModel(lambda _: say("news")), recipients=RECIPIENTS) as chat:
+            schedules = chat.engine.context.automation().schedules
+            for target in ("telegram:nobody", f"telegram:{ANNA}", "nowhere:anna", "telegram:", "anna"):
+                with pytest.raises(UsageError, match="is not a recipient; known: telegram:anna"):
+                    await schedules.add(NewSchedule("hero", "news", 60, deliver=target))
+
+    perform(scenario())
+
+
+def test_a_heartbeat_delivers_its_answers(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        agent = AGENT + "heartbeat: {every: 1s, message: 'Anything urgent?', deliver: 'telegram:anna'}\n"
+        model = FunctionModel(lambda _: say("the house is on fire"))
+        async with (
+            chatting(tmp_path, model, agent=agent, recipients=RECIPIENTS) as chat,
+            chat.engine.context.automation().run_in_background(),
+        ):
+            await chat.says(ANNA, "the house is on fire")
+
+    perform(scenario())
+
+
+@pytest.mark.parametrize("target", ["telegram:nobody", "nowhere:anna"])
+def test_doctor_finds_a_heartbeat_whose_answers_are_lost(tmp_path: Path, target: str) -> None:
+    agent = AGENT + f"heartbeat: {{every: 1h, message: 'Anything urgent?', deliver: '{target}'}}\n"
+    channel = {"agent": "hero", "settings": {"token": "{{vault:T}}"}, "recipients": RECIPIENTS}
+    home = Home(write_home(tmp_path, {"telegram": channel}, {"T": "a-long-token"}, agent))
+    [state, lost] = asyncio.run(describe_channels(home))
+    assert (state.about, state.state) == ("channel telegram", "set")
+    assert (lost.about, lost.state) == ("heartbeat of hero", "wrong")
+    assert f"`{target}` is not a recipient" in lost.found
+
+
+@pytest.mark.parametrize(
+    ("changes", "state", "found"),
+    [
+        ({"status": "connected", "account": "@bot"}, "ok", "connected as @bot, 0 people"),
+        ({"status": "connected", "account": "@bot. The device is not verified, so …"}, "note", "not verified"),
+        ({"status": "connected", "failed": 3}, "note", "3 messages were given up"),
+        ({"status": "failed", "reason": "no network"}, "note", "not connected: no network"),
+    ],
+)
+def test_doctor_shows_the_state_of_a_channel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], state: str, found: str
+) -> None:
+    async def read(home: Home) -> list[ChannelView]:
+        async with chatting(tmp_path / "other", ScriptedModel()) as chat:
+            [view] = await chat.engine.context.channels().list()
+            return [replace(view, **changes)]
+
+    monkeypatch.setattr("treadle.doctor.channels.read_channels", read)
+    channel = {"agent": "hero", "settings": {"token": "{{vault:T}}"}}
+    home = Home(write_home(tmp_path, {"telegram": channel}, {"T": "a-long-token"}))
+    [finding] = asyncio.run(describe_channels(home))
+    assert (finding.about, finding.state) == ("channel telegram", state)
+    assert found in finding.found
 
 
 def test_an_agent_sends_after_an_approval(tmp_path: Path) -> None:

@@ -699,6 +699,7 @@ def test_lines_that_are_no_requests_get_errors(stage: MakeStage) -> None:
         b'{"jsonrpc":"2.0","method":"no/such/notification"}', b"",
         b'{"jsonrpc":"2.0","id":5,"method":"initialize","params":{"protocolVersion":99}}',
         b'{"jsonrpc":"2.0","id":6,"method":"session/prompt","params":{"sessionId":"a"}}',
+        b'{"jsonrpc":"2.0","id":7,"method":"session/close","params":{"sessionId":"\\ud800 half"}}',
     ]  # fmt: skip
     done = subprocess.run(
         [TREADLE, "acp"],
@@ -712,7 +713,7 @@ def test_lines_that_are_no_requests_get_errors(stage: MakeStage) -> None:
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     codes = sorted((str(each["id"]), each["error"]["code"]) for each in answers if "error" in each)
     refused = [("None", -32700), ("None", -32700), ("None", -32700), ("None", -32600), ("None", -32600)]
-    known = [("1", -32600), ("2", -32601), ("3", -32600), ("4", -32602), ("6", -32602)]
+    known = [("1", -32600), ("2", -32601), ("3", -32600), ("4", -32602), ("6", -32602), ("7", -32002)]
     assert codes == [*known, *refused]
     by_id = {each["id"]: each for each in answers}
     assert by_id[5]["result"]["protocolVersion"] == 1

@@ -89,6 +89,31 @@ def test_people_and_agents_talk_in_encrypted_rooms(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
+def test_messages_written_while_the_server_is_stopped_are_answered(tmp_path: Path) -> None:
+    """A homeserver shows 10 events of a room at once, and 100 in each further request."""
+
+    async def scenario() -> None:
+        async with serve_synapse(tmp_path) as synapse:
+            await synapse.register("bot")
+            token = await synapse.register("anna")
+            settings = {"homeserver": synapse.url, "user": BOT, "password": "{{vault:MATRIX}}"}
+            limits = {"messages_per_minute": 1000}
+            channel = {"agent": "hero", "settings": settings, "streaming": False, "mode": "queue", "limits": limits}
+            async with serve_matrix(tmp_path, channel, "password", ANNA):
+                room = await synapse.make_room(token, BOT)
+                await joined(synapse, token, room)
+                await synapse.write(token, room, "0", body="first")
+                await synapse.wait_for_text(token, room, BOT, "you said: first")
+            wanted = [f"message {number}" for number in range(120)]
+            for text in wanted:
+                await synapse.write(token, room, text.replace(" ", ""), body=text)
+            async with serve_matrix(tmp_path, channel, "password", ANNA):
+                said = await synapse.wait_for_text(token, room, BOT, f"you said: {wanted[-1]}")
+                assert said[1:] == [f"you said: {text}" for text in wanted]
+
+    asyncio.run(scenario())
+
+
 async def joined(synapse: Any, token: str, room: str) -> None:
     async with asyncio.timeout(60):
         path = f"/_matrix/client/v3/rooms/{room}/joined_members"

@@ -132,8 +132,8 @@ async def watch_run(
 ) -> str:
     """Send the answer of a run to a recipient. Return why that is not possible, or an empty text."""
     try:
-        channel, conversation, _ = find_recipient(channels, target)
+        channel, recipient = find_recipient(channels, target)
     except ValueError as error:
         return f"The answer is not delivered: {error}."
-    await store.watch(channel, Incoming(key, conversation, ""), run_id, now)
+    await store.watch(channel, Incoming(key, recipient.to, ""), run_id, now)
     return ""

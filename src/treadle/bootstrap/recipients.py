@@ -111,8 +111,8 @@ class SendMessage:
         return self._recipients.channels[to.partition(":")[0]].limits
 
     def subjects(self, arguments: Any) -> Subjects:
-        _, _, recipient = find_recipient(self._recipients.channels, arguments.to)
-        asks = recipient is None or recipient.approval == "ask" or self._needs_reviewer(arguments.files)
+        _, recipient = find_recipient(self._recipients.channels, arguments.to)
+        asks = recipient.approval == "ask" or self._needs_reviewer(arguments.files)
         what = f"a message with {', '.join(arguments.files)}" if arguments.files else "a message"
         caution = f"it sends {what} to {arguments.to}" if asks else None
         return Subjects((arguments.to, arguments.text, *arguments.files), caution=caution, pattern=arguments.to)
@@ -142,11 +142,14 @@ class SendMessage:
         store = self._recipients.store
         if store is None:
             raise ToolError("no channel is available in this process.")
-        channel, conversation, recipient = find_recipient(self._recipients.channels, arguments.to)
-        if recipient is None or context.agent not in recipient.agents:
+        try:
+            channel, recipient = find_recipient(self._recipients.channels, arguments.to)
+        except ValueError as error:  # the configuration has changed since the call was approved
+            raise ToolError(f"{error}.") from None
+        if context.agent not in recipient.agents:
             raise ToolError(f"you may not write to {arguments.to}.")
         files = await self._read_files(arguments)
-        message = Outgoing(f"tool/{context.idempotency_key}", conversation, arguments.text, files=files)
+        message = Outgoing(f"tool/{context.idempotency_key}", recipient.to, arguments.text, files=files)
         await store.finish(channel, [message], SystemClock().now())
         self._recipients.wake(channel)
         return f"Stored for {arguments.to}; it is sent as soon as the channel is connected."

@@ -19,7 +19,8 @@ _MAGIC = (
     (b"GIF87a", "image/gif"),
     (b"GIF89a", "image/gif"),
 )
-_TEXT_TYPES = ("text/", "application/json", "application/xml", "application/yaml", "application/x-yaml")
+_DOCUMENTS = (b"%PDF-", b"%!PS")
+"""The first bytes of documents that may consist of letters only, and are not text."""
 
 
 async def load_attachments(
@@ -83,9 +84,7 @@ async def _load(
     kind = _find_image_type(data)
     if kind is not None:
         return Image(kind, base64.b64encode(data).decode())
-    if attachment.media_type.startswith(_TEXT_TYPES):
-        return _read_text(attachment, data)
-    return f"files of the type {attachment.media_type or 'unknown'} are not accepted"
+    return _read_text(attachment, data)
 
 
 def _find_image_type(data: bytes) -> str | None:
@@ -96,10 +95,15 @@ def _find_image_type(data: bytes) -> str | None:
 
 
 def _read_text(attachment: IncomingFile, data: bytes) -> Text | str:
+    """Return the text of a file, or why there is none. Whatever type the sender claims, the content decides."""
     try:
-        text = make_sendable(data.decode())
+        text = None if b"\0" in data or data.startswith(_DOCUMENTS) else make_sendable(data.decode())
     except UnicodeDecodeError:
-        return "it is not text in UTF-8"
+        text = None
+    if text is None:
+        kind = attachment.media_type or "unknown"
+        is_text = kind.lower().startswith("text/")
+        return "it is not text in UTF-8" if is_text else f"files of the type {kind} are not accepted"
     cut = "" if len(text) <= MAX_TEXT_CHARACTERS else f"\n[cut after {MAX_TEXT_CHARACTERS} characters]"
     return Text(f"[File {_name(attachment)}]\n{text[:MAX_TEXT_CHARACTERS]}{cut}")
 

@@ -1,7 +1,9 @@
 """Approvals and questions that people decide on a channel, with buttons, replies or commands."""
 
+import re
 from collections.abc import AsyncGenerator, Sequence
 
+from treadle.channels.outbox import TEXT_SUFFIX
 from treadle.channels.prompts import ANSWER_PREFIX, APPROVE, APPROVE_SESSION, DENY, question_key
 from treadle.domain.channels import Person
 from treadle.domain.errors import InvalidState, TreadleError
@@ -19,6 +21,15 @@ MAY_NOT = (
     "You may not decide approvals here. The operator can allow it: `treadle channels approve` with the grant "
     "`approve`."
 )
+NO_DECISION = (
+    "This is not a decision, and the approval is still pending. Reply `approve` or `deny`; a note can follow. To "
+    "say something else, write a message that is not a reply."
+)
+_MARKS = r"[\s*_~`\"'()\[\]\u00ab\u00bb\u201c-\u201e]*"
+_DECISION = re.compile(rf"{_MARKS}([A-Za-z]+)(?![^\W_]|['?\u2019]){_MARKS}[.,:;!\u2013\u2014-]*(.*)", re.DOTALL)
+"""A word, with marks and punctuation around it. A question is not a decision."""
+_NUMBER = re.compile(r"[*_`#(]*([0-9]{1,4})[*_`.:)]*[ \t]*(?:\n|\Z)")
+_PART = re.compile(rf"{TEXT_SUFFIX}(?:/\d+)?\Z")
 _WORDS = {
     "approve": APPROVE,
     "approved": APPROVE,
@@ -53,22 +64,27 @@ class Decisions:
         prompt = await self._prompt(message) if message.reply_to else None
         if prompt is None:
             return None
-        word, _, rest = message.text.strip().partition(" ")
+        text = message.text.strip()
         if prompt.key.startswith("question/"):
-            return await self._answer_prompt(prompt, message.text.strip(), person)
-        value = _WORDS.get(word.strip(".,!").lower())
-        return None if value is None else await self._decide_prompt(prompt, value, rest.strip(), person)
+            return await self._answer_prompt(prompt, text, person)
+        if (decision := _read_decision(text)) is not None:
+            return await self._decide_prompt(prompt, *decision, person)
+        if text.startswith("/") or not person.may("approve"):
+            return None
+        record = await self._service.approval(_find_approval(prompt))
+        return None if record.decision is not None else NO_DECISION
 
     async def command(self, message: Incoming, person: Person, run: RunRecord | None) -> str | None:
         """Apply `/approve` or `/deny`, with the ID of an approval or for the only one that is pending."""
-        head, _, rest = message.text.strip().partition(" ")
+        head, rest = _split_word(message.text)
+        head = head.lower()
         if head not in ("/approve", "/deny"):
             return None
         pending = await self._pending(run, message.conversation)
-        wanted, _, note = rest.strip().partition(" ")
+        wanted, note = _split_word(rest)
         chosen = [each for each in pending if each.approval_id == wanted]
         if not chosen and len(pending) == 1:
-            chosen, note = pending, rest.strip()
+            chosen, note = pending, rest
         if not chosen:
             ids = ", ".join(each.approval_id for each in pending)
             return f"Which one? `{head} ID` with one of {ids}." if ids else "No approval is pending here."
@@ -96,11 +112,11 @@ class Decisions:
         return None
 
     async def _decide_prompt(self, prompt: OutboxItem, value: str, note: str, person: Person) -> str:
-        return await self._decide(ApprovalId(prompt.key.partition("/")[2]), value, note, person)
+        return await self._decide(_find_approval(prompt), value, note, person)
 
     async def _answer_prompt(self, prompt: OutboxItem, text: str, person: Person) -> str:
         """Answer a question with a text, the number of an option, or the value of its button."""
-        run_id, _, call_id = prompt.key.partition("/")[2].partition("/")
+        run_id, _, call_id = _find_subject(prompt).partition("/")
         if not person.may("approve") and (await self._service.run(RunId(run_id))).owner != person.user:
             return MAY_NOT
         questions = await self._service.questions(RunId(run_id))
@@ -163,10 +179,35 @@ class Decisions:
                 yield below
 
 
+def _find_subject(prompt: OutboxItem) -> str:
+    """Return what a prompt is about. A long prompt was sent in parts, whose keys say so at their ends."""
+    return _PART.sub("", prompt.key.partition("/")[2])
+
+
+def _find_approval(prompt: OutboxItem) -> ApprovalId:
+    return ApprovalId(_find_subject(prompt))
+
+
+def _read_decision(text: str) -> tuple[str, str] | None:
+    """Return the decision of a reply and its note, or None. The decision is the first word, whatever marks are
+    around it. What follows, also on other lines, is the note."""
+    found = _DECISION.match(text)
+    value = None if found is None else _WORDS.get(found[1].lower())
+    return None if found is None or value is None else (value, found[2].strip("*_~` \n"))
+
+
+def _split_word(text: str) -> tuple[str, str]:
+    """Return the first word of a text, and the rest."""
+    head, *rest = [*text.split(maxsplit=1), ""][:2]
+    return head, rest[0].strip() if rest else ""
+
+
 def _choose(options: Sequence[str], text: str) -> str:
-    """Return the option that a number or the value of a button stands for, or the text itself."""
-    number = text.removeprefix(ANSWER_PREFIX)
-    if not number.isascii() or not number.isdecimal() or len(number) > 4:
-        return text
-    index = int(number) - (number == text)
+    """Return the option that a number on the first line or the value of a button stands for, or the text itself."""
+    if text.startswith(ANSWER_PREFIX):
+        number = text.removeprefix(ANSWER_PREFIX)
+        index = int(number) if number.isascii() and number.isdecimal() and len(number) <= 4 else -1
+    else:
+        found = _NUMBER.match(text)
+        index = -1 if found is None else int(found[1]) - 1
     return options[index] if 0 <= index < len(options) else text

@@ -13,14 +13,30 @@ import aioimaplib  # pyright: ignore[reportMissingTypeStubs] -- it has none
 import aiosmtplib
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.channels.mail_parts import find_thread, list_attachments, parse_mail, read_payload, read_text
 from treadle.channels.mail_sender import explain_distrust, find_sender, is_automatic
 from treadle.channels.markdown import MATRIX, PLAIN, render
-from treadle.ports.channel import ChannelError, ChannelRefused, Incoming, IncomingFile, Outgoing, Receiver, Traits
+from treadle.ports.channel import (
+    ChannelError,
+    ChannelRefused,
+    ContentRefused,
+    Incoming,
+    IncomingFile,
+    Outgoing,
+    Receiver,
+    Traits,
+)
 
 MAX_MAIL_BYTES = 25_000_000
 """Larger mail is not fetched."""
+LARGE_MAIL = (
+    f"Your mail has more than {MAX_MAIL_BYTES // 1_000_000} MB with its attachments, so I did not read it. Please "
+    "send less at once."
+)
+TOO_LARGE = 552
+"""The answer of SMTP servers to mail that they do not accept because of its size."""
 IDLE_SECONDS = 1500.0
 POLL_SECONDS = 15.0
 COMMAND_SECONDS = 60.0
@@ -98,7 +114,9 @@ class Email:
         except (aiosmtplib.SMTPRecipientsRefused, aiosmtplib.SMTPSenderRefused) as error:
             raise ChannelRefused(f"the mail server refuses the mail: {error}") from None
         except aiosmtplib.SMTPResponseException as error:
-            kind = ChannelRefused if 550 <= error.code < 560 else ChannelError
+            kind = (
+                ContentRefused if error.code == 552 else ChannelRefused if 550 <= error.code < 560 else ChannelError
+            )
             raise kind(f"the mail server answered {error.code}: {error.message}") from None
         except (aiosmtplib.SMTPException, OSError) as error:
             raise ChannelError(f"the mail was not sent: {error}") from None
@@ -127,7 +145,7 @@ class Email:
             for place in dict.fromkeys(place for place, _ in places):
                 validity, _, uid = place.partition(".")
                 is_same = int(validity) == current  # else the UID is that of another mail
-                raw = await self._fetch(imap, int(uid)) if is_same else None
+                raw = (await self._fetch(imap, int(uid)))[0] if is_same else None
                 mails[place] = [] if raw is None else list(parse_mail(raw).iter_attachments())
         return [_take_part(mails[place], int(number), max_bytes) for place, number in places]
 
@@ -170,16 +188,17 @@ class Email:
         text = " ".join(bytes(line).decode("ascii", "replace") for line in answer.lines[:1])
         return sorted(int(each) for each in text.split() if each.isdecimal() and int(each) > after)
 
-    async def _fetch(self, imap: Any, uid: int) -> bytes | None:
-        """Return the bytes of a mail, or None if it is gone. Of a mail that is too large, only the header."""
+    async def _fetch(self, imap: Any, uid: int) -> tuple[bytes | None, bool]:
+        """Return the bytes of a mail, or None if it is gone, and whether they are the whole mail. Of a mail that is
+        too large, only the header is fetched."""
         size = await imap.uid("fetch", str(uid), "(RFC822.SIZE)")
         found = re.search(rb"RFC822\.SIZE (\d+)", b" ".join(bytes(line) for line in size.lines))
-        part = "BODY.PEEK[]" if found is not None and int(found[1]) <= MAX_MAIL_BYTES else "BODY.PEEK[HEADER]"
-        answer = await imap.uid("fetch", str(uid), f"({part})")
+        is_whole = found is not None and int(found[1]) <= MAX_MAIL_BYTES
+        answer = await imap.uid("fetch", str(uid), "(BODY.PEEK[])" if is_whole else "(BODY.PEEK[HEADER])")
         for line in answer.lines:
             if isinstance(line, bytearray):
-                return bytes(line)
-        return None
+                return bytes(line), is_whole
+        return None, is_whole
 
     async def _wait(self, imap: Any) -> None:
         """Wait for news of the server."""
@@ -199,11 +218,12 @@ class Email:
     # ── Reading ──
 
     async def _read(self, imap: Any, validity: int, uid: int) -> Incoming | None:
-        raw = await self._fetch(imap, uid)
+        raw, is_whole = await self._fetch(imap, uid)
         if raw is None:
             return None
         try:
-            return self._parse(parse_mail(raw), f"{validity}.{uid}")
+            message = self._parse(parse_mail(raw), f"{validity}.{uid}")
+            return message if is_whole else replace(message, problem=LARGE_MAIL, text="", attachments=())
         except Exception as error:  # a mail that stops the parser must not stop the channel
             return Incoming(
                 f"uid/{uid}", "", "", distrust=f"the mail cannot be read: {error or type(error).__name__}"

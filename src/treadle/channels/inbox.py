@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 
 from msgspec.structs import replace
 
@@ -16,7 +17,7 @@ from treadle.channels.run_watch import RunWatch
 from treadle.channels.tasks import TaskSet
 from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import ChannelConfig, Person, name_user
-from treadle.domain.commands import parse_command
+from treadle.domain.commands import COMMAND_NAMES, parse_command
 from treadle.domain.errors import InvalidState, SessionDeleted, StoreError, TreadleError, UsageError
 from treadle.domain.events import ChannelReceived
 from treadle.domain.ids import RunId, SessionId
@@ -29,6 +30,7 @@ from treadle.ports.journal import RunRecord, Runs
 
 logger = logging.getLogger(__name__)
 
+COMMANDS = (*COMMAND_NAMES, "/approve", "/deny", "/help", "/start", "/stop")
 EMPTY = "Your message has no text. Write what I should do."
 
 
@@ -141,12 +143,15 @@ class Inbox:
             return message.problem
         if not text and not message.attachments:
             return EMPTY
-        if text in ("/start", "/help"):
+        head = text.split(maxsplit=1)[0].lower() if text else ""
+        if head in ("/start", "/help"):
             return HELP
         conversation = await self._conversation(message, person)
         run = await self._current_run(conversation)
-        if text == "/stop":
+        if head == "/stop":  # whatever follows, such as the signature of a mail
             return await self._stop(run)
+        if (meant := find_mistyped_command(head)) is not None:
+            return f"There is no command {head}. Did you mean {meant}?"
         for decide in (
             lambda: self._decisions.reply(message, person),
             lambda: self._decisions.command(message, person, run),
@@ -282,6 +287,14 @@ class Inbox:
         return ChannelReceived(
             self._name, message.message_id, message.conversation, message.sender, len(message.attachments)
         )
+
+
+def find_mistyped_command(head: str) -> str | None:
+    """Return the command that the first word of a message is nearly, or None. Other words after a slash may be
+    paths."""
+    if not head.startswith("/") or head in COMMANDS:
+        return None
+    return next(iter(get_close_matches(head, COMMANDS, 1, 0.8)), None)
 
 
 def parse_command_safely(text: str) -> object:

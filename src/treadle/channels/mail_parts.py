@@ -1,6 +1,7 @@
 """Reading mail: what it says, its attachments, and the thread that it belongs to."""
 
 import re
+from collections.abc import Sequence
 from email import message_from_bytes, policy
 from email.message import EmailMessage
 from html.parser import HTMLParser
@@ -10,7 +11,12 @@ from treadle.ports.channel import IncomingFile
 
 _PREFIX = re.compile(r"\A\s*(?:(?:re|aw|fwd?|wg|sv|antw)\s*:\s*)+", re.IGNORECASE)
 _ID = re.compile(r"<[^<>\s]{1,250}>")
-_QUOTE_HEAD = re.compile(r"^(?:On .{0,200}wrote:|Am .{0,200}schrieb.{0,200}:|-{2,} ?Original Message ?-{2,})\s*$")
+_ORIGINAL = re.compile(r"^-{2,} ?(?:Original|Forwarded) Message ?-{2,}$", re.IGNORECASE)
+_ATTRIBUTION = re.compile(r"^(?:On\b.{0,300}\bwrote|Am\b.{0,300}\bschrieb.{0,200}) ?:$", re.DOTALL)
+_DATE_OR_ADDRESS = re.compile(r"\d{4}|\d:\d\d|\d[./]\d|\S@\S")
+_MAX_ATTRIBUTION_LINES = 3
+_BLOCKS = frozenset(("br", "p", "div", "li", "tr", "h1", "h2", "h3", "h4", "h5", "h6", "table", "hr", "pre"))
+_HIDDEN = frozenset(("script", "style", "title"))
 
 
 def parse_mail(raw: bytes) -> EmailMessage:
@@ -40,17 +46,48 @@ def read_text(mail: EmailMessage) -> str:
         reader = _HtmlText()
         reader.feed(text)
         text = "".join(reader.parts)
-    return _remove_quotes(text)
+    text = text.replace("\r\n", "\n")
+    is_reply = mail.get("In-Reply-To") is not None or mail.get("References") is not None
+    return _remove_quotes(text) or ("" if is_reply else text.strip())  # a mail that was only forwarded
 
 
 def _remove_quotes(text: str) -> str:
+    """Return a text without quoted lines and what introduces them, also if the author has written below them."""
+    lines = text.split("\n")
     kept: list[str] = []
-    for line in text.replace("\r\n", "\n").split("\n"):
-        if _QUOTE_HEAD.match(line) or line == "-- ":
+    at = 0
+    while at < len(lines):
+        line = lines[at].strip()
+        if lines[at].rstrip() == "--" or _ORIGINAL.match(line):
             break
-        if not line.startswith(">"):
-            kept.append(line)
+        if line.startswith(">"):
+            at += 1
+        elif length := _measure_attribution(lines, at):
+            at += length
+            if not _is_quote_next(lines, at):
+                break  # what follows is quoted without marks
+        else:
+            kept.append(lines[at])
+            at += 1
     return "\n".join(kept).strip()
+
+
+def _measure_attribution(lines: Sequence[str], at: int) -> int:
+    """Return how many lines say who wrote what is quoted next, or 0."""
+    for length in range(1, min(_MAX_ATTRIBUTION_LINES, len(lines) - at) + 1):
+        said = " ".join(line.strip() for line in lines[at : at + length]).strip()
+        is_followed, is_dated = _is_quote_next(lines, at + length), _DATE_OR_ADDRESS.search(said) is not None
+        if _ATTRIBUTION.match(said) and (is_followed or is_dated):
+            return length
+        # In other languages: an address or a date directly before a quote. The address may be on a line of its own.
+        is_one = length == 1 or (length == 2 and lines[at + 1].strip().startswith("<"))
+        if is_one and is_followed and is_dated and said.endswith(":") and len(said) <= 300:
+            return length
+    return 0
+
+
+def _is_quote_next(lines: Sequence[str], at: int) -> bool:
+    return next((line.strip().startswith(">") for line in lines[at:] if line.strip()), False)
 
 
 def list_attachments(mail: EmailMessage, place: str) -> tuple[IncomingFile, ...]:
@@ -70,23 +107,37 @@ def read_payload(part: Any) -> bytes:
 
 
 class _HtmlText(HTMLParser):
-    """The text of an HTML mail, without quotes, scripts and styles."""
+    """The text of an HTML mail, without scripts and styles. Quotes become lines with a mark."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts: list[str] = []
-        self._skipped = 0
+        self._hidden = ""
+        self._quotes = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in ("script", "style", "blockquote", "head"):
-            self._skipped += 1
-        elif tag in ("br", "p", "div", "li", "tr"):
-            self.parts.append("\n")
+        if tag in _HIDDEN:
+            self._hidden = tag
+        elif tag == "body":
+            self._hidden = ""  # end tags before it may be left out
+        elif tag == "blockquote":
+            self._quotes += 1
+        if tag in _BLOCKS or tag == "blockquote":
+            self._break_line()
 
     def handle_endtag(self, tag: str) -> None:
-        if tag in ("script", "style", "blockquote", "head") and self._skipped:
-            self._skipped -= 1
+        if tag == self._hidden:
+            self._hidden = ""
+        elif tag == "blockquote" and self._quotes:
+            self._quotes -= 1
+        if tag in _BLOCKS - {"br"} or tag == "blockquote":
+            self._break_line()
 
     def handle_data(self, data: str) -> None:
-        if not self._skipped:
-            self.parts.append(data)
+        if not self._hidden:
+            self.parts.append(data.replace("\n", "\n> ") if self._quotes else data)
+
+    def _break_line(self) -> None:
+        mark = "\n> " if self._quotes else "\n"
+        if not self.parts or self.parts[-1] != mark:
+            self.parts.append(mark)

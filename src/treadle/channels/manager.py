@@ -1,6 +1,7 @@
 """The channels of a home: who may write, their state, and their work while a server runs."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -22,6 +23,8 @@ from treadle.operations.channels import (
 from treadle.operations.schemas import maybe, moment
 from treadle.ports.channel import Channel, ChannelError, ChannelStore, Outgoing
 from treadle.ports.clock import Clock
+
+logger = logging.getLogger(__name__)
 
 TEST_SECONDS = 30.0
 Alone = Callable[[str, Callable[[], Awaitable[None]]], Awaitable[None]]
@@ -95,6 +98,10 @@ class HomeChannelManager:
                     await opened.close()
         except (ChannelError, ValueError, OSError, TimeoutError) as error:
             reason = str(error) or f"no answer within {TEST_SECONDS:.0f} s"
+            raise InvalidState(f"The channel `{channel}` cannot be used: {reason}") from None
+        except Exception as error:  # of a library that an adapter uses
+            logger.exception("channel %s: the test failed", channel)
+            reason = f"{type(error).__name__}: {error}"
             raise InvalidState(f"The channel `{channel}` cannot be used: {reason}") from None
 
     # ── People ──

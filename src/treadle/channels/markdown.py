@@ -1,63 +1,23 @@
-"""Markdown in the dialects of platforms, and long answers in parts."""
+"""Markdown in the dialects of platforms."""
 
 import re
 from collections.abc import Callable, Sequence
-from html import escape
+from html import escape, unescape
 from typing import Any
 
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
-
-# ── Parts ──
-
-
-def split_message(text: str, limit: int) -> list[str]:
-    """Return a text in parts of at most `limit` characters, cut between paragraphs where possible, else between
-    lines, sentences or words. A code block that is cut is closed and opened again."""
-    parts: list[str] = []
-    rest, opening = text.strip("\n"), ""
-    while rest:
-        room = limit - len(opening)
-        if len(rest) <= room:
-            parts.append(opening + rest)
-            break
-        at = _find_cut(rest, room - 4)
-        head, rest = rest[:at].rstrip("\n "), rest[at:].lstrip("\n")
-        fence = _find_open_fence(opening + head)
-        if fence is None:
-            parts.append(opening + head)
-            opening = ""
-        else:
-            marks, info = fence
-            parts.append(f"{opening}{head}\n{marks}")
-            opening = f"{marks}{info[:40]}\n"
-    return [part for part in parts if part.strip()]
-
-
-def _find_cut(text: str, room: int) -> int:
-    room = max(room, 1)
-    for separator in ("\n\n", "\n", ". ", " "):
-        at = text.rfind(separator, room // 3, room)
-        if at > 0:
-            return at + len(separator)
-    return room
-
-
-def _find_open_fence(text: str) -> tuple[str, str] | None:
-    """Return the marks and the language of a code block that is not closed, or None."""
-    current: tuple[str, str] | None = None
-    for line in text.split("\n"):
-        found = _FENCE.match(line)
-        if found is None:
-            continue
-        marks, info = found[1], found[2].strip()
-        if current is None:
-            current = (marks, info)
-        elif not info and marks[0] == current[0][0] and len(marks) >= len(current[0]):
-            current = None
-    return current
-
+MAX_TABLE_WIDTH = 80
+"""Characters of a row in columns. The rows of wider tables are lists."""
+_TAG = re.compile(r"<[^>]*>")
 
 # ── Dialects ──
+
+
+def _no_escape(text: str) -> str:
+    return text
+
+
+def _show_html(text: str) -> str:
+    return unescape(_TAG.sub("", text))
 
 
 class Dialect:
@@ -70,18 +30,15 @@ class Dialect:
         link: Callable[[str, str], str],
         code_block: Callable[[str, str], str],
         quote: Callable[[str], str],
-        has_lists: bool = False,
+        show: Callable[[str], str] = _no_escape,
     ) -> None:
         self.spans = spans
         self.escape_text = escape_text
         self.link = link
         self.code_block = code_block
         self.quote = quote
-        self.has_lists = has_lists
-
-
-def _no_escape(text: str) -> str:
-    return text
+        self.show = show
+        """Returns what people see of a rendered text."""
 
 
 def _escape_slack(text: str) -> str:
@@ -107,6 +64,7 @@ TELEGRAM = Dialect(
     _html_link,
     _html_block,
     lambda text: f"<blockquote>{text}</blockquote>",
+    _show_html,
 )
 MATRIX = Dialect(
     {
@@ -119,6 +77,7 @@ MATRIX = Dialect(
     _html_link,
     _html_block,
     lambda text: f"<blockquote>{text}</blockquote>",
+    _show_html,
 )
 SLACK = Dialect(
     {"strong": ("*", "*"), "em": ("_", "_"), "s": ("~", "~"), "code": ("`", "`")},
@@ -141,7 +100,15 @@ def render(text: str, dialect: Dialect) -> str:
     from markdown_it import MarkdownIt  # only where a message is sent
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
-    return _Rendering(dialect).blocks(parser.parse(text)).strip("\n")
+    rendered = _Rendering(dialect).blocks(parser.parse(text)).strip("\n")
+    if dialect.show(rendered).strip():
+        return rendered
+    return dialect.escape_text(text.strip())  # such as a definition of a link, which platforms would not show
+
+
+def measure(text: str, dialect: Dialect) -> int:
+    """Return how many characters of Markdown people see in a dialect."""
+    return len(dialect.show(render(text, dialect)))
 
 
 class _Rendering:
@@ -175,9 +142,27 @@ class _Rendering:
             case "ordered_list_open":
                 return self._items(inside, int(token.attrGet("start") or 1))
             case "table_open":
-                return self._dialect.code_block(_draw_table(inside), "")
+                return self._table(inside)
             case _:
                 return self.blocks(inside)
+
+    def _table(self, tokens: Sequence[Any]) -> str:
+        """Return a table in columns of equal width, or as a list if it is wide: platforms have no tables."""
+        rows = _read_table(tokens)
+        widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows)))]
+        if sum(widths) + 2 * len(widths) <= MAX_TABLE_WIDTH:
+            return self._dialect.code_block(_draw_table(rows, widths), "")
+        header, *rest = rows
+        before, after = self._dialect.spans["strong"]
+        blocks = [
+            "\n".join(
+                f"{before}{self._escape(name)}{after}: {self._escape(cell)}" if name else self._escape(cell)
+                for name, cell in zip(header, row, strict=False)
+                if cell
+            )
+            for row in rest or [[""] * len(header)]
+        ]
+        return "\n\n".join(filter(None, blocks)) or self._escape("  ".join(header))
 
     def _items(self, tokens: Sequence[Any], number: int | None) -> str:
         lines: list[str] = []
@@ -231,7 +216,7 @@ class _Rendering:
             return
         url, start = links.pop()
         text = "".join(written[start:])
-        written[start:] = [self._dialect.link(url, text)]
+        written[start:] = [self._dialect.link(url, text or self._escape(url))]
 
     def _escape(self, text: str) -> str:
         return self._dialect.escape_text(text)
@@ -247,8 +232,8 @@ def _find_end(tokens: Sequence[Any], start: int) -> int:
     return len(tokens) - 1
 
 
-def _draw_table(tokens: Sequence[Any]) -> str:
-    """Return a table in columns of equal width: platforms have no tables."""
+def _read_table(tokens: Sequence[Any]) -> list[list[str]]:
+    """Return the cells of a table, row by row, the header first."""
     rows: list[list[str]] = []
     for token in tokens:
         if token.type == "tr_open":
@@ -256,6 +241,9 @@ def _draw_table(tokens: Sequence[Any]) -> str:
         elif token.type == "inline":
             children: list[Any] = token.children or []
             rows[-1].append("".join(str(child.content) for child in children))
-    widths = [max(len(row[at]) for row in rows if at < len(row)) for at in range(max(map(len, rows)))]
+    return rows
+
+
+def _draw_table(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> str:
     lines = ["  ".join(cell.ljust(widths[at]) for at, cell in enumerate(row)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]]) + "\n"

@@ -3,7 +3,9 @@
 import io
 import json
 import re
+import time
 from collections.abc import Awaitable, Mapping
+from contextlib import aclosing
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -29,21 +31,26 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
-from treadle.channels.markdown import MATRIX, PLAIN, render
+from treadle.channels.markdown import MATRIX, PLAIN, measure, render
 from treadle.channels.matrix_device import (
+    DAMAGED,
+    RESTORE,
     MatrixDevice,
     decrypt_file,
     decrypt_late,
     exchange_keys,
-    has_unreadable,
-    is_from_device_of,
-    name_encrypted_file,
+    is_encrypted,
+    lacks_key,
+    remember_encrypted,
 )
+from treadle.channels.matrix_events import read_event
 from treadle.channels.matrix_identity import check_device, sign_device
+from treadle.channels.matrix_rooms import Invitations, read_gap
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
     ChannelRefused,
+    ContentRefused,
     Incoming,
     IncomingFile,
     Outgoing,
@@ -54,25 +61,22 @@ from treadle.ports.channel import (
 
 T = TypeVar("T")
 SYNC_MILLISECONDS = 30_000
-MEDIA = ("m.image", "m.file", "m.audio", "m.video")
-REFUSALS = ("M_FORBIDDEN", "M_NOT_FOUND", "M_TOO_LARGE", "M_INVALID_PARAM", "M_BAD_JSON", "M_UNRECOGNIZED")
-LATE_KEY_MILLISECONDS = 2_000
+REFUSALS = ("M_FORBIDDEN", "M_NOT_FOUND", "M_UNRECOGNIZED")
+CONTENT_REFUSALS = ("M_TOO_LARGE", "M_INVALID_PARAM", "M_BAD_JSON")
+LATE_KEY_SECONDS = 2.0
 """How long the key of a message may arrive after the message."""
-UNREADABLE = (
-    "I cannot read your message: it is encrypted, and its key has not reached me. Please send it again. If that "
-    "does not help, invite me to a new room."
-)
-FORGED = "its encryption key does not belong to the sender"
+MAX_HELD_EVENTS = 2_000
+"""Events of a room that are held in memory before they are passed on."""
 FALLBACK_CHARACTERS = 200
 MAX_CONTENT_BYTES = 44_000
 """Bytes of a message before encryption, which makes them a third more. An event has at most 65,536."""
-NOT_SENT = (
-    aiohttp.ClientError, OSError, TimeoutError, LocalProtocolError, EncryptionError, GroupEncryptionError,
-)  # fmt: skip
+NO_ANSWER = (aiohttp.ClientError, OSError, TimeoutError)
+NOT_SENT = (*NO_ANSWER, LocalProtocolError, EncryptionError, GroupEncryptionError)
 """What a client raises when a message did not reach the homeserver."""
 CLIENT_SETTINGS: dict[str, Any] = {"max_limit_exceeded": 0, "max_timeouts": 0}
 TRAITS = Traits(
     max_characters=3_500,  # encrypted JSON has up to 12 bytes for a character
+    measure=lambda text: measure(text, PLAIN),
     can_edit=True,
     deduplicates=True,
     edit_seconds=1.5,
@@ -81,7 +85,6 @@ TRAITS = Traits(
 )
 _MEDIA_URI = re.compile(r"mxc://([A-Za-z0-9.\-]+(?::\d+)?|\[[0-9A-Fa-f:.]+\](?::\d+)?)/([A-Za-z0-9_\-]+)")
 """A sender writes this address: nothing else of the homeserver may be read through it."""
-_QUOTE = re.compile(r"\A(?:> .*\n?)+\n?")
 
 
 class MatrixSettings(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +114,7 @@ class Matrix:
         device = f"TREADLE{blake2b(name.encode(), digest_size=4).hexdigest().upper()}"
         config = AsyncClientConfig(encryption_enabled=False, **CLIENT_SETTINGS)
         self._client = AsyncClient(self._settings.homeserver, self._settings.user, device, config=config)
+        self._invitations = Invitations(self._client)
         self._device: MatrixDevice | None = None
         self._session: aiohttp.ClientSession | None = None
         self.traits = TRAITS
@@ -119,14 +123,17 @@ class Matrix:
         """Encrypt in rooms that are encrypted, with keys that are kept in this folder."""
         self._device = MatrixDevice(folder)
         self._client = self._device.open_client(self._settings.homeserver, self._settings.user, CLIENT_SETTINGS)
+        self._invitations = Invitations(self._client)
 
     async def check(self) -> str:
         settings = self._settings
         try:
             await self._log_in()
             problem = await self._verify_device() if self._device is not None else ""
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except NO_ANSWER as error:
             raise ChannelError(f"{settings.homeserver} cannot be reached: {error}") from None
+        except DAMAGED as error:
+            raise ChannelError(f"the encryption keys cannot be read: {error}. {RESTORE}") from None
         return f"{self._client.user_id}. {problem}" if problem else str(self._client.user_id)
 
     async def _log_in(self) -> None:
@@ -146,6 +153,7 @@ class Matrix:
     async def _verify_device(self) -> str:
         """Publish the keys of this device and sign them. Return why other clients will not trust it, if so."""
         assert self._device is not None
+        self._device.refuse_replays(self._client)
         await check_device(self._client)
         await exchange_keys(self._client)
         settings, file = self._settings, self._device.identity_file
@@ -157,22 +165,60 @@ class Matrix:
             await self._ask(self._device.catch_up(self._client, since))
         is_first = True
         while True:
-            answers = [await self._sync(0 if is_first else SYNC_MILLISECONDS, since, is_first)]
-            if since is not None and has_unreadable(answers[0]) and self._device is not None:
-                answers.append(await self._sync(LATE_KEY_MILLISECONDS, answers[0].next_batch, False))
-                decrypt_late(self._client, answers[0])
+            answers = await self._read_news(receiver, since, is_first)
             found: list[Incoming] = []
             for answer in answers:
-                for room_id in answer.rooms.invite:
-                    await self._client.join(room_id)
                 if since is not None:  # the first synchronisation shows what was said before the bot was there
                     for room_id, room in answer.rooms.join.items():
-                        found += read_all(cast("list[Any]", room.timeline.events), partial(self._read, room_id))
+                        found += self._read(room_id, cast("list[Any]", room.timeline.events))
             position = answers[-1].next_batch
             await receiver.accept(found, position)
             if self._device is not None and position != since:
                 self._device.keep_position(position)
+            for answer in answers:
+                for room_id, invitation in answer.rooms.invite.items():
+                    self._invitations.accept(room_id, cast("list[Any]", invitation.invite_state))
             since, is_first = position, False
+
+    async def _read_news(self, receiver: Receiver, since: str | None, is_first: bool) -> list[SyncResponse]:
+        """Return what is new. Messages whose keys are missing are decrypted if these arrive a little later."""
+        answers = [await self._sync(0 if is_first else SYNC_MILLISECONDS, since, is_first)]
+        if since is None:
+            return answers
+        await self._fill_gaps(receiver, answers[0], since)
+        deadline = time.monotonic() + LATE_KEY_SECONDS
+        while self._device is not None and any(lacks_key(self._client, each) for each in answers):
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            position = answers[-1].next_batch
+            answers.append(await self._sync(max(1, int(left * 1000)), position, False))
+            await self._fill_gaps(receiver, answers[-1], position)
+            for answer in answers:
+                decrypt_late(self._client, answer)
+        return answers
+
+    async def _fill_gaps(self, receiver: Receiver, answer: SyncResponse, since: str) -> None:
+        """Add the events that a homeserver has left out because there are too many. Of very many, the oldest are
+        passed on at once, and again if the process ends before the position is stored."""
+        for room_id, room in answer.rooms.join.items():
+            missed: list[Any] = []
+            end = room.timeline.prev_batch
+            if not room.timeline.limited or not end:
+                continue
+            try:
+                async with aclosing(read_gap(self._client, room_id, since, end)) as pages:
+                    async for page in pages:
+                        missed += page
+                        if len(missed) >= MAX_HELD_EVENTS:
+                            await receiver.accept(self._read(room_id, missed))
+                            missed.clear()
+            except NO_ANSWER as error:
+                raise _lose(error) from None
+            cast("list[Any]", room.timeline.events)[:0] = missed
+
+    def _read(self, room_id: str, events: list[Any]) -> list[Incoming]:
+        return read_all(events, partial(read_event, self._client, room_id))
 
     async def _sync(self, milliseconds: int, since: str | None, is_first: bool) -> SyncResponse:
         answer = await self._ask(self._client.sync(milliseconds, since=since, full_state=is_first))
@@ -185,8 +231,8 @@ class Matrix:
     async def _ask(self, request: Awaitable[T]) -> T:
         try:
             return await request
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ChannelError(f"the connection was lost: {error or type(error).__name__}") from None
+        except NO_ANSWER as error:
+            raise _lose(error) from None
 
     async def send(self, message: Outgoing) -> str:
         room_id, _, thread = message.conversation.partition("/")
@@ -223,68 +269,12 @@ class Matrix:
         return decrypt_file(data, key) if key else data
 
     async def close(self) -> None:
+        await self._invitations.close()
+        if self._device is not None:
+            self._device.close()
         if self._session is not None:
             await self._session.close()
         await self._client.close()
-
-    # ── Reading ──
-
-    def _read(self, room_id: str, event: Any) -> Incoming | None:
-        source = cast("dict[str, Any]", event.source)
-        kind, sender = source.get("type"), str(source.get("sender", ""))
-        content = cast("dict[str, Any]", source.get("content") or {})
-        if sender == self._client.user_id or not sender:
-            return None
-        room = self._client.rooms.get(room_id)
-        is_direct = room is not None and room.joined_count + room.invited_count <= 2
-        name = (room.user_name(sender) if room is not None else None) or sender
-        common: dict[str, Any] = {"sender": sender, "sender_name": name, "is_direct": is_direct}
-        event_id = str(source["event_id"])
-        if kind == "m.room.redaction":
-            target = str(source.get("redacts") or content.get("redacts") or "")
-            return Incoming(event_id, room_id, kind="delete", target=target, **common)
-        if kind == "m.room.encrypted":  # whether it mentions the bot is encrypted too
-            return Incoming(event_id, room_id, problem=UNREADABLE, is_addressed=is_direct, **common)
-        if getattr(event, "decrypted", False) and not is_from_device_of(self._client, event, sender):
-            common["distrust"] = FORGED
-        if kind != "m.room.message":
-            return None
-        relation = cast("dict[str, Any]", content.get("m.relates_to") or {})
-        if relation.get("rel_type") == "m.replace":
-            fresh = cast("dict[str, Any]", content.get("m.new_content") or {})
-            text, target = self._strip_mention(str(fresh.get("body", ""))), str(relation.get("event_id", ""))
-            return Incoming(event_id, room_id, text=text, kind="edit", target=target, **common)
-        reply_to = str(cast("dict[str, Any]", relation.get("m.in_reply_to") or {}).get("event_id", ""))
-        thread = str(relation.get("event_id", "")) if relation.get("rel_type") == "m.thread" else ""
-        body = str(content.get("body", ""))
-        body = _QUOTE.sub("", body) if reply_to else body  # what others said does not address the bot
-        is_file = content.get("msgtype") in MEDIA
-        return Incoming(
-            event_id,
-            f"{room_id}/{thread}" if thread else room_id,
-            text="" if is_file else self._strip_mention(body),
-            attachments=_attachments(content) if is_file else (),
-            is_addressed=is_direct or self._is_addressed(content, body),
-            is_bot=content.get("msgtype") == "m.notice",
-            reply_to=reply_to or thread,
-            parent=room_id if thread else "",
-            **common,
-        )
-
-    def _is_addressed(self, content: dict[str, Any], body: str) -> bool:
-        """Return whether a message mentions the bot: as clients mark it, or in the text of one that does not."""
-        user = str(self._client.user_id)
-        if "m.mentions" in content:
-            mentions = cast("dict[str, Any]", content["m.mentions"] or {})
-            return user in cast("list[Any]", mentions.get("user_ids") or [])
-        return re.search(rf"(?<![\w@]){re.escape(user)}(?![\w-]|:\d|\.\w)", body) is not None
-
-    def _strip_mention(self, text: str) -> str:
-        user = str(self._client.user_id)
-        for name in (user, user.partition(":")[0].lstrip("@")):
-            if text.lower().startswith((f"{name}:".lower(), f"{name} ".lower())) or text == name:
-                return text[len(name) :].lstrip(": ").strip()
-        return text
 
     # ── Writing ──
 
@@ -312,7 +302,11 @@ class Matrix:
             is_refused = isinstance(answer, RoomGetStateEventError)
             if is_refused and answer.status_code != "M_NOT_FOUND":
                 raise _explain(answer)
-            room = MatrixRoom(room_id, str(self._client.user_id), encrypted=not is_refused)
+            if not is_refused:
+                remember_encrypted(self._client, room_id)
+            # A room that was encrypted stays so, whatever the homeserver says.
+            encrypted = is_encrypted(self._client, room_id)
+            room = MatrixRoom(room_id, str(self._client.user_id), encrypted=encrypted)
             self._client.rooms.setdefault(room_id, room)
         return self._client.rooms[room_id]
 
@@ -327,7 +321,7 @@ class Matrix:
                 room is not None and room.encrypted,
                 filesize=size,
             )
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except NO_ANSWER as error:
             raise ChannelError(f"the file was not uploaded: {error or type(error).__name__}") from None
         uri = getattr(answer, "content_uri", None)
         if uri is None:
@@ -350,21 +344,15 @@ def _content(text: str) -> dict[str, Any]:
     return content if len(json.dumps(content)) <= MAX_CONTENT_BYTES else plain
 
 
-def _attachments(content: dict[str, Any]) -> tuple[IncomingFile, ...]:
-    info = cast("dict[str, Any]", content.get("info") or {})
-    file = cast("dict[str, Any]", content.get("file") or {})
-    url = str(file.get("url") or content.get("url") or "")
-    file_id = name_encrypted_file(url, file) if file else url
-    if not file_id.startswith("mxc://"):
-        return ()
-    size = info.get("size")
-    name, kind = str(content.get("body", "")), str(info.get("mimetype", ""))
-    return (IncomingFile(file_id, name, kind, size if isinstance(size, int) else 0),)
+def _lose(error: BaseException) -> ChannelError:
+    return ChannelError(f"the connection was lost: {error or type(error).__name__}")
 
 
 def _explain(answer: Any) -> ChannelError:
     if answer.status_code == "M_LIMIT_EXCEEDED":
         return ChannelBusy(_describe_answer(answer), (answer.retry_after_ms or 5000) / 1000)
+    if answer.status_code in CONTENT_REFUSALS:
+        return ContentRefused(_describe_answer(answer))
     kind = ChannelRefused if answer.status_code in REFUSALS else ChannelError
     return kind(_describe_answer(answer))
 

@@ -1,13 +1,17 @@
 """The device of a Matrix account: its encryption keys, kept in a folder, and how far this device has read."""
 
 import os
+import re
 import secrets
+import sqlite3
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import peewee  # pyright: ignore[reportMissingTypeStubs] -- it has none
+import vodozemac
 from msgspec import Struct
 from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
     AsyncClient,
@@ -22,6 +26,10 @@ from nio.crypto.attachments import decrypt_attachment  # pyright: ignore[reportM
 from treadle.ports.channel import ChannelError, ChannelRefused
 
 NO_ROOMS: dict[str, Any] = {"room": {"rooms": []}}
+DAMAGED = (peewee.DatabaseError, sqlite3.DatabaseError)
+"""What is raised for files that are not those of a device."""
+RESTORE = "Restore the folder of the channel from a copy, or delete it: then the agent continues as a new device."
+_DEVICE_ID = re.compile(r"[A-Za-z0-9._~=/+-]{1,100}")
 _STORE_KEY = "treadle"
 """The folder is private to the user, so its files need no secret of their own."""
 
@@ -34,6 +42,33 @@ class FileKey(Struct, frozen=True):
     sha256: str
 
 
+class DecryptedMessages:
+    """Which messages were decrypted, in a file: the event of each key and position. Used as a mapping by the
+    library, whose own one forgets them when the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(path, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+        self._database.execute(
+            "CREATE TABLE IF NOT EXISTS decrypted (sender_key TEXT, session_id TEXT, message_index INTEGER, "
+            "event_id TEXT, sent_at INTEGER, PRIMARY KEY (sender_key, session_id, message_index)) WITHOUT ROWID"
+        )
+
+    def __getitem__(self, key: tuple[str, str, int]) -> tuple[str, int]:
+        query = "SELECT event_id, sent_at FROM decrypted WHERE (sender_key, session_id, message_index) = (?, ?, ?)"
+        found = self._database.execute(query, key).fetchone()
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def __setitem__(self, key: tuple[str, str, int], event: tuple[str, int]) -> None:
+        self._database.execute("INSERT OR REPLACE INTO decrypted VALUES (?, ?, ?, ?, ?)", (*key, *event))
+
+    def close(self) -> None:
+        self._database.close()
+
+
 class MatrixDevice:
     """A device whose keys are in a folder. Without the folder it becomes another device: the keys of a device that
     others know must not change."""
@@ -43,16 +78,32 @@ class MatrixDevice:
         self._id_file = folder / "device"
         self._position_file = folder / "position"
         self.identity_file = folder / "identity"
+        self._decrypted: DecryptedMessages | None = None
 
     def open_client(self, homeserver: str, user: str, settings: dict[str, Any]) -> AsyncClient:
         """Return a client that encrypts. It loads the keys when it logs in."""
         config = AsyncClientConfig(encryption_enabled=True, store_name="keys.db", pickle_key=_STORE_KEY, **settings)
         return AsyncClient(homeserver, user, self._read_id(), str(self._folder), config)
 
+    def refuse_replays(self, client: AsyncClient) -> None:
+        """Decrypt each message once, also after a restart. The client must be logged in."""
+        assert client.olm is not None
+        if self._decrypted is None:
+            self._decrypted = DecryptedMessages(self._folder / "decrypted.db")
+        client.olm.message_index_store = cast("Any", self._decrypted)
+
+    def close(self) -> None:
+        if self._decrypted is not None:
+            self._decrypted.close()
+            self._decrypted = None
+
     def _read_id(self) -> str:
         if not self._id_file.exists():
             _write(self._id_file, f"TREADLE{secrets.token_hex(5).upper()}")
-        return self._id_file.read_text().strip()
+        found = self._id_file.read_bytes().decode("ascii", "replace").strip()
+        if not _DEVICE_ID.fullmatch(found):
+            raise ValueError(f"{self._id_file} is damaged. {RESTORE}")
+        return found
 
     def keep_position(self, position: str) -> None:
         """Record how far this device has read, after what was read is stored."""
@@ -62,9 +113,14 @@ class MatrixDevice:
         """Receive the keys that were sent to this device while another server held the channel. A position of
         another device would skip them."""
         position = self._position_file.read_text() if self._position_file.exists() else ""
-        if position and position != since:
-            await client.sync(0, NO_ROOMS, position)
+        while position and position != since:
+            answer = await client.sync(0, NO_ROOMS, position)
             client.next_batch = ""  # the next answer may end at the same position, and must be read too
+            if not isinstance(answer, SyncResponse):
+                raise ChannelError(f"the keys of this device were not received: {answer}")
+            if not answer.to_device_events or answer.next_batch == position:
+                break
+            position = answer.next_batch  # a homeserver gives 100 of them at once
 
 
 async def exchange_keys(client: AsyncClient) -> None:
@@ -96,12 +152,42 @@ def decrypt_late(client: AsyncClient, answer: SyncResponse) -> None:
                     continue
 
 
-def has_unreadable(answer: SyncResponse) -> bool:
+def lacks_key(client: AsyncClient, answer: SyncResponse) -> bool:
     """Return whether an answer has messages whose keys are missing."""
-    rooms = answer.rooms.join.values()
     return any(
-        isinstance(event, MegolmEvent) for room in rooms for event in cast("list[Any]", room.timeline.events)
+        isinstance(event, MegolmEvent) and _find_session(client, room_id, event) is None
+        for room_id, room in answer.rooms.join.items()
+        for event in cast("list[Any]", room.timeline.events)
     )
+
+
+def _find_session(client: AsyncClient, room_id: str, event: MegolmEvent) -> Any:
+    if client.olm is None:
+        return None
+    return client.olm.inbound_group_store.get(room_id, str(event.sender_key), str(event.session_id))
+
+
+def is_replay(client: AsyncClient, room_id: str, event: Any) -> bool:
+    """Return whether an event was not decrypted although its key is here: it was delivered before under another
+    ID. A homeserver could have commands executed again that way."""
+    session = _find_session(client, room_id, event) if isinstance(event, MegolmEvent) else None
+    try:
+        return session is not None and bool(session.decrypt(event.ciphertext))
+    except (vodozemac.MegolmDecryptionException, vodozemac.DecodeException):
+        return False  # the key opens only later messages
+
+
+def is_encrypted(client: AsyncClient, room_id: str) -> bool:
+    """Return whether a room is encrypted or ever was, as far as this device knows. Encryption cannot be switched
+    off, so a homeserver that says otherwise lies."""
+    room = client.rooms.get(room_id)
+    return client.olm is not None and (room_id in client.encrypted_rooms or (room is not None and room.encrypted))
+
+
+def remember_encrypted(client: AsyncClient, room_id: str) -> None:
+    client.encrypted_rooms.add(room_id)
+    if client.store is not None:
+        cast("Any", client.store).save_encrypted_rooms({room_id})
 
 
 def is_from_device_of(client: AsyncClient, event: Any, user: str) -> bool:

@@ -128,11 +128,16 @@ def _create(file: Path) -> CrossSigningKeys:
 
 def _read(file: Path) -> CrossSigningKeys | None:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=CrossSigningKeys)
+        found = msgspec.json.decode(file.read_bytes(), type=CrossSigningKeys)
+        for seed in (found.master, found.self_signing, found.user_signing):
+            _public(seed)
     except FileNotFoundError:
         return None
-    except msgspec.DecodeError as error:
-        raise ChannelError(f"{file} is damaged: {error}. Restore it from a copy.") from None
+    except ValueError as error:
+        raise ChannelError(
+            f"{file} is damaged: {error}. Restore it from a copy, or delete it and set `recovery_key`"
+        ) from None
+    return found
 
 
 async def _publish(client: AsyncClient, identity: CrossSigningKeys, user: str, password: str) -> None:
@@ -154,7 +159,12 @@ async def _publish(client: AsyncClient, identity: CrossSigningKeys, user: str, p
 
 async def _find_seed(client: AsyncClient, file: Path, published: str, recovery_key: str) -> str | None:
     """Return the private key of a published key: from the file, or from the secret storage of the account."""
-    own = _read(file)
+    try:
+        own = _read(file)
+    except ChannelError:
+        if not recovery_key:
+            raise
+        own = None  # the recovery key replaces it
     if own is not None and _public(own.self_signing) == published:
         return own.self_signing
     if not recovery_key:
@@ -254,7 +264,12 @@ async def _call(client: AsyncClient, method: str, path: str, body: Any = None) -
     headers = {"Authorization": f"Bearer {client.access_token}"}
     data = None if body is None else json.dumps(body)
     response = await client.send(method, f"/_matrix/client{path}", data, headers)
-    answer = cast("dict[str, Any]", await response.json())
+    try:
+        answer = await response.json()
+    except ValueError:
+        answer = None
+    if not isinstance(answer, dict):
+        raise Refused(response.status, {"error": f"status {response.status} without an object of JSON"})
     if response.status >= 400:
-        raise Refused(response.status, answer)
-    return answer
+        raise Refused(response.status, cast("dict[str, Any]", answer))
+    return cast("dict[str, Any]", answer)

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
+from treadle.channels.parts import split_for
 from treadle.channels.tasks import TaskSet
 from treadle.domain.channels import ChannelConfig
 from treadle.domain.durations import parse_duration
@@ -20,6 +21,7 @@ from treadle.ports.channel import (
     ChannelBusy,
     ChannelRefused,
     ChannelStore,
+    ContentRefused,
     OutboxItem,
     Outgoing,
     UploadChannel,
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 SEND_SECONDS = 60.0
 MAX_BUSY_SECONDS = 300.0
 MAX_RETRY_SECONDS = 600.0
+TEXT_SUFFIX, REFUSED_SUFFIX = "/text", "/refused"
+"""Ends of the keys of parts of a message, and of the notice that it was refused."""
 Show = Callable[[RunId, EventData], Awaitable[None]]
 
 
@@ -173,19 +177,26 @@ class ChannelOutbox:
         return sent
 
     async def _transmit(self, channel: Channel, item: OutboxItem) -> str:
-        """Send a message, and its files after it where they are messages of their own. Each part is recorded, so
-        that an attempt that failed half-way continues there, also in another process."""
+        """Send a message: a long text in parts, and files after it where they are messages of their own. Each is
+        recorded, so that an attempt that failed half-way continues there, also in another process.
+
+        Return the ID of the last text, or of the first file."""
         message = item.message
-        if not message.files or channel.traits.combines_files:
+        texts = [message.text] if channel.traits.combines_files else split_for(channel, message.text)
+        if channel.traits.combines_files or (len(texts) <= 1 and not message.files):
             return await self._send_text(channel, item)
         sent: list[str] = []
-        if message.text.strip():
-            text = replace(item, message=replace(message, files=()))
-            sent.append(await self._send_once(f"{item.key}/text", text, lambda _: self._send_text(channel, text)))
+        for number, text in enumerate(texts):
+            suffix = f"/{number}" if number else ""
+            buttons = message.buttons if number == len(texts) - 1 else ()
+            part = replace(message, key=message.key + suffix, text=text, buttons=buttons, files=())
+            piece = replace(item, message=part, message_id="" if number else item.message_id)
+            key = f"{item.key}{TEXT_SUFFIX}{suffix}"
+            sent.append(await self._send_once(key, item, lambda _, piece=piece: self._send_text(channel, piece)))
         for number, file in enumerate(message.files):
             part = Outgoing(f"{message.key}/file/{number}", message.conversation, "", files=(file,))
             sent.append(await self._send_once(part.key, item, partial(self._send_file, channel, part)))
-        return sent[0]
+        return sent[max(0, len(texts) - 1)]
 
     async def _send_once(self, key: str, item: OutboxItem, send: Callable[[OutboxItem], Awaitable[str]]) -> str:
         """Send a part of a message unless that is recorded, and return its ID."""
@@ -243,9 +254,18 @@ class ChannelOutbox:
         if item.run_id is not None:
             event = ChannelFailed(self._name, item.conversation, item.key, attempts, reason, retry_at)
             await self._show(item.run_id, event)
+        if isinstance(error, ContentRefused) and not item.key.endswith(REFUSED_SUFFIX):
+            notice = Outgoing(f"{item.key}{REFUSED_SUFFIX}", item.conversation, _describe_refusal(item, reason))
+            await self._store.finish(self._name, [notice], now)
         if not is_final:
             await asyncio.sleep(delay)
         return failed
 
     def _lock(self, conversation: str) -> asyncio.Lock:
         return self._locks.setdefault(conversation, asyncio.Lock())
+
+
+def _describe_refusal(item: OutboxItem, reason: str) -> str:
+    """Return what a person is told instead of a message that the platform does not accept."""
+    where = "" if item.run_id is None else f" The dashboard shows it: run {item.run_id}."
+    return f"I could not send you a message, because the platform refuses it: {reason[:200]}.{where}"

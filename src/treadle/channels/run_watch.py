@@ -10,8 +10,8 @@ from contextlib import aclosing, suppress
 from msgspec.structs import replace
 
 from treadle.channels.answer_files import collect_files
-from treadle.channels.markdown import split_message
 from treadle.channels.outbox import ChannelOutbox
+from treadle.channels.parts import split_for
 from treadle.channels.prompts import (
     describe_decision,
     describe_end,
@@ -206,11 +206,8 @@ class _FollowedRun:
         return f"{self._run_id}/{self._section}/{part}"
 
     def _parts(self, text: str) -> list[Outgoing]:
-        limit = self._limit
-        return [
-            Outgoing(self._key(number), self._conversation, part)
-            for number, part in enumerate(split_message(text, limit))
-        ]
+        parts = split_for(self._watch.outbox.channel, text)
+        return [Outgoing(self._key(number), self._conversation, part) for number, part in enumerate(parts)]
 
     async def _end(self, end: RunEnd) -> None:
         self._is_busy = False
@@ -232,11 +229,6 @@ class _FollowedRun:
         watch.outbox.wake(self._conversation)
 
     @property
-    def _limit(self) -> int:
-        channel = self._watch.outbox.channel
-        return 2000 if channel is None else channel.traits.max_characters
-
-    @property
     def _has_buttons(self) -> bool:
         channel = self._watch.outbox.channel
         return channel is not None and channel.traits.has_buttons
@@ -256,7 +248,7 @@ class _FollowedRun:
                         await channel.show_typing(self._conversation)
             text = self._text
             if self._is_streaming(text, traits.can_edit) and text != shown and self._is_busy:
-                first = split_message(text, traits.max_characters)[0]
+                first = split_for(channel, text)[0]
                 draft = Outgoing(self._key(0), self._conversation, first, is_draft=True)
                 if await self._watch.outbox.stream(draft, self._run_id):
                     shown = text

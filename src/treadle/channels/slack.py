@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
+from contextlib import aclosing
+from functools import partial
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, uuid5
@@ -15,11 +18,14 @@ from slack_sdk.web.async_client import AsyncWebClient
 
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
-from treadle.channels.markdown import SLACK, render
+from treadle.channels.markdown import SLACK, measure, render
+from treadle.channels.slack_events import is_direct_event, list_files, read_command, read_press, unescape
+from treadle.channels.slack_history import MissingScope, SlackPosition, read_missed
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
     ChannelRefused,
+    ContentRefused,
     Incoming,
     IncomingFile,
     Outgoing,
@@ -36,17 +42,19 @@ REFUSALS = frozenset(
         "message_not_found",
         "cant_update_message",
         "edit_window_closed",
-        "msg_too_long",
         "restricted_action",
         "user_is_bot",
         "users_not_found",
         "user_disabled",
         "user_not_visible",
         "cannot_dm_bot",
+        "thread_not_found",
     )
 )
+CONTENT_REFUSALS = frozenset(("msg_too_long", "no_text", "invalid_blocks", "msg_blocks_too_long"))
 TRAITS = Traits(
     max_characters=2900,
+    measure=lambda text: measure(text, SLACK),
     can_edit=True,
     has_buttons=True,
     deduplicates=True,
@@ -58,6 +66,9 @@ MAX_SECTION = 3000
 """Characters of one section of a message."""
 SHARE_PAUSES_SECONDS = (1.0, 2.0, 4.0, 8.0)
 """How long a file that is being shared is waited for."""
+MAX_PAUSE_SECONDS = 60.0
+MIN_CONNECTED_SECONDS = 10.0
+"""A connection that ends earlier is opened again with a growing pause."""
 SILENT_SECONDS = 60.0
 """Slack pings more often. A connection that is silent for longer is lost."""
 
@@ -100,6 +111,15 @@ class Slack:
         return f"{found.get('user', '')} in {found.get('team', '')}"
 
     async def receive(self, receiver: Receiver) -> None:
+        position = await self._catch_up(receiver)
+        while True:
+            began = time.monotonic()
+            await self._follow(receiver, position)
+            if time.monotonic() - began < MIN_CONNECTED_SECONDS:
+                return
+
+    async def _follow(self, receiver: Receiver, position: SlackPosition) -> None:
+        """Pass on messages until Slack ends the connection, which it does from time to time."""
         headers = {"Authorization": f"Bearer {self._settings.app_token}"}
         opened = await self._request("apps.connections.open", headers=headers)
         try:
@@ -112,13 +132,30 @@ class Slack:
                         raise ChannelError("Slack closed the connection")
                     envelope = cast("dict[str, Any]", json.loads(frame.data))
                     if envelope.get("type") == "disconnect":
-                        return  # Slack refreshes connections: the next one is opened at once
+                        return
                     if found := read_all((envelope,), self._read):
-                        await receiver.accept(found)
+                        await self._accept(receiver, found, position)
                     if "envelope_id" in envelope:  # only after it was stored
                         await socket.send_json({"envelope_id": envelope["envelope_id"]})
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise ChannelError(f"the connection was lost: {error or type(error).__name__}") from None
+
+    async def _catch_up(self, receiver: Receiver) -> SlackPosition:
+        """Pass on what was written while no server was connected. Slack repeats what happens meanwhile."""
+        position = SlackPosition(await receiver.cursor())
+        call = partial(self._call_patiently, form="data")
+        async with aclosing(read_missed(call, position.places)) as places:
+            async for events in places:
+                envelopes = [{"type": "events_api", "payload": {"event": each}} for each in events]
+                await self._accept(receiver, read_all(envelopes, self._read), position)
+        return position
+
+    async def _accept(self, receiver: Receiver, found: list[Incoming], position: SlackPosition) -> None:
+        before = position.encode()
+        for message in found:
+            position.note(message)
+        cursor = position.encode()
+        await receiver.accept(found, None if cursor == before else cursor)
 
     async def send(self, message: Outgoing) -> str:
         if message.files:
@@ -164,7 +201,7 @@ class Slack:
     def _read(self, envelope: dict[str, Any]) -> Incoming | None:
         payload = cast("dict[str, Any]", envelope.get("payload") or {})
         if envelope.get("type") == "interactive":
-            return _read_press(payload)
+            return read_press(payload)
         if envelope.get("type") != "events_api":
             return None
         event = cast("dict[str, Any]", payload.get("event") or {})
@@ -185,7 +222,7 @@ class Slack:
         if not sender or sender == self._bot_user:
             return None
         text, channel, ts = str(event.get("text", "")), str(event["channel"]), str(event["ts"])
-        is_direct = _is_direct(event)
+        is_direct = is_direct_event(event)
         thread = str(event.get("thread_ts") or ("" if is_direct else ts))
         mention = f"<@{self._bot_user}>"
         is_reply = event.get("parent_user_id") == self._bot_user
@@ -194,8 +231,8 @@ class Slack:
             f"{channel}/{thread}" if thread else channel,
             sender,
             str(event.get("username") or f"<@{sender}>"),
-            _read_command(unescape(text.replace(mention, "").strip())),
-            _attachments(event),
+            read_command(unescape(text.replace(mention, "").strip())),
+            list_files(event),
             is_direct=is_direct,
             is_addressed=is_direct or mention in text or is_reply,
             is_bot=bool(event.get("bot_id")) or sender == SLACKBOT,
@@ -213,7 +250,7 @@ class Slack:
             return None  # also when Slack only unfurls a link
         channel = str(event["channel"])
         target = str(event.get("deleted_ts") or fresh.get("ts") or old.get("ts"))
-        is_direct = _is_direct(event)
+        is_direct = is_direct_event(event)
         thread = str(old.get("thread_ts") or ("" if is_direct else target))
         return Incoming(
             f"{kind}/{channel}/{event.get('event_ts') or event.get('ts')}",
@@ -299,6 +336,14 @@ class Slack:
         """Call a method of the Web API. Some methods accept form data only."""
         return await self._request(method, **{form: values})
 
+    async def _call_patiently(self, method: str, values: dict[str, Any], form: Literal["json", "data"]) -> Any:
+        """Call a method, again if Slack asks for a pause."""
+        while True:
+            try:
+                return await self._call(method, values, form)
+            except ChannelBusy as error:
+                await asyncio.sleep(min(error.seconds, MAX_PAUSE_SECONDS))
+
     async def _request(self, method: str, **options: Any) -> Any:
         try:
             return (await self._web.api_call(method, **options)).data
@@ -313,65 +358,17 @@ class Slack:
         return self._session
 
 
-def _is_direct(event: dict[str, Any]) -> bool:
-    """Return whether an event happened in a direct message. Some events, such as app_mention, do not say it."""
-    kind = event.get("channel_type")
-    return str(event["channel"]).startswith("D") if kind is None else kind == "im"
-
-
-def _read_press(payload: dict[str, Any]) -> Incoming | None:
-    actions = cast("list[dict[str, Any]]", payload.get("actions") or [])
-    if payload.get("type") != "block_actions" or not actions:
-        return None
-    message = cast("dict[str, Any]", payload.get("message") or {})
-    channel = str(cast("dict[str, Any]", payload.get("channel") or {}).get("id", ""))
-    user = cast("dict[str, Any]", payload.get("user") or {})
-    thread = str(message.get("thread_ts") or "")
-    return Incoming(
-        f"press/{actions[0].get('action_ts') or payload.get('trigger_id')}",
-        f"{channel}/{thread}" if thread else channel,
-        str(user.get("id", "")),
-        str(user.get("username", "")),
-        is_direct=channel.startswith("D"),
-        kind="press",
-        value=str(actions[0].get("value", "")),
-        reply_to=str(message.get("ts", "")),
-        parent=channel if thread else "",
-    )
-
-
-def _attachments(event: dict[str, Any]) -> tuple[IncomingFile, ...]:
-    files = cast("list[dict[str, Any]]", event.get("files") or [])
-    return tuple(
-        IncomingFile(
-            str(file.get("url_private_download") or file.get("url_private") or ""),
-            str(file.get("name", "")),
-            str(file.get("mimetype", "")),
-            int(file.get("size") or 0),
-        )
-        for file in files
-    )
-
-
 def _explain(response: Any) -> ChannelError:
     said = str(response.get("error", "")) if response.status_code == 200 else f"status {response.status_code}"
     if response.status_code == 429 or said == "ratelimited":
         return ChannelBusy(said, float(response.headers.get("Retry-After", 5)))
+    if said in CONTENT_REFUSALS:
+        return ContentRefused(f"Slack refuses the message: {said}")
     if said in REFUSALS:
         return ChannelRefused(f"Slack refuses the message: {said}")
     if said == "missing_scope":
         needed = response.get("needed", "")
-        return ChannelError(f"the Slack app lacks the scope {needed}. Add it, and install the app again.")
+        return MissingScope(f"the Slack app lacks the scope {needed}. Add it, and install the app again.")
     if said in ("file_not_found", "file_deleted"):
         return _FileError(said)
     return ChannelError(f"Slack answered: {said}")
-
-
-def _read_command(text: str) -> str:
-    """Return `!stop` as `/stop`: Slack keeps messages that begin with a slash for itself."""
-    return f"/{text[1:]}" if text[:1] == "!" and text[1:2].isalpha() else text
-
-
-def unescape(text: str) -> str:
-    """Return text without Slack's escapes of `&`, `<` and `>`."""
-    return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")

@@ -18,12 +18,13 @@ from msgspec import Struct
 
 from treadle.channels.download import download
 from treadle.channels.incoming import read_all
-from treadle.channels.markdown import TELEGRAM, render
+from treadle.channels.markdown import TELEGRAM, measure, render
 from treadle.channels.tasks import TaskSet
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
     ChannelRefused,
+    ContentRefused,
     Incoming,
     IncomingFile,
     Outgoing,
@@ -42,8 +43,11 @@ MAX_ALBUMS = 100
 MAX_PICTURE_BYTES = 10_000_000
 PICTURES = ("image/jpeg", "image/png", "image/webp")
 UPDATES = ("message", "edited_message", "callback_query")
+ABOUT_CHATS = ("chat", "peer", "user", "rights", "topic", "thread", "not modified", "message to edit", "edited")
+"""Words in refusals that are not about the content of a message."""
 TRAITS = Traits(
-    max_characters=3500,  # of 4096: the rendered text may be longer than its Markdown
+    max_characters=3500,  # of 4096, with room for marks of drafts
+    measure=lambda text: measure(text, TELEGRAM),
     can_edit=True,
     has_buttons=True,
     edit_seconds=1.5,
@@ -315,7 +319,8 @@ class Telegram:
             case 409:
                 return ChannelError(f"another program receives the messages of this bot: {said}")
             case 400 | 403:
-                return ChannelRefused(said)
+                is_content = status == 400 and not any(each in said.lower() for each in ABOUT_CHATS)
+                return ContentRefused(said) if is_content else ChannelRefused(said)
             case _:
                 return ChannelError(f"Telegram answered {status}: {said}")
 

@@ -144,13 +144,14 @@ def choose_user(channel: str, sender: str, user: str, grants: tuple[Grant, ...])
     return LOCAL_USER if "owner" in grants else user or name_user(channel, sender)
 
 
-def find_recipient(channels: Mapping[str, ChannelConfig], target: str) -> tuple[str, str, Recipient | None]:
-    """Return the channel and the conversation that `CHANNEL:NAME` stands for, and its recipient if it is named.
-
-    Raise ValueError if the channel is unknown."""
+def find_recipient(channels: Mapping[str, ChannelConfig], target: str) -> tuple[str, Recipient]:
+    """Return the channel and the recipient that `CHANNEL:NAME` stands for. Raise ValueError if it is not
+    configured: a mistyped name must not become an address."""
     channel, _, name = target.partition(":")
-    if channel not in channels or not name:
+    recipient = channels[channel].recipients.get(name) if channel in channels else None
+    if recipient is None:
         known = ", ".join(f"{each}:{one}" for each, config in channels.items() for one in config.recipients)
-        raise ValueError(f"`{target[:100]}` is not a recipient; known: {known or 'none'}")
-    recipient = channels[channel].recipients.get(name)
-    return channel, name if recipient is None else recipient.to, recipient
+        raise ValueError(
+            f"`{target[:100]}` is not a recipient; known: {known or 'none'}. Name it in `recipients` of the channel"
+        )
+    return channel, recipient

@@ -1,6 +1,6 @@
 """The contract between Treadle and a chat platform, and the store of what goes in and out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -96,6 +96,8 @@ class Traits(Struct, frozen=True):
 
     max_characters: int
     """Characters of one message."""
+    measure: Callable[[str], int] = len
+    """Returns how many of these characters a text needs, which is Markdown."""
     can_edit: bool = False
     has_buttons: bool = False
     deduplicates: bool = False
@@ -119,6 +121,10 @@ class ChannelError(Exception):
 
 class ChannelRefused(ChannelError):
     """The platform rejects the message for good: the chat is gone, or the person has blocked the bot."""
+
+
+class ContentRefused(ChannelRefused):
+    """The platform rejects what a message says, such as a text that is too long. Other messages are possible."""
 
 
 class ChannelBusy(ChannelError):

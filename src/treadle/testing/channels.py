@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from treadle.channels.parts import split_for
 from treadle.ports.channel import Channel, ChannelRefused, Outgoing, OutgoingFile, UploadChannel
 
 HOSTILE = (
@@ -9,6 +10,9 @@ HOSTILE = (
     "```\nno end of the block",
     "| a | b |\n|---|---|\n| <i> | & |",
     "# Heading\n\n- one\n  - two\n\n> quote\n\n1. first",
+    "[x]: http://example.org",
+    "[](http://example.org)",
+    "#",
     "\u202eright to left \U0001f600 e\u0301",
 )
 """Markdown that a model may write and that no platform may reject."""
@@ -49,6 +53,10 @@ async def check_channel(
         assert await channel.send(Outgoing(f"check/hostile/{number}", conversation, text)), text
     longest = "word " * (traits.max_characters // 5)
     assert await channel.send(Outgoing("check/long", conversation, longest)), "the longest text is accepted"
+    wide = f"| name | about |\n|---|---|\n| wide | {'word ' * 12} |\n"
+    rows = ["|a|b|"] * (traits.max_characters // 6)
+    for number, text in enumerate(split_for(channel, wide + "\n".join(rows))):
+        assert await channel.send(Outgoing(f"check/table/{number}", conversation, text)), "a table is accepted"
     file = OutgoingFile("chart.png", "image/png", PNG)
     text = "with a file" if traits.combines_files else ""
     assert await channel.send(Outgoing("check/file", conversation, text, files=(file,))), "a file is sent"

@@ -3,6 +3,7 @@ timeline with positions, transaction IDs that it remembers, edits, files, the ex
 errors that bots must handle. Every account has the same password."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,11 @@ BOT = "@bot:fake.example"
 LOGIN = web.RequestKey("login", tuple[str, str])
 """The user and the device of a request."""
 PASSWORD, TOKEN = "fake-password", "fake-access-token"
+MAX_EVENT_BYTES = 65_536
+MAX_DEVICE_MESSAGES = 100
+"""Messages to a device in one synchronisation."""
+TIMELINE_EVENTS = 10
+"""Events of a room in one synchronisation. Further ones must be asked for, as with real homeservers."""
 
 
 class FakeMatrix:
@@ -47,10 +53,10 @@ class FakeMatrix:
 
     # ── People ──
 
-    def add_room(self, room_id: str, *members: str, is_encrypted: bool = False) -> str:
+    def add_room(self, room_id: str, *members: str, is_encrypted: bool = False, has_bot: bool = True) -> str:
         """Make a room with the bot and others, who have joined it."""
         self.rooms[room_id] = {}
-        for member in (BOT, *members):
+        for member in (BOT, *members) if has_bot else members:
             self._set_membership(room_id, member, "join")
         if is_encrypted:
             content = {"algorithm": "m.megolm.v1.aes-sha2"}
@@ -77,9 +83,27 @@ class FakeMatrix:
             self._add(room_id, sender, "m.room.encrypted", content)
             self._changed.notify_all()
 
-    async def invite(self, room_id: str, member: str) -> None:
+    async def redact(self, sender: str, room_id: str, event_id: str) -> None:
+        """Delete a message as a person."""
         async with self._changed:
-            self._set_membership(room_id, member, "invite")
+            self._add(room_id, sender, "m.room.redaction", {"redacts": event_id}, redacts=event_id)
+            self._changed.notify_all()
+
+    async def write_to_device(self, sender: str, user: str, device: str, count: int) -> None:
+        """Send messages without meaning to a device."""
+        event = {"sender": sender, "type": "m.dummy", "content": {}}
+        await self._note(*({"to": (user, device), "event": event} for _ in range(count)))
+
+    async def replay(self, event: dict[str, Any]) -> None:
+        """Deliver an event again as a new one, as a homeserver that lies would."""
+        async with self._changed:
+            self._add(event["room_id"], event["sender"], event["type"], event["content"])
+            self._changed.notify_all()
+
+    async def invite(self, room_id: str, member: str, sender: str = "") -> None:
+        """Invite a user, by default as the first member of the room."""
+        async with self._changed:
+            self._set_membership(room_id, member, "invite", sender or next(iter(self.rooms[room_id])))
             self._changed.notify_all()
 
     def texts(self, room_id: str) -> list[str]:
@@ -101,10 +125,10 @@ class FakeMatrix:
         async with asyncio.timeout(seconds), self._changed:
             return await self._changed.wait_for(condition)
 
-    def _set_membership(self, room_id: str, member: str, membership: str) -> None:
+    def _set_membership(self, room_id: str, member: str, membership: str, sender: str = "") -> None:
         self.rooms[room_id][member] = membership
         content = {"membership": membership, "displayname": member.partition(":")[0].lstrip("@")}
-        self._add(room_id, member, "m.room.member", content, state_key=member)
+        self._add(room_id, sender or member, "m.room.member", content, state_key=member)
 
     def _add(self, room_id: str, sender: str, kind: str, content: dict[str, Any], **more: Any) -> str:
         event_id = f"$event{len(self.log)}"
@@ -145,30 +169,47 @@ class FakeMatrix:
                     await self._changed.wait_for(lambda: len(self.log) > since)
             except TimeoutError:
                 pass
-        fresh = self.log[since:]
+        end = self._find_end(since, (user, device))
+        fresh = self.log[since:end]
         joined = {
-            room_id: self._describe(room_id, since, is_full or not since)
+            room_id: self._describe(room_id, since, end, is_full or not since)
             for room_id, members in self.rooms.items()
             if members.get(user) == "join"
             and "filter" not in request.query  # the only filter that bots use wants no rooms
             and (is_full or any(each.get("room_id") == room_id for each in fresh))
         }
+        invited = {
+            room_id: {"invite_state": {"events": [each for each in self.events if _is_member(each, room_id, user)]}}
+            for room_id, members in self.rooms.items()
+            if members.get(user) == "invite" and (is_full or any(_is_member(each, room_id, user) for each in fresh))
+        }
         answer = {
-            "next_batch": str(len(self.log)),
-            "rooms": {"join": joined, "invite": {}, "leave": {}},
+            "next_batch": str(end),
+            "rooms": {"join": joined, "invite": invited, "leave": {}},
             "to_device": {"events": [each["event"] for each in fresh if each.get("to") == (user, device)]},
             "device_lists": {"changed": [each["keys_of"] for each in fresh if "keys_of" in each], "left": []},
             "device_one_time_keys_count": self.keys.count(user, device),
         }
         return web.json_response(answer)
 
-    def _describe(self, room_id: str, since: int, is_full: bool) -> dict[str, Any]:
+    def _find_end(self, since: int, login: tuple[str, str]) -> int:
+        """Return where a synchronisation ends: at the last messages to the device that fit in it."""
+        mine = [at for at in range(since, len(self.log)) if self.log[at].get("to") == login]
+        return mine[MAX_DEVICE_MESSAGES - 1] + 1 if len(mine) > MAX_DEVICE_MESSAGES else len(self.log)
+
+    def _describe(self, room_id: str, since: int, end: int, is_full: bool) -> dict[str, Any]:
         events = [each for each in self.events if each["room_id"] == room_id]
         state = (
             {(each["type"], each["state_key"]): each for each in events if "state_key" in each} if is_full else {}
         )
-        fresh = [each for each in self.log[since:] if each.get("room_id") == room_id]
-        timeline = {"events": fresh, "limited": False, "prev_batch": str(since)}
+        fresh = self._find_events(room_id, since, end)
+        shown = fresh[-TIMELINE_EVENTS:]
+        begin = shown[0][0] if len(fresh) > len(shown) else since
+        timeline = {
+            "events": [event for _, event in shown],
+            "limited": len(fresh) > len(shown),
+            "prev_batch": str(begin),
+        }
         return {
             "timeline": timeline,
             "state": {"events": list(state.values())},
@@ -178,6 +219,23 @@ class FakeMatrix:
             "unread_notifications": {},
         }
 
+    def _find_events(self, room_id: str, start: int, end: int) -> list[tuple[int, dict[str, Any]]]:
+        """Return the events of a room between two positions, each with its own."""
+        return [(at, self.log[at]) for at in range(start, end) if self.log[at].get("room_id") == room_id]
+
+    async def list_messages(self, request: web.Request) -> web.Response:
+        room_id, (user, _) = request.match_info["room"], request[LOGIN]
+        if self.rooms.get(room_id, {}).get(user) != "join":
+            return _refuse(403, "M_FORBIDDEN", "You are not in the room")
+        query = request.query
+        bounds = int(query["from"]), int(query.get("to") or (len(self.log) if query["dir"] == "f" else 0))
+        found = self._find_events(room_id, min(bounds), max(bounds))
+        page = (found if query["dir"] == "f" else found[::-1])[: int(query.get("limit", "10"))]
+        answer: dict[str, Any] = {"start": query["from"], "chunk": [event for _, event in page]}
+        if len(page) < len(found):
+            answer["end"] = str(page[-1][0] + (query["dir"] == "f"))
+        return web.json_response(answer)
+
     async def send(self, request: web.Request) -> web.Response:
         if self.errors:
             status, body = self.errors.pop(0)
@@ -186,6 +244,8 @@ class FakeMatrix:
         if self.rooms.get(room_id, {}).get(user) != "join":
             return _refuse(403, "M_FORBIDDEN", "You are not in the room")
         content, transaction = await request.json(), (device, request.match_info["transaction"])
+        if len(json.dumps(content)) > MAX_EVENT_BYTES:
+            return _refuse(413, "M_TOO_LARGE", "event too large")
         if self.relabel is not None and self.relabel[0] == user:
             user = self.relabel[1]
         async with self._changed:
@@ -271,6 +331,11 @@ class FakeMatrix:
         return web.Response(body=data, content_type=kind)
 
 
+def _is_member(event: dict[str, Any], room_id: str, user: str) -> bool:
+    """Return whether an event is about the membership of a user."""
+    return (event.get("room_id"), event.get("type"), event.get("state_key")) == (room_id, "m.room.member", user)
+
+
 def _refuse(status: int, code: str, said: str) -> web.Response:
     return web.json_response({"errcode": code, "error": said}, status=status)
 
@@ -297,6 +362,7 @@ async def serve_fake_matrix(fake: FakeMatrix, port: int = 0) -> AsyncGenerator[F
     app.router.add_put(f"{client}/rooms/{{room}}/typing/{{user}}", fake.do_nothing)
     app.router.add_get(f"{client}/rooms/{{room}}/state/{{type}}", fake.read_state)
     app.router.add_get(f"{client}/rooms/{{room}}/state/{{type}}/", fake.read_state)
+    app.router.add_get(f"{client}/rooms/{{room}}/messages", fake.list_messages)
     app.router.add_get(f"{client}/rooms/{{room}}/joined_members", fake.list_members)
     app.router.add_post(f"{client}/keys/upload", fake.upload_keys)
     app.router.add_post(f"{client}/keys/query", fake.query_keys)

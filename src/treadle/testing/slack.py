@@ -10,6 +10,9 @@ from aiohttp import web
 
 BOT_USER = "UBOT"
 TOKEN, APP_TOKEN = "xoxb-fake", "xapp-fake"
+MAX_PAGE = 15
+"""Messages of one page of a history, as for apps that Slack limits most."""
+MAX_CHARACTERS, MAX_EDITED_CHARACTERS = 40_000, 4_000
 
 
 class FakeSlack:
@@ -24,6 +27,8 @@ class FakeSlack:
         """Answers to give instead, by method: status, body and headers, each once."""
         self.files: dict[str, dict[str, Any]] = {}
         """Files that the bot has uploaded: name and data."""
+        self.history: list[dict[str, Any]] = []
+        """What people have written, oldest first."""
         self.url = ""
         self._number = 0
         self._socket: web.WebSocketResponse | None = None
@@ -31,11 +36,15 @@ class FakeSlack:
 
     # ── People ──
 
-    async def write(self, user: str, text: str, channel: str = "", **more: Any) -> str:
-        """Send a message as a person, by default as a direct message. Return its timestamp."""
+    async def write(self, user: str, text: str, channel: str = "", is_lost: bool = False, **more: Any) -> str:
+        """Send a message as a person, by default as a direct message. Return its timestamp. `is_lost`: no server
+        was connected for so long that Slack delivers no event."""
         ts = self._next()
         place = {"channel": channel or f"D{user}", "channel_type": "channel" if channel else "im"}
-        await self.deliver({"type": "message", "user": user, "text": text, "ts": ts, **place, **more})
+        message = {"type": "message", "user": user, "text": text, "ts": ts, **more}
+        self.history.append({**message, "channel": place["channel"]})
+        if not is_lost:
+            await self.deliver({**message, **place})
         return ts
 
     async def deliver(self, event: dict[str, Any]) -> None:
@@ -51,6 +60,13 @@ class FakeSlack:
             "actions": [{"value": value, "action_ts": self._next()}],
         }
         await self._send({"type": "interactive", "payload": payload})
+
+    async def refresh(self) -> None:
+        """End the connection, as Slack does from time to time."""
+        assert self._socket is not None
+        old, self._socket = self._socket, None
+        await old.send_json({"type": "disconnect", "reason": "refresh_requested"})
+        await self.wait_for(lambda: self._socket is not None)
 
     def texts(self, channel: str) -> list[str]:
         return [each["text"] for each in self.sent if each["channel"] == channel]
@@ -96,10 +112,14 @@ class FakeSlack:
                 return {"url": self.url.replace("http", "ws").replace("/api/", "/socket")}
             case "chat.postMessage":
                 return self._post(values)
+            case "conversations.history" | "conversations.replies":
+                return self._read_history(values)
             case "conversations.open":
                 return {"channel": {"id": f"D{values['users']}"}}
             case "chat.update":
                 for message in self.sent:
+                    if len(values["text"]) > MAX_EDITED_CHARACTERS:
+                        return {"error": "msg_too_long"}
                     if (message["ts"], message["channel"]) == (values["ts"], values["channel"]):
                         message |= {"text": values["text"], "blocks": values.get("blocks")}
                         return {"ts": message["ts"]}
@@ -116,6 +136,21 @@ class FakeSlack:
                 return {"error": "file_not_found"} if found is None else {"file": found}
             case _:
                 return {"error": "unknown_method"}
+
+    def _read_history(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return messages after a time: of a thread, oldest first, or those that are in no thread, newest first."""
+        thread = values.get("ts")
+        found = [
+            {name: value for name, value in each.items() if name != "channel"}
+            for each in self.history
+            if each["channel"] == values["channel"]
+            and each["ts"] > values.get("oldest", "")
+            and (each.get("thread_ts") == thread if thread else "thread_ts" not in each)
+        ]
+        start, count = int(values.get("cursor") or 0), min(int(values.get("limit", 100)), MAX_PAGE)
+        page = (found if thread else found[::-1])[start : start + count]
+        following = str(start + count) if start + count < len(found) else ""
+        return {"messages": page, "response_metadata": {"next_cursor": following}}
 
     def _complete(self, values: dict[str, Any]) -> dict[str, Any]:
         given = values["files"]
@@ -144,6 +179,10 @@ class FakeSlack:
     def _post(self, values: dict[str, Any]) -> dict[str, Any]:
         if not values["channel"].startswith(("C", "D", "U")):
             return {"error": "channel_not_found"}
+        if not values["text"].strip():
+            return {"error": "no_text"}
+        if len(values["text"]) > MAX_CHARACTERS:
+            return {"error": "msg_too_long"}
         for message in self.sent:
             if message["client_msg_id"] == values["client_msg_id"]:
                 return {"ts": message["ts"]}
@@ -153,9 +192,12 @@ class FakeSlack:
         return {"ts": message["ts"], "channel": message["channel"]}
 
     async def socket(self, request: web.Request) -> web.WebSocketResponse:
-        self._socket = socket = web.WebSocketResponse()
+        socket = web.WebSocketResponse()
         await socket.prepare(request)
         await socket.send_json({"type": "hello"})
+        async with self._changed:
+            self._socket = socket
+            self._changed.notify_all()
         for envelope in list(self.unacknowledged.values()):
             await socket.send_json(envelope)
         async for frame in socket:

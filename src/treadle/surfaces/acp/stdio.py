@@ -14,6 +14,8 @@ from typing import Any, cast
 
 import msgspec
 
+from treadle.domain.messages import make_sendable
+
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """A longer message is refused. It holds twenty images of 2 MB."""
 READ_BYTES = 256 * 1024
@@ -214,7 +216,7 @@ class StdioTransport:
         if not line.strip():
             return None
         try:
-            found = msgspec.json.decode(line)
+            found = parse_line(line)
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
             await self._refuse(None, PARSE_ERROR, f"The message is not JSON: {error}. Send one object per line.")
             return None
@@ -270,6 +272,20 @@ class StdioTransport:
                 sent.answer.set_exception(ConnectionError("The editor is gone."))
                 sent.answer.exception()  # nothing may wait for it any more
         self._sent.clear()
+
+
+def parse_line(line: bytes) -> Any:
+    """Return the JSON of a line. Half of a character, as editors written in JavaScript send it, is replaced."""
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        import json
+
+        try:
+            text = json.dumps(json.loads(line.decode()), ensure_ascii=False)
+        except (ValueError, RecursionError):
+            raise error from None
+        return msgspec.json.decode(make_sendable(text))
 
 
 def describe_error(error: Message) -> Message:
