@@ -91,7 +91,7 @@ class FakeMatrix:
 
     async def write_to_device(self, sender: str, user: str, device: str, count: int) -> None:
         """Send messages without meaning to a device."""
-        event = {"sender": sender, "type": "m.dummy", "content": {}}
+        event: dict[str, Any] = {"sender": sender, "type": "m.dummy", "content": {}}
         await self._note(*({"to": (user, device), "event": event} for _ in range(count)))
 
     async def replay(self, event: dict[str, Any]) -> None:
