@@ -15,8 +15,8 @@ from tests.patience import HANG_SECONDS, until
 from tests.surfaces.http.served_home import ServedHome, serve_home, wants_a_file
 from tests.surfaces.http.test_access import in_time
 from treadle.surfaces.http import server as serving
-from treadle.surfaces.http.application import MAX_BODY_BYTES
 from treadle.surfaces.http.auth import OwnerAuthentication
+from treadle.surfaces.http.body_limit import MAX_BODY_BYTES
 from treadle.surfaces.http.open_streams import OpenStreams
 
 Bytes = bytes
@@ -73,6 +73,9 @@ def test_a_body_that_is_too_large_is_refused(tmp_path: Path) -> None:
             as_json = ("POST /v1/agents/one/runs", "Content-Type: application/json")
             told = head(server, *as_json, "Content-Length: 1000000000")
             assert (await exchange(server, told, bytes=12)) == b"HTTP/1.1 413"
+            for line in ("POST /v1/runs/run_1/resume", "DELETE /v1/schedules/sch_1", "POST /mcp", "GET /v1/runs"):
+                told = head(server, line, "Content-Type: application/json", "Content-Length: 1000000000")
+                assert b"urn:treadle:problem:SizeLimitExceeded" in await exchange(server, told, bytes=250), line
             # one that does not say how large it is, and goes on for ever
             told = head(server, *as_json, "Transfer-Encoding: chunked")
             chunk = b"%x\r\n%b\r\n" % (2**20, b" " * 2**20)

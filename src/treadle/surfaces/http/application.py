@@ -12,14 +12,13 @@ from treadle.operations.context import Context
 from treadle.ports.clock import Clock
 from treadle.surfaces.http import channel_webhooks, health, inbound_webhooks, openapi, runs, sign_in, streams
 from treadle.surfaces.http.auth import check_request_allowed
+from treadle.surfaces.http.body_limit import MAX_BODY_BYTES, BodyLimit
 from treadle.surfaces.http.idempotency import IdempotencyMiddleware
 from treadle.surfaces.http.openai import chat, models, responses
 from treadle.surfaces.http.operation_routes import make_operation_routes
 from treadle.surfaces.http.problems import handle_exception
 from treadle.surfaces.mcp.http import McpMount
 
-MAX_BODY_BYTES = 32 * 2**20
-"""The largest request body."""
 DESCRIPTION_PATH = openapi.PATH
 HAND_WRITTEN_ROUTES: tuple[Any, ...] = tuple(
     route
@@ -68,7 +67,7 @@ class Application:
             context,
             context.home if routes is None else None,
         )
-        self.asgi = self._mcp
+        self.asgi = BodyLimit(self._mcp)
 
     async def close(self) -> None:
         """End the sessions of MCP clients."""

@@ -14,11 +14,12 @@ import msgspec
 from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope, Send
 
 from treadle.domain.access import Principal
-from treadle.domain.errors import SizeLimitExceeded, StoreError
+from treadle.domain.errors import StoreError
 from treadle.operations.refusal import Refusal
 from treadle.ports.access import IdempotencyStore, IdempotentRequest, StoredResponse
 from treadle.ports.clock import Clock
 from treadle.surfaces.http.auth import send_problem, state_of
+from treadle.surfaces.http.body_limit import MAX_BODY_BYTES, make_size_refusal
 from treadle.surfaces.http.problems import MEDIA_TYPE, make_problem
 
 logger = logging.getLogger(__name__)
@@ -27,8 +28,6 @@ HEADER = b"idempotency-key"
 MAX_KEY_CHARACTERS = 255
 RETENTION_SECONDS = 24 * 3600
 SWEEP_INTERVAL_SECONDS = 3600
-MAX_BODY_BYTES = 32 * 2**20
-"""Limit for a body with a key, which is read completely before the request is handled."""
 REPLAYED_HEADER = (b"idempotent-replayed", b"true")
 SECRET_ROUTES = ("/v1/tokens", "/v1/hooks", "/v1/webhooks")
 """Routes whose responses contain a secret, which is not stored."""
@@ -131,11 +130,7 @@ async def _read_body(receive: Receive) -> bytes | None:
             return None
         body += message["body"]
         if len(body) > MAX_BODY_BYTES:
-            raise Refusal(
-                413,
-                SizeLimitExceeded.__name__,
-                f"The body has more than {MAX_BODY_BYTES} bytes. Send less at once.",
-            )
+            raise make_size_refusal()
         if not message["more_body"]:
             return bytes(body)
 
