@@ -1,10 +1,12 @@
 """Items of the transcript as lines."""
 
 from treadle.domain.ids import RunId
+from treadle.surfaces.tui.chat_state import Totals
 from treadle.surfaces.tui.item_view import render_item
+from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import is_printed
 from treadle.surfaces.tui.themes import find_palette
-from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item
+from treadle.surfaces.tui.transcript import MAX_LIVE_CHARACTERS, AnswerItem, CallItem, Item
 
 RUN = RunId("run_1")
 
@@ -52,3 +54,26 @@ def test_a_call_that_waits_stays_in_the_scrollback() -> None:
     assert not is_printed(CallItem(RUN, state="writing"))
     assert not is_printed(AnswerItem(RUN, text="x"))
     assert not is_printed(AnswerItem(None, text="welcome", done=True, source="report"))
+
+
+def test_live_output_keeps_its_end_and_leaves_out_what_is_known() -> None:
+    call = CallItem(RUN, name="bash", arguments="{}", state="running")
+    whole = "".join(f"line {number}\n" for number in range(200_000))
+    for at in range(0, len(whole), 50_000):
+        call.add_output(at, whole[at : at + 50_000])
+        call.add_output(at, whole[at : at + 50_000])
+    assert whole.endswith(call.output)
+    assert MAX_LIVE_CHARACTERS <= len(call.output) <= 2 * MAX_LIVE_CHARACTERS
+    assert show(call, details=False)[-1].strip() == "line 199999"
+
+
+def test_the_share_of_the_window_survives_commands_but_not_a_reset() -> None:
+    asked = RunFacts(RunId("run_1"), context=500, window=1000)
+    usage, reset = RunFacts(RunId("run_2")), RunFacts(RunId("run_3"), has_new_conversation=True)
+    live, opened = Totals(), Totals()
+    for facts, known in ((asked, 500), (usage, 500), (reset, 0), (asked, 500)):
+        live.add(facts)
+        assert (live.context, live.window) == (known, 1000)
+    for facts in (usage, reset, asked):  # a session that is opened is read backwards
+        opened.add_earlier(facts)
+    assert opened.context == 0

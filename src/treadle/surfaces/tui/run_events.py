@@ -15,7 +15,6 @@ from treadle.surfaces.cli.activity import activity
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.transcript import (
-    MAX_LIVE_CHARACTERS,
     AnswerItem,
     CallItem,
     CallState,
@@ -338,8 +337,8 @@ class RunReader:
 
     def _add_output(self, call_id: str, offset: int, text: str) -> None:
         call = self._calls.get(call_id)
-        if call is not None and len(call.output) < MAX_LIVE_CHARACTERS:
-            call.output += text[max(0, len(call.output) - offset) :]
+        if call is not None:
+            call.add_output(offset, text)
             self._transcript.change(call)
 
     def _close(self, call: CallItem, state: CallState, result: str, duration_ms: int | None = None) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from treadle.domain.ids import RunId
 
 MAX_LIVE_CHARACTERS = 400_000
-"""How much of the live output of a call is kept; the result has the rest."""
+"""How much of the live output of a call is kept: its end. The result has the rest."""
 
 UserKind = Literal["message", "steered", "command"]
 CallState = Literal["writing", "pending", "approval", "question", "running", "done", "failed", "denied", "blocked"]
@@ -92,7 +92,9 @@ class CallItem(Item):
     arguments: str = ""
     state: CallState = "pending"
     output: str = ""
-    """What it has printed so far."""
+    """What it has printed so far, or the end of it."""
+    dropped: int = 0
+    """How many characters it has printed before that."""
     result: str = ""
     started_at: float | None = None
     """Seconds since the epoch."""
@@ -101,6 +103,13 @@ class CallItem(Item):
     note: str = ""
     """What a reviewer or a guard said."""
     children: list[ChildLine] = field(default_factory=list[ChildLine])
+
+    def add_output(self, offset: int, text: str) -> None:
+        """Add what it has printed, from a place in its whole output. A part that is known already is left out."""
+        self.output += text[max(0, self.dropped + len(self.output) - offset) :]
+        if len(self.output) > 2 * MAX_LIVE_CHARACTERS:
+            self.dropped += len(self.output) - MAX_LIVE_CHARACTERS
+            self.output = self.output[-MAX_LIVE_CHARACTERS:]
 
     @property
     def is_final(self) -> bool:
