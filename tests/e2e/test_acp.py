@@ -644,6 +644,10 @@ def test_model_and_agent_are_chosen_and_kept(stage: MakeStage) -> None:
                 editor.conn.set_config_option(session_id=session, config_id="agent", value="nobody")
             )
             assert "nobody" in str(error)
+            error = await editor.fails(
+                editor.conn.set_config_option(session_id=session, config_id="model", value="nowhere/x")
+            )
+            assert "no provider is called `nowhere`" in str(error)
             empty = await editor.new(made.folder)
             await editor.conn.set_config_option(session_id=empty, config_id="model", value="fake/kept")
         async with open_editor(made.environment) as (again, _):

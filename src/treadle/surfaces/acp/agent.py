@@ -36,6 +36,7 @@ from acp.schema import (
 from msgspec.structs import replace
 
 from treadle import __version__
+from treadle.bootstrap.agent_checks import find_unusable_models
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.errors import InvalidState, TreadleError, UnknownSession, UsageError
 from treadle.domain.ids import SessionId
@@ -339,7 +340,9 @@ class EditorAgent:
                 settings = replace(opened.settings, mode=parse_mode(chosen))
             case _:
                 raise UsageError(f"There is no option `{config_id}`. Options: model, agent, mode.")
-        make_spec(self._home, settings, opened.session.folder)
+        spec = make_spec(self._home, settings, opened.session.folder)
+        if config_id == "model" and (problems := await find_unusable_models(self._home, spec)):
+            raise UsageError(problems[0])
         self._choose(opened, settings)
         if config_id == "mode":
             await self._client.update(session_id, update_current_mode(settings.mode))
