@@ -274,7 +274,7 @@ def test_a_deleted_session_is_reported() -> None:
 @pytest.mark.parametrize(
     ("wanted", "told"),
     [
-        (NewSchedule("hero", "look", "@daily"), "accepted: seconds"),
+        (NewSchedule("hero", "look", "@daily"), "accepted: a time such as 15m"),
         (NewSchedule("hero", "look", "0 9 * * *", "Mars/Olympus"), "not a time zone"),
         (NewSchedule("hero", "  ", 60), "The message is empty"),
     ],

@@ -64,7 +64,9 @@ def test_an_answer_sends_nothing_that_the_agent_may_not_read(tmp_path: Path) -> 
             fill_workspace(tmp_path)
             await chat.admit(ANNA)
             await chat.fake.write(ANNA, "leak")
-            [text] = await chat.fake.wait_for(lambda: [each for each in chat.fake.texts(ANNA) if "big.bin" in each])
+            [text] = await chat.fake.wait_for(
+                lambda: [each for each in chat.fake.texts(ANNA) if "(not sent" in each]
+            )
             assert text.count("(not sent: ") == len(names)
             assert "it has more than 1000 bytes" in text
             assert "it contains the value of a secret" in text

@@ -96,7 +96,10 @@ FORMATS = {
         anthropic_wire.events_of, ANTHROPIC, Thinking("hm", "fake", "m-1", signature="s"), '{"a":1}'
     ),
     "responses": Whole(
-        responses_wire.events_of, RESPONSES, Thinking("hm", "fake", "m-1", item_id="rs_1"), '{"a": 1}'
+        responses_wire.events_of,
+        RESPONSES,
+        Thinking("hm", "fake", "m-1", item_id="rs_1", field="summary_text"),
+        '{"a": 1}',
     ),
 }
 

@@ -101,7 +101,7 @@ def test_only_what_the_agent_wants(home: Path, workspace: Path) -> None:
     assert skills.list_offered((), workspace) == ()
     with pytest.raises(LookupError, match=r"no skill 'pdf-reed'\. Did you mean `pdf-read`\?"):
         skills.load("pdf-reed", ("*",), workspace)
-    with pytest.raises(LookupError, match=r"no skill 'summarise'\. ServedHome are: pdf-read, pdf-write\."):
+    with pytest.raises(LookupError, match=r"no skill 'summarise'\. Offered are: pdf-read, pdf-write\."):
         skills.load("summarise", ("pdf-*",), workspace)
     with pytest.raises(LookupError, match="no skills are offered here"):
         skills.load("pdf-read", (), workspace)

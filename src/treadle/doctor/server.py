@@ -58,9 +58,9 @@ async def describe_server(home: Home, timeout_seconds: float, *, offline: bool) 
 
 async def _find_running(home: Home) -> str | None:
     """Return where the process that owns the home serves, if one does."""
-    if is_postgres(home.database_url) or (owner := find_owner(home)) is None or owner.socket is None:
-        return None
     try:
+        if is_postgres(home.database_url) or (owner := find_owner(home)) is None or owner.socket is None:
+            return None
         async with Connection(Address(owner.socket)) as connection:
             return (await RemoteCaller(connection).call(ADDRESS, NoParameters())).url
     except (TreadleError, ServerGone):

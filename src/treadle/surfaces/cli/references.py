@@ -28,7 +28,7 @@ async def find_run(caller: Caller, reference: str) -> RunId:
         return newest[0].run_id
     prefix = _prefix(reference, "run")
     if prefix is None:
-        _refuse_short(reference, "run")
+        _refuse_short(reference)
         return RunId(reference)
     page = await caller.call(runs.LIST, runs.ListRuns(id_prefix=prefix, limit=SHOWN_MATCHES))
     found = [run.run_id for run in page.items]
@@ -120,9 +120,8 @@ def _prefix(reference: str, kind: str) -> str | None:
     return f"{kind}_{digits}" if is_part else None
 
 
-def _refuse_short(reference: str, kind: str) -> None:
-    digits = reference.removeprefix(f"{kind}_").lower()
-    if len(digits) < MIN_DIGITS and not digits.strip("0123456789abcdef"):
+def _refuse_short(reference: str) -> None:
+    if len(reference) < MIN_DIGITS and not reference.lower().strip("0123456789abcdef"):
         raise UsageError(f"`{reference}` is too short for an id. Type at least {MIN_DIGITS} digits.")
 
 
