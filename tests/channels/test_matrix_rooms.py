@@ -143,7 +143,7 @@ def test_messages_written_while_the_server_is_stopped_are_answered_in_encrypted_
 
 
 @pytest.mark.parametrize("failure", ["hangs", "breaks", "is refused"])
-def test_an_invitation_that_cannot_be_accepted_stops_nobody(
+def test_an_invitation_that_cannot_be_accepted_does_not_stop_the_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str
 ) -> None:
     joins: list[str] = []

@@ -45,7 +45,7 @@ def test_answers_go_to_named_recipients_only(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with chatting(tmp_path, FunctionModel(lambda _: say("news")), recipients=RECIPIENTS) as chat:
             schedules = chat.engine.context.automation().schedules
-            for target in ("telegram:nobody", f"telegram:{ANNA}", "nowhere:anna", "telegram:", "anna"):
+            for target in ("telegram:stranger", f"telegram:{ANNA}", "nowhere:anna", "telegram:", "anna"):
                 with pytest.raises(UsageError, match="is not a recipient; known: telegram:anna"):
                     await schedules.add(NewSchedule("hero", "news", 60, deliver=target))
 
@@ -65,7 +65,7 @@ def test_a_heartbeat_delivers_its_answers(tmp_path: Path) -> None:
     perform(scenario())
 
 
-@pytest.mark.parametrize("target", ["telegram:nobody", "nowhere:anna"])
+@pytest.mark.parametrize("target", ["telegram:stranger", "nowhere:anna"])
 def test_doctor_finds_a_heartbeat_whose_answers_are_lost(tmp_path: Path, target: str) -> None:
     agent = AGENT + f"heartbeat: {{every: 1h, message: 'Anything urgent?', deliver: '{target}'}}\n"
     channel = {"agent": "hero", "settings": {"token": "{{vault:T}}"}, "recipients": RECIPIENTS}
