@@ -11,6 +11,7 @@ import pytest
 
 from tests.mcp.homes import approve, make_agent, make_home, make_server, open_engine, read_tools, write_home
 from tests.surfaces.http.test_access import in_time
+from treadle.bootstrap.agent_checks import find_unknown_tools
 from treadle.bootstrap.mcp_entries import compare_tools
 from treadle.config.config_edits import add_entry, remove_entry
 from treadle.config.home import Home
@@ -256,14 +257,22 @@ def test_a_wrong_address_is_named(url: str, message: str) -> None:
         check_entry("s", {"url": url})
 
 
-def test_a_tool_of_a_server_that_is_not_approved_is_named_in_the_error(tmp_path: Path) -> None:
+def test_a_tool_of_a_server_that_is_not_approved_is_named_in_the_error(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     home = write_home(tmp_path / "home", s=make_server())
     tools = ToolRegistry()
     servers = Home(home).config().mcp_servers
     tools.add_source(McpCatalog(lambda: servers, PinFolder(home), lambda: None))  # pyright: ignore[reportArgumentType, reportCallIssue]
     with pytest.raises(UsageError, match=r"`s` is not approved\. Approve it: treadle mcp approve s"):
         tools.select(["s__echo"])
-    assert tools.select(["s__*"]) == ()
+    for _ in range(2):
+        assert tools.select(["s__*"]) == ()
+    reason = "The MCP server `s` is not approved. Approve it: treadle mcp approve s"
+    assert caplog.messages == [reason], "a glob that names the server says once why it matches nothing"
+    assert tools.select(["*", "t__*"]) == ()
+    assert caplog.messages == [reason]
+    assert find_unknown_tools(Home(home), ["s__*"]) == [reason]
     with pytest.raises(UsageError, match="no tool is called `t__echo`"):
         tools.select(["t__echo"])
 

@@ -12,7 +12,8 @@ from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.suggestions import find_closest
-from treadle.mcp.names import make_tool_name
+from treadle.mcp.names import find_server_name, make_tool_name
+from treadle.mcp.pins import explain_refusal
 from treadle.vault.vault import HomeVault
 
 
@@ -33,8 +34,15 @@ def find_unknown_tools(home: Home, names: Iterable[str]) -> list[str]:
         if not name.startswith("@") and not any(fnmatchcase(each, name) for each in known):
             near = find_closest(name, known)
             meant = f"Did you mean `{near}`?" if near else f"Known: {', '.join(sorted(known))}."
-            found.append(f"no tool is called `{name}`. {meant}")
+            found.append(_explain_server(home, name) or f"no tool is called `{name}`. {meant}")
     return found
+
+
+def _explain_server(home: Home, name: str) -> str:
+    """Return why the tools of an MCP server cannot be used, or an empty text if the name is of no server."""
+    server = find_server_name(name)
+    entry = next((entry for entry in list_entries(home) if entry.name == server), None)
+    return "" if entry is None else explain_refusal(entry.name, entry.settings, entry.pin, entry.agent)
 
 
 async def find_unusable_models(home: Home, spec: AgentSpec) -> list[str]:

@@ -8,7 +8,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
 from treadle.domain.mcp_servers import SEPARATOR, McpServer
 from treadle.mcp.names import find_server_name, make_tool_name
-from treadle.mcp.pins import Pin, PinFolder, hash_entry
+from treadle.mcp.pins import Pin, PinFolder, explain_refusal, hash_entry
 from treadle.mcp.pool import ServerPool
 from treadle.mcp.tools import ApprovedServer, McpTool
 
@@ -28,15 +28,19 @@ class McpCatalog:
         """Returns the entries of the home as they are now."""
         self._pins = pins
         self._make_pool = make_pool
+        self._warned: set[str] = set()
         self._cache: dict[tuple[str, str], tuple[Pin, McpServer, dict[str, McpTool]]] = {}
 
     def names(self, glob: str, agent: AgentSpec | None = None) -> Iterable[str]:
-        """Return the names of all approved tools that match a glob."""
+        """Return the names of all approved tools that match a glob. Log once why a named server has none."""
         prefix, separator, _ = glob.partition(SEPARATOR)
-        for server in self._list_servers(agent):
-            if separator and not fnmatchcase(server, prefix) and not any(sign in prefix for sign in "*?["):
-                continue
-            yield from (name for name in self._tools(server, agent) if fnmatchcase(name, glob))
+        names_server = bool(separator) and not any(sign in prefix for sign in "*?[")
+        servers = self._list_servers(agent)
+        chosen = (prefix,) if names_server and prefix in servers else () if names_server else tuple(servers)
+        found = [name for server in chosen for name in self._tools(server, agent) if fnmatchcase(name, glob)]
+        if not found and names_server and (reason := self.explain(glob, agent)) is not None:
+            self._warn_once(reason)
+        return found
 
     def find(self, name: str, agent: AgentSpec | None = None) -> McpTool | None:
         server = find_server_name(name)
@@ -53,15 +57,14 @@ class McpCatalog:
         if settings is None:
             return None
         owner = self._owner(server, agent)
-        command = f"treadle mcp approve {server}" + (f" --agent {owner}" if owner else "")
-        if not settings.enabled:
-            return f"The MCP server `{server}` is disabled. Set `enabled: true` in its entry."
-        pin = self._read_pin(server, owner)
-        if pin is None:
-            return f"The MCP server `{server}` is not approved. Approve it: {command}"
-        if pin.entry != hash_entry(settings):
-            return f"The entry of the MCP server `{server}` has changed. Approve it again: {command}"
+        if reason := explain_refusal(server, settings, self._read_pin(server, owner), owner):
+            return reason
         return f"The MCP server `{server}` has no approved tool `{name}`. See: treadle mcp show {server}"
+
+    def _warn_once(self, reason: str) -> None:
+        if reason not in self._warned:
+            self._warned.add(reason)
+            log.warning("%s", reason)
 
     def _list_servers(self, agent: AgentSpec | None) -> Mapping[str, McpServer]:
         servers = self._read_servers()

@@ -129,3 +129,15 @@ class PinFolder:
         except (FileNotFoundError, NotADirectoryError):
             return False
         return True
+
+
+def explain_refusal(name: str, settings: McpServer, pin: Pin | None, agent: str = "") -> str:
+    """Return why no tool of a server can be used, or an empty text if its tools can be used."""
+    command = f"treadle mcp approve {name}" + (f" --agent {agent}" if agent else "")
+    if not settings.enabled:
+        return f"The MCP server `{name}` is disabled. Set `enabled: true` in its entry."
+    if pin is None:
+        return f"The MCP server `{name}` is not approved. Approve it: {command}"
+    if pin.entry != hash_entry(settings):
+        return f"The entry of the MCP server `{name}` has changed. Approve it again: {command}"
+    return ""
