@@ -6,6 +6,7 @@ import pytest
 
 from tests.fake_endpoint import DONE, Answer, delta, event, fragment
 from tests.models.chat import ADD, HELLO, broken, completed, converse, events_of
+from treadle.domain.control_tokens import may_hold_call
 from treadle.domain.messages import CallExtra, Text, ToolUse
 from treadle.domain.models import CallDialect, Profile
 from treadle.domain.written_calls import find_written_call
@@ -151,6 +152,7 @@ EACH = [(dialect, text) for dialect, texts in WRITTEN.items() for text in texts]
 @pytest.mark.parametrize(("dialect", "text"), EACH)
 def test_a_written_call_is_recognised(dialect: CallDialect, text: str) -> None:
     assert find_written_call(text, {"add"}) is not None
+    assert may_hold_call(text)
     if not text.startswith("{"):
         assert find_written_call(f"Let me see.\n{text}", {"add"}) is not None
         assert find_written_call(text[: len(text) * 2 // 3], {"add"}) is not None, "also one that was cut"
@@ -210,6 +212,7 @@ def test_a_written_call_is_recognised(dialect: CallDialect, text: str) -> None:
 )
 def test_more_that_is_not_an_answer(text: str) -> None:
     assert find_written_call(text, {"add"}) is not None
+    assert may_hold_call(text)
 
 
 @pytest.mark.parametrize(

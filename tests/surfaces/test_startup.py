@@ -34,8 +34,10 @@ main()
 
 RUN_HEAVY = (
     "pydantic", "litestar", "uvicorn", "cryptography", "tree_sitter", "jsonschema_rs", "genai_prices", "textual",
-    "mcp.", "acp", "numpy",
+    "mcp.", "acp", "numpy", "importlib.metadata", "treadle.domain.written_calls", "treadle.models.http.error_facts",
+    "treadle.models.http.reasoning_errors", "treadle.models.formats.call_dialects",
 )  # fmt: skip
+"""Besides libraries, what a run needs only if there are plugins, or for an error or a call in a text."""
 
 
 def list_imports(words: Sequence[str], environment: Mapping[str, str]) -> list[str]:

@@ -2,10 +2,12 @@
 
 import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
 from treadle.domain.errors import UsageError
+from treadle.tools.entry_points import find_entry_points
 from treadle.tools.function import tool
 from treadle.tools.toolbox import PLUGIN_GROUP, ToolRegistry
 
@@ -96,6 +98,16 @@ def test_plugins_are_loaded_only_on_request(install: Path) -> None:
     install.write_text(f"[{PLUGIN_GROUP}]\nmine = plugin_under_test:one\n")
     assert ToolRegistry().find("one") is None
     assert "plugin_under_test" not in sys.modules
+
+
+def test_a_plugin_in_an_archive_is_found(install: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "plugins.zip"
+    with ZipFile(archive, "w") as file:
+        file.writestr("packed-1.0.dist-info/METADATA", "Name: packed\nVersion: 1.0\n")
+        file.writestr("packed-1.0.dist-info/entry_points.txt", f"[{PLUGIN_GROUP}]\nmine = plugin_under_test:one\n")
+    assert find_entry_points(PLUGIN_GROUP) == []
+    monkeypatch.setattr(sys, "path", [*sys.path, str(archive)])
+    assert [point.value for point in find_entry_points(PLUGIN_GROUP)] == ["plugin_under_test:one"]
 
 
 @pytest.mark.parametrize(

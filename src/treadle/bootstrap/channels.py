@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -22,6 +21,7 @@ from treadle.engine.event_hub import EventHub
 from treadle.operations.service import LocalService
 from treadle.ports.channel import Channel, ChannelAdapter, ChannelStore, FolderChannel, Incoming
 from treadle.system.clock import SystemClock
+from treadle.tools.entry_points import find_entry_points
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ SECRET_SETTINGS = ("token", "app_token", "password", "access_token", "recovery_k
 
 def find_adapter(platform: str) -> ChannelAdapter:
     """Return the adapter of a platform. Raise ValueError if there is none, or if it cannot be loaded."""
-    found = {entry.name: entry for entry in entry_points(group=GROUP)}
+    found = {entry.name: entry for entry in find_entry_points(GROUP)}
     if platform not in found:
         raise ValueError(f"`{platform}` is not a platform; installed: {', '.join(sorted(found))}")
     try:

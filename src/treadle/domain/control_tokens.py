@@ -16,28 +16,44 @@ END_TOKEN: Final = (
     rf"|<{BAR}end[\u2581_ ]of[\u2581_ ]sentence{BAR}>|</s>|<eos>|<end_of_turn>|\[/INST\])"
 )
 """A token that marks the end of a reply."""
-_LAST_TOKENS = re.compile(rf"(?<! )(?:{END_TOKEN}\s*)+\Z", re.IGNORECASE)
-_ONLY_TOKENS = re.compile(rf"(?:{CONTROL_TOKEN}\s*)+", re.IGNORECASE)
-_ANY_TOKEN = re.compile(CONTROL_TOKEN, re.IGNORECASE)
-_OPEN_FENCE = re.compile(r"^[ \t]*(?:`{3,}|~{3,})", re.MULTILINE)
+_LAST_TOKENS = rf"(?<! )(?:{END_TOKEN}\s*)+\Z"
+_ONLY_TOKENS = rf"(?:{CONTROL_TOKEN}\s*)+"
+_OPEN_FENCE = r"^[ \t]*(?:`{3,}|~{3,})"
+_TOKEN_ENDS = (">", "]")
+_CALL_SIGNS = ("<", "[", "{", "(", "to=", "function")
 _MAX_TAIL_CHARACTERS = 400
 
 
 def strip_end_tokens(text: str) -> str:
     """Return a text without the tokens that mark its end. A text that is nothing else, has other control tokens, or
     quotes them (in code, or as a word of a sentence) is returned unchanged."""
-    if not text.rstrip().endswith((">", "]")):
+    if not text.rstrip().endswith(_TOKEN_ENDS):
         return text
     start = max(0, len(text) - _MAX_TAIL_CHARACTERS)
-    found = _LAST_TOKENS.search(text, start)
+    found = re.compile(_LAST_TOKENS, re.IGNORECASE).search(text, start)
     if found is None:
         return text
     kept = text[: found.start()].rstrip()
-    if not kept or _ANY_TOKEN.search(kept) or len(_OPEN_FENCE.findall(kept)) % 2 or "<s>" in kept:
+    if not kept or _has_token(kept) or _has_open_fence(kept) or "<s>" in kept:
         return text
     return kept
 
 
 def is_only_tokens(text: str) -> bool:
     """Return whether a text holds control tokens and nothing else."""
-    return _ONLY_TOKENS.fullmatch(text.strip()) is not None
+    text = text.strip()
+    return text.endswith(_TOKEN_ENDS) and re.fullmatch(_ONLY_TOKENS, text, re.IGNORECASE) is not None
+
+
+def may_hold_call(text: str) -> bool:
+    """Return whether a text contains a sign that each form of a written call has. Most short answers contain none,
+    and the patterns for the forms need not be compiled for them."""
+    return any(sign in text for sign in _CALL_SIGNS)
+
+
+def _has_token(text: str) -> bool:
+    return re.search(CONTROL_TOKEN, text, re.IGNORECASE) is not None
+
+
+def _has_open_fence(text: str) -> bool:
+    return len(re.findall(_OPEN_FENCE, text, re.MULTILINE)) % 2 == 1

@@ -1,6 +1,5 @@
 """Names and settings of PgQueuer's tables in the Treadle database, shared by the writer and the workers."""
 
-from importlib.metadata import version
 from typing import Final
 
 JOB = "run"
@@ -26,4 +25,6 @@ NAMES: Final = {
 
 def queue_version() -> str:
     """Return the version of the queue tables. They are created again when it changes."""
+    from importlib.metadata import version
+
     return f"pgqueuer {version('pgqueuer')}, {NAMES['durability']}, {NAMES['channel']}"

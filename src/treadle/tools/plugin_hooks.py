@@ -2,13 +2,16 @@
 not imported before."""
 
 from collections.abc import Iterable, Sequence
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
 from treadle.domain.errors import UsageError
 from treadle.ports.hooks import Hook
+from treadle.tools.entry_points import find_entry_points
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 HOOK_GROUP = "treadle.hooks"
 """Each entry point is a Hook, a class of Hooks without arguments, or a list of both."""
@@ -27,13 +30,13 @@ class InstalledPlugin(Struct, frozen=True):
 
 def list_plugins(group: str = HOOK_GROUP) -> list[InstalledPlugin]:
     """Return the plugins of all installed packages, without importing their code."""
-    return [_describe(point) for point in sorted(entry_points(group=group), key=lambda point: point.name)]
+    return [_describe(point) for point in find_entry_points(group)]
 
 
 def load_hooks(approved: Iterable[InstalledPlugin]) -> list[Hook]:
     """Import the hooks of approved plugins. Raise UsageError if one is missing, changed or broken: a safeguard that
     is gone must not go unnoticed."""
-    points = {_describe(point): point for point in entry_points(group=HOOK_GROUP)}
+    points = {_describe(point): point for point in find_entry_points(HOOK_GROUP)}
     hooks: list[Hook] = []
     for plugin in approved:
         if plugin not in points:
@@ -46,13 +49,13 @@ def load_hooks(approved: Iterable[InstalledPlugin]) -> list[Hook]:
     return hooks
 
 
-def _describe(point: EntryPoint) -> InstalledPlugin:
+def _describe(point: "EntryPoint") -> InstalledPlugin:
     package = point.dist
     name, version = ("", "") if package is None else (package.name, package.version)
     return InstalledPlugin(point.name, point.value, name, version)
 
 
-def _load(point: EntryPoint) -> Sequence[Hook]:
+def _load(point: "EntryPoint") -> Sequence[Hook]:
     origin = f"The hook `{point.name}` ({point.value})"
     try:
         loaded: Any = point.load()

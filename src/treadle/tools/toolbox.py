@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.suggestions import find_closest
 from treadle.domain.tools import ToolSpec
 from treadle.ports.tool import Tool, ToolSource
+from treadle.tools.entry_points import find_entry_points
 from treadle.tools.toolset import Toolset
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 PLUGIN_GROUP = "treadle.tools"
 """The entry-point group of plugins. Each entry point is a Tool, a list of Tools or a Toolset."""
@@ -34,7 +37,7 @@ class ToolRegistry:
 
     def add_plugins(self) -> None:
         """Import and register the tools of every installed plugin."""
-        for plugin in sorted(entry_points(group=PLUGIN_GROUP), key=lambda plugin: plugin.name):
+        for plugin in find_entry_points(PLUGIN_GROUP):
             loaded = _load_plugin(plugin)
             if isinstance(loaded, Toolset):
                 self.add_set(loaded)
@@ -114,7 +117,7 @@ class ToolRegistry:
         raise UsageError(f"no tool is called `{entry}`; {meant}")
 
 
-def _load_plugin(plugin: EntryPoint) -> list[Tool] | Toolset:
+def _load_plugin(plugin: "EntryPoint") -> list[Tool] | Toolset:
     origin = f"plugin `{plugin.name}` ({plugin.value})"
     try:
         loaded: Any = plugin.load()

@@ -3,14 +3,15 @@
 The model is asked once to call properly; then the run ends with what was received. Agents without tools are
 exempt."""
 
+from collections.abc import Container
+
 from treadle.core.guards.verdict import StopVerdict, WarnModel
 from treadle.core.state import RunState, has_text
-from treadle.domain.control_tokens import is_only_tokens
+from treadle.domain.control_tokens import is_only_tokens, may_hold_call
 from treadle.domain.events import CallWritten
 from treadle.domain.ids import Instant
 from treadle.domain.messages import Message
 from treadle.domain.runs import Outcome
-from treadle.domain.written_calls import find_written_call
 
 
 def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
@@ -20,7 +21,7 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
     if not has_text(reply):
         return None
     tools = state.tools if state.agent.output is None else ()  # a JSON answer may look like a call
-    received = find_written_call(Message("assistant", reply.parts).text, tools)
+    received = _find_call(Message("assistant", reply.parts).text, tools)
     if received is None:
         return None
     what = "control tokens" if is_only_tokens(received) else "a tool call"
@@ -38,3 +39,11 @@ def judge(state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
         "Make the call in the proper way, or answer without it."
     )
     return WarnModel((CallWritten(state.guards.written_calls + 1, received, note),))
+
+
+def _find_call(text: str, tools: Container[str]) -> str | None:
+    if not may_hold_call(text):
+        return None
+    from treadle.domain.written_calls import find_written_call
+
+    return find_written_call(text, tools)

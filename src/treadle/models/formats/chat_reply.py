@@ -7,7 +7,6 @@ from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.models import CallDialect
 from treadle.domain.runs import Usage
 from treadle.models.finish import STOP_REASONS, Ending
-from treadle.models.formats.call_dialects import find_calls_start, read_calls
 from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import (
     THOUGHT_TYPES,
@@ -22,7 +21,7 @@ from treadle.models.formats.chat_chunks import (
 )
 from treadle.models.formats.reasoning_details import ReasoningDetails
 from treadle.models.formats.thought_tags import ThoughtTags
-from treadle.models.http.error_facts import find_reported_error
+from treadle.models.http.reported_error import find_reported_error
 from treadle.models.http.wire import UNREADABLE, UnusableReply, as_fields, check_end, estimate_tokens
 from treadle.ports.model import Completed, ModelRequest, ReasoningDelta, Show, TextDelta
 
@@ -211,6 +210,8 @@ class ChatReply:
 
     def _show_before_calls(self, dialect: CallDialect, show: Show) -> None:
         """Show the text up to where calls may start. The rest is shown when it is complete."""
+        from treadle.models.formats.call_dialects import find_calls_start
+
         text = "".join(self._text)
         end = find_calls_start(text, dialect)
         if end > self._characters_shown:
@@ -233,6 +234,8 @@ class ChatReply:
         calls = self._calls.build_calls(self._provider, self._model) if may_run else []
         text = "".join(self._text)
         if self._dialect is not None and may_run and not calls:
+            from treadle.models.formats.call_dialects import read_calls
+
             text, calls = read_calls(text, self._dialect, self._offered) or (text, calls)
         parts: list[Part] = [*self._build_thinking(), *([Text(text)] if text else ()), *calls]
         stop = self._stop(calls)

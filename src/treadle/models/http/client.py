@@ -14,7 +14,6 @@ from treadle.models.http import failure
 from treadle.models.http.end_tokens import EndTokenFilter
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import DEFAULT_RATE_REST_SECONDS, ProviderKey
-from treadle.models.http.reasoning_errors import add_reasoning_repair
 from treadle.models.http.sse import DocumentParser, EventTooLarge, PayloadParser
 from treadle.models.http.transport import (
     CallFailed,
@@ -100,6 +99,8 @@ class ModelClient:
             whole = shown.finish(_finish_reply(reply, len(body), call))
             await call.finish()
         except (CallFailed, UnusableReply, EventTooLarge) as error:
+            from treadle.models.http.reasoning_errors import add_reasoning_repair
+
             return add_reasoning_repair(self._make_failed(error, call, key, reply, len(body)), request)
         else:
             return whole

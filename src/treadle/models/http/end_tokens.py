@@ -8,7 +8,8 @@ from treadle.domain.control_tokens import END_TOKEN, is_only_tokens, strip_end_t
 from treadle.domain.messages import Part, Text
 from treadle.ports.model import Completed, Delta, ModelRequest, Show, TextDelta
 
-_HELD = re.compile(rf"(?:{END_TOKEN}\s*)*(?:<[^<>\s]{{0,44}}|\[/?[A-Z]{{0,4}})?\Z", re.IGNORECASE)
+_HELD = rf"(?:{END_TOKEN}\s*)*(?:<[^<>\s]{{0,44}}|\[/?[A-Z]{{0,4}})?\Z"
+"""Compiled when a text needs it, like all patterns of control tokens: at each start it would cost milliseconds."""
 
 
 class EndTokenFilter:
@@ -28,7 +29,7 @@ class EndTokenFilter:
             self._show(delta)
             return
         text = self._held + text
-        found = _HELD.search(text)
+        found = re.search(_HELD, text, re.IGNORECASE)
         place = found.start() if found else len(text)
         self._held = text[place:]
         if place:
