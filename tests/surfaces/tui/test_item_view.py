@@ -1,6 +1,12 @@
 """Items of the transcript as lines."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+
 from treadle.domain.ids import RunId
+from treadle.surfaces.markdown.wrapping import hard_wrap, wrap
 from treadle.surfaces.tui.chat_state import Totals
 from treadle.surfaces.tui.item_view import render_item
 from treadle.surfaces.tui.run_facts import RunFacts
@@ -31,6 +37,16 @@ def test_a_line_without_an_end_is_limited_too() -> None:
     lines = show(item, details=True)
     assert len(lines) < 900
     assert lines[-1].endswith("END")
+
+
+@given(st.lists(st.text("ab \n漢e\u0301\u200d👩\ufe0f🙂", max_size=25), max_size=4), st.integers(1, 12))
+def test_wrapped_text_is_the_whole_text_in_lines_that_fit(texts: list[str], width: int) -> None:
+    lines = hard_wrap([(text, Style()) for text in texts], width)
+    shown = ["".join(segment.text for segment in line) for line in lines]
+    assert "".join(shown) == "".join(texts).replace("\n", "")
+    plain = [line for line in shown if "\u200d" not in line and "\ufe0f" not in line]
+    assert all(cell_len(line) <= max(width, 2) for line in plain)
+    assert wrap([(text, Style()) for text in texts], width)
 
 
 def test_a_failed_command_shows_the_end_of_its_output_and_its_exit_code() -> None:

@@ -50,25 +50,35 @@ def hard_wrap(spans: Sequence[Span], width: int) -> list[Line]:
     for paragraph in _split_lines(spans):
         line, used = Line(), 0
         for text, style in paragraph:
-            rest = text
-            while rest:
-                size = cell_len(rest)
-                if used + size <= width:
-                    line.append(Segment(rest, style))
-                    used += size
-                    break
-                first = chop_cells(rest, width - used)[0] if width > used else ""
-                if cell_len(first) > width - used:
-                    first = ""
-                if first:
-                    line.append(Segment(first, style))
-                elif not line:  # a character that is wider than the line
-                    first = rest[0]
-                    line.append(Segment(first, style))
+            size = cell_len(text)
+            if used + size <= width:
+                line.append(Segment(text, style))
+                used += size
+                continue
+            first = _fit(text, width - used) if line else ""
+            if first:
+                line.append(Segment(first, style))
+            if line:
                 lines.append(line)
-                line, used, rest = [], 0, rest[len(first) :]
+            *full, last = _chop(text[len(first) :], width)
+            lines.extend([Segment(piece, style)] for piece in full)
+            line, used = [Segment(last, style)], cell_len(last)
         lines.append(line)
     return lines
+
+
+def _fit(text: str, width: int) -> str:
+    """Return as much of the beginning of a text as fits into a width."""
+    first = _chop(text, width)[0] if width > 0 else ""
+    return first if cell_len(first) <= width else ""
+
+
+def _chop(text: str, width: int) -> list[str]:
+    """Return a text in pieces of at most a width. A character that is wider is a piece of its own. The time is in
+    proportion to the length: an output can be one line of megabytes."""
+    pieces = [piece for piece in chop_cells(text, width) if piece]
+    missing = len(text) - sum(map(len, pieces))  # characters without a width at the end
+    return [*pieces[:-1], text[-missing - len(pieces[-1]) :]] if missing and pieces else pieces or [text]
 
 
 def _split_lines(spans: Sequence[Span]) -> Iterator[list[Span]]:
