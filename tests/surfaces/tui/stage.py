@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from textual.events import Paste
 from textual.pilot import Pilot
 
 from tests.patience import HANG_SECONDS
@@ -23,6 +24,9 @@ tools: [write_file, clarify]
 approvals: {default: ask}
 workspace: WORKSPACE
 """
+
+
+TYPED_CHARACTERS = 4
 
 
 @asynccontextmanager
@@ -63,8 +67,12 @@ async def wait_for(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
 
 
 async def enter(pilot: Pilot[Any], text: str) -> None:
-    """Type a text and press Enter. A command closes its suggestions first, which would complete it."""
-    await pilot.press(*text)
+    """Type a text and press Enter. A command closes its suggestions first, which would complete it. All but the first
+    characters are pasted: the pilot waits after each key."""
+    await pilot.press(*text[:TYPED_CHARACTERS])
+    if rest := text[TYPED_CHARACTERS:]:
+        pilot.app.screen.post_message(Paste(rest))
+        await pilot.pause()
     if text.startswith("/"):
         await pilot.press("escape")
     await pilot.press("enter")
