@@ -36,9 +36,17 @@ def avoided_in(texts: Iterator[str]) -> list[str]:
     return [found[0] for text in texts for found in AVOIDED.finditer(" ".join(text.split()))]
 
 
+def may_contain(source: str) -> bool:
+    """Return whether a source may contain an avoided word in a text. To take all sources apart costs 14 s."""
+    words = re.sub(r"\b[bfru]{1,2}(?=[\"'])|[\"'#\\]", " ", source, flags=re.IGNORECASE)
+    return AVOIDED.search(" ".join(words.split())) is not None
+
+
 def texts_of(path: Path) -> Iterator[str]:
     """Yield the docstrings, the string constants and the comments of a module."""
     source = path.read_text()
+    if not may_contain(source):
+        return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -56,6 +64,8 @@ def test_source_does_not_use_avoided_words() -> None:
 def comments_of(path: Path) -> Iterator[str]:
     """Yield the docstrings and the comments of a module."""
     source = path.read_text()
+    if not may_contain(source):
+        return
     for node in ast.walk(ast.parse(source)):
         if (
             isinstance(node, ast.Expr)
