@@ -31,7 +31,9 @@ def _one_encoder() -> Iterator[None]:
         yield
 
 
-def pytest_collection_finish() -> None:
-    """Exclude the objects that exist now from garbage collection: they live until the end."""
+@pytest.fixture(autouse=True, scope="module")
+def _small_heap() -> None:
+    """Exclude the objects that exist now from garbage collection: nearly all of them live until the end, and a full
+    collection would take seconds in the last third of the suite."""
     gc.collect()
     gc.freeze()

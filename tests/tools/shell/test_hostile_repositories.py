@@ -74,6 +74,10 @@ class Repository:
     def ran(self) -> list[str]:
         return sorted(canary.name for canary in self.canaries.iterdir())
 
+    def forget(self) -> None:
+        for canary in self.canaries.iterdir():
+            canary.unlink()
+
     def _make(self, folder: Path, name: str) -> None:
         folder.mkdir(exist_ok=True)
         self.git("init", "-q", folder=folder)
@@ -133,13 +137,17 @@ LOOKING = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("line", LOOKING)
 async def test_a_verb_that_looks_is_allowed_and_runs_nothing(
-    line: str, repository: Repository, commands: ShellCommands
+    repository: Repository, commands: ShellCommands
 ) -> None:
-    assert is_allowed(line, commands)
-    await run(line, repository.folder, commands)
-    assert repository.ran() == []
+    ran: dict[str, list[str]] = {}
+    for line in LOOKING:
+        assert is_allowed(line, commands), line
+        await run(line, repository.folder, commands)
+        if found := repository.ran():
+            ran[line] = found
+            repository.forget()
+    assert ran == {}
 
 
 ASKED = (
