@@ -19,8 +19,10 @@ from treadle.testing.models import ScriptedModel, ask, call, say
 
 
 def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("same\nzero\n")
     model = ScriptedModel(
-        ask(call("write_file", path="a.txt", content="one")),
+        ask(call("write_file", path="a.txt", content="same\none\n")),
         ask(call("clarify", question="Which?", options=["this", "that"])),
         say("All **done**."),
     )
@@ -29,6 +31,8 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
         async with open_app(tmp_path, model) as (app, pilot):
             await pilot.press(*"go", "enter")
             await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            shown = [line.strip("│ ") for line in read_screen(app).split("\n") if "│   │" in line]
+            assert shown == ["path: a.txt", "@@ -1,2 +1,2 @@", "same", "-zero", "+one"]
             await pilot.press("2")
             await wait_for(pilot, lambda: app.prompt.mode == "edit")
             app.prompt.put('{"path": "b.txt", "content": "edited"}')

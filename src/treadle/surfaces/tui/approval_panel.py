@@ -9,12 +9,11 @@ from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
 
-from treadle.surfaces.cli.call_view import describe_rule, quote_lines, show_call
-from treadle.surfaces.cli.terminal import one_line, reveal, reveal_line
+from treadle.surfaces.cli.call_view import describe_rule, quote_lines, show_change
+from treadle.surfaces.cli.terminal import one_line, reveal_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
-from treadle.surfaces.tui.item_view import diff_of_arguments
 
 GUARD_SECONDS = 0.4
 """The choices appear after this time: keys that were meant for something else decide nothing."""
@@ -118,15 +117,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             texts.APPROVAL_TITLE.format(agent=one_line(pending.agent), tool=one_line(view.tool)), palette.warning
         )
         title.stylize(palette.strong)
-        body = Text()
-        diff = diff_of_arguments(view.tool, view.arguments)
-        rows = show_call(view.arguments, width).lines
-        body.append("\n".join(rows), palette.text)
-        if diff and view.tool == "edit_file":
-            body.append("\n")
-            for row in diff:
-                style = {"+": palette.added, "-": palette.removed, "@": palette.changed}.get(row[:1], palette.dim)
-                body.append(f"\n  {reveal(row)}", style)
+        styles = {"added": palette.added, "removed": palette.removed, "place": palette.changed}
+        shown = show_change(view.tool, view.arguments, pending.folder, width)
+        body = Text("\n").join([Text(row.text, styles.get(row.kind, palette.text)) for row in shown.rows])
         if view.reason:
             body.append(f"\n  ({reveal_line(view.reason)})", palette.dim)
         choices = Text()
