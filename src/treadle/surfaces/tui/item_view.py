@@ -227,6 +227,8 @@ def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
         return lines
     if not result.strip():
         return [*lines, _under(texts.NO_RESULT, palette.dim)] if item.is_final else lines
+    if item.truncated:
+        lines.append(_under(texts.OUTPUT_TRUNCATED, palette.dim))
     return [*lines, *_output_lines(result.rstrip("\n").split("\n"), width, palette)]
 
 

@@ -209,15 +209,8 @@ class RunReader:
 
     def _add_message(self, message: Message, kind: UserKind, sequence: int) -> None:
         images = sum(isinstance(part, Image) for part in message.parts)
-        self._transcript.add(
-            UserItem(
-                self.facts.run_id,
-                text=message.text,
-                kind=kind,
-                images=images,
-                sequence=sequence,
-            )
-        )
+        item = UserItem(self.facts.run_id, text=message.text, kind=kind, images=images, sequence=sequence)
+        self._transcript.add(item)
 
     def _resume(self) -> None:
         if not self.facts.ended:
@@ -285,10 +278,11 @@ class RunReader:
             case e.ToolCallEnd(call_id=call_id, name=name, content=content, duration_ms=duration, exit_code=code):
                 call = self._find_call(call_id, name)
                 state: CallState = "failed" if code else "done"
-                call.exit_code = code
+                call.exit_code, call.truncated = code, data.truncated
                 self._close(call, state, take_excerpt(content, data.excerpt), duration)
             case e.ToolCallError(call_id=call_id, name=name, kind=kind, content=content, duration_ms=duration):
                 call = self._find_call(call_id, name)
+                call.truncated = data.truncated
                 self._close(
                     call, "denied" if kind == "denied" else "failed", take_excerpt(content, data.excerpt), duration
                 )

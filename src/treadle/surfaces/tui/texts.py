@@ -14,7 +14,8 @@ THOUGHT_BEFORE = "Thinking"
 STEERED = "steered"
 MORE_LINES = "… {count} more lines"
 MORE_DETAILS = "… {count} more lines · Ctrl-O shows them"
-LINES_LEFT_OUT = "… {count} lines left out · /export writes all of them …"
+LINES_LEFT_OUT = "… {count} lines left out · F6 shows all of them …"
+OUTPUT_TRUNCATED = "… only the beginning and the end are here · F6 shows all of it …"
 EXIT_CODE = "exit code {code}"
 NO_RESULT = "(no output)"
 IMAGES = "[{count} image{s}]"
@@ -42,6 +43,11 @@ Ask {agent} anything. It works in `{folder}`.
 - **F1** shows all keys.
 """
 WELCOME_SHORT = "Type a message. F1 shows the keys."
+
+# ── Output of a call ──
+OUTPUT_PLACE = "lines {first} to {last} of {count}"
+OUTPUT_HINT = "Left, Right other calls · Esc closes"
+NO_OUTPUT = "No tool call has an output yet."
 
 # ── Input ──
 PLACEHOLDER = "Message {agent}   ·   / commands   @ files   F1 keys"
