@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.patience import HANG_SECONDS
-from tests.surfaces.tui.stage import open_app, read_screen, wait_for
+from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
 from treadle.operations import runs
 from treadle.operations.local_admin import SUBMIT
 from treadle.surfaces.tui import keys
@@ -44,6 +44,27 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
             assert "b.txt" in screen
             assert "→ that" in screen
             assert app.prompt.mode == "message"
+
+    asyncio.run(talk())
+
+
+def test_after_a_message_the_panel_has_the_keys_again(tmp_path: Path) -> None:
+    content = "\n".join(f"line {number}" for number in range(8))
+    model = ScriptedModel(ask(call("write_file", path="a.txt", content=content)), say("Done."))
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            assert "+line 7" in read_screen(app), "a short change is shown whole on a small screen"
+            await enter(pilot, "be quick")
+            await wait_for(pilot, lambda: "steered" in read_screen(app) and app.focused is app.panel)
+            await pilot.press(*"x")
+            await wait_for(pilot, lambda: "F5 answers" in read_screen(app))
+            await pilot.press("ctrl+c")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app) and app.focused is app.panel)
+            await pilot.press("1")
+            await wait_for(pilot, lambda: "Done." in read_screen(app))
 
     asyncio.run(talk())
 

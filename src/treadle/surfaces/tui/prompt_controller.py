@@ -90,6 +90,7 @@ class PromptController:
             self._app.prompt.put("")
         else:
             self.leave()
+        self._app.review.go_back()
 
     # ── Suggestions ──
 

@@ -85,6 +85,8 @@ APPROVAL_CHOICES = (
     ("3", "deny", "deny it with a note"),
     ("4", "allow", "allow {rule} for this session"),
 )
+ALLOWS = "4 allows {rule} for this session"
+ANSWER_KEY = "F5 answers"
 NO_RULE = "no rule matches only such calls; 1 runs it once"
 VIEW_FIRST = "Page Down first: the call is longer than this panel."
 FOCUS_APPROVAL = "An approval waits. Send or clear your message to answer it, or press F5."
