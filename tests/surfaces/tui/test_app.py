@@ -80,7 +80,9 @@ def test_a_long_paste_becomes_a_chip_and_history_comes_back(tmp_path: Path) -> N
             await pilot.press("up")
             assert app.prompt.text == "read"
             assert (tmp_path / "home" / "message-history.jsonl").read_text() == '"read"\n'
-            await pilot.press("ctrl+c", *"/the")
+            await pilot.press("ctrl+c", "/", "up")
+            await wait_for(pilot, lambda: f"▸ {COMMANDS[-1].name}" in read_screen(app))
+            await pilot.press(*"the")
             await wait_for(pilot, lambda: "/theme" in read_screen(app))
             await pilot.press("tab")
             assert app.prompt.text == "/theme "

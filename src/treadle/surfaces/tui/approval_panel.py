@@ -94,7 +94,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self.wait_for_reader()
             self.body.scroll_home(animate=False)
         width = max(20, self.screen.size.width - 8)
-        position = f"   {texts.APPROVAL_COUNT.format(index=1, count=count)}" if count > 1 else ""
+        position = f"   {texts.COUNT.format(index=1, count=count)}" if count > 1 else ""
         if isinstance(pending, PendingApproval):
             title, body, choices = self._approval(pending, width)
         else:

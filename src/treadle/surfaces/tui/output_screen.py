@@ -141,7 +141,7 @@ class OutputScreen(ModalScreen[None]):
         item = self._calls[self._index]
         self._parts, self._rest, self._error, self._goes_to_end = self._read(item), "", "", False
         self._view.clear()
-        place = texts.APPROVAL_COUNT.format(index=self._index + 1, count=len(self._calls))
+        place = texts.COUNT.format(index=self._index + 1, count=len(self._calls))
         room = max(10, self.size.width - len(item.name) - len(place) - 12)
         self._view.border_title = escape(f"{one_line(item.name)} {summarize_call(item.arguments, room)} · {place}")
         self._read_more()

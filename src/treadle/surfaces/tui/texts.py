@@ -68,6 +68,7 @@ PASTE_NAME = "pasted text {number}"
 QUEUED = "queued: {text}"
 QUEUED_HINT = "Alt-Up edits the last one"
 NO_MATCH = "no match"
+MORE_SUGGESTIONS = "Up and Down show more"
 NO_SUCH_FILE = "No file has such a name. Enter sends the message as it is."
 NOTHING_TO_QUEUE_AFTER = "No run is in progress. Enter sends the message."
 UNKNOWN_COMMAND = "There is no command {name}. Type / for the list."
@@ -78,7 +79,7 @@ TOO_LONG = (
 
 # ── Approvals and questions ──
 APPROVAL_TITLE = "{agent} asks to run {tool}"
-APPROVAL_COUNT = "{index} of {count}"
+COUNT = "{index} of {count}"
 APPROVAL_CHOICES = (
     ("1", "approve", "run it once"),
     ("2", "edit", "run it with other arguments"),
