@@ -177,9 +177,8 @@ class RunReader:
                 facts.provider, facts.model, facts.window = provider, model, window
             case e.StepStart():
                 self._resume()
-            case e.CommandObeyed(said=said, done=done):
-                self._transcript.add(AnswerItem(facts.run_id, text=said, done=True, source="command"))
-                facts.detail = "" if done else said
+            case e.CommandObeyed():
+                self._apply_command(data)
             case e.SegmentOpened() | e.ContextCompacted():
                 self._apply_context(data)
             case e.RunEnd():
@@ -194,6 +193,13 @@ class RunReader:
                 self._apply_call(event, data)
         if isinstance(data, NOTEWORTHY) and (line := activity(data)):
             self._note(line.strip(), "info")
+
+    def _apply_command(self, data: e.CommandObeyed) -> None:
+        """Show the answer of a command. The end of the run says why it was not performed."""
+        if data.done:
+            item = AnswerItem(self.facts.run_id, text=data.said, done=True, source="command")
+            self._transcript.add(item)
+        self.facts.detail = "" if data.done else data.said
 
     def _apply_message(self, data: e.UserMessage | e.MessageSteered | e.RunForked, sequence: int) -> None:
         match data:
