@@ -267,7 +267,7 @@ def test_a_long_paste_a_long_output_and_a_resize(stage: MakeStage) -> None:
         terminal.wait_for(lambda screen: "lines 42 to 63 of" in screen and "│ 42.0000" in screen)
         terminal.send("End")
         terminal.wait_for(lambda screen: "to 5000 of 5000" in screen and "│ 5000.0000" in screen)
-        terminal.send("Escape", "C-o")
+        terminal.send("q", "C-o")
         terminal.wait_for(lambda screen: "Counted." in screen)
         terminal.resize(50, 14)
         terminal.wait_for(

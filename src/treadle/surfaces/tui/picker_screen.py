@@ -190,7 +190,7 @@ class PickerScreen(ModalScreen[Picked | None]):
         self._say(self._notice or (self._hint if matches else empty))
 
     def _draw(self, row: PickerRow) -> Text:
-        width = min(MAX_WIDTH, int(self.app.size.width * 0.96)) - MARGINS
+        width = min(MAX_WIDTH, int(self.size.width * 0.96)) - MARGINS
         text = Text()
         text.append(f"{row.mark or ' '} ", self._palette.warning)
         text.append(one_line(row.title) or row.key, self._palette.text)
