@@ -266,7 +266,11 @@ def _child_line(
     good = state in ("completed", "running", "silent")
     style = palette.success if ended and good else palette.accent if good else palette.warning
     mark = ("✓" if good else "✗") if ended else "●"
-    said = f"{clean(state)}" + (f" · {clean(doing)}" if doing else "") + (f" · {steps} steps" if steps else "")
+    said = (
+        f"{clean(state)}"
+        + (f" · {clean(doing)}" if doing else "")
+        + (f" · {steps} step{'' if steps == 1 else 's'}" if steps else "")
+    )
     indent = "  " * depth
     head = f"{MARGIN}  {indent}└ {mark} "
     return [
