@@ -250,7 +250,7 @@ def test_hostile_text_is_inert(stage: MakeStage) -> None:
 
 
 def test_a_long_paste_a_long_output_and_a_resize(stage: MakeStage) -> None:
-    made = stage(says("Read it."), calls("bash", command="seq 1 5000"), says("Counted."))
+    made = stage(says("Read it."), calls("bash", command="seq -f %.30f 1 5000"), says("Counted."))
     pasted = "\n".join(f"line {number} of the pasted text" for number in range(3500))
     assert len(pasted) > 100_000
     with made.open() as terminal:
@@ -261,7 +261,13 @@ def test_a_long_paste_a_long_output_and_a_resize(stage: MakeStage) -> None:
         assert made.endpoint.last_texts()[-1].count("of the pasted text") == 3500
         send(terminal, "count")
         terminal.wait_for("Counted.")
-        terminal.send("C-o")
+        terminal.send("F6")
+        terminal.wait_for("lines 1 to 22 of")
+        terminal.send("PPage", "NPage", "NPage", "Up")
+        terminal.wait_for(lambda screen: "lines 42 to 63 of" in screen and "│ 42.0000" in screen)
+        terminal.send("End")
+        terminal.wait_for(lambda screen: "to 5000 of 5000" in screen and "│ 5000.0000" in screen)
+        terminal.send("q", "C-o")
         terminal.wait_for(lambda screen: "Counted." in screen)
         terminal.resize(50, 14)
         terminal.wait_for(

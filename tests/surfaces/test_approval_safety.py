@@ -132,18 +132,33 @@ def test_an_edit_is_shown_as_a_diff_and_changed_in_the_editor(shell: Shell, fold
         ("edit_file", {"path": "a", "old": "7", "new": "x"}, ["@@ -5,7 +5,7 @@", " 6", "-7", "+x", " 8"]),
         ("edit_file", {"path": "a", "old": "not there", "new": "x"}, ["-not there", "+x"]),
         ("write_file", {"path": "new", "content": "one\ntwo\n"}, ["@@ -0,0 +1,2 @@", "+one", "+two"]),
-        ("write_file", {"path": "new", "content": "one"}, ["+one", "+\\ No newline at end of file"]),
+        (
+            "write_file",
+            {"path": "new", "content": "one"},
+            ["@@ -0,0 +1 @@", "+one", "\\ No newline at end of file"],
+        ),
+        ("write_file", {"path": "a", "content": "0\n"}, ["@@ -1,19 +1 @@", " 0", "-1", "-19"]),
+        ("edit_file", {"path": "a", "old": "1", "new": "x"}, ["-1", "+x"]),
+        (
+            "edit_file",
+            {"path": "crlf", "old": "2\n3", "new": "x"},
+            ["@@ -1,4 +1,3 @@", " 1", "-2", "-3", "+x", " 4"],
+        ),
+        ("edit_file", {"path": "a", "old": "7", "new": "7"}, ["path: a", "old: 7", "new: 7"]),
+        ("apply_patch", {"patch": "@@ -1 +1 @@\n-1\n+x\n"}, ["@@ -1 +1 @@", "-1", "+x"]),
     ],
 )
 def test_a_change_is_shown_where_it_is_in_the_file(
     tmp_path: Path, tool: str, arguments: dict[str, str], shown: list[str]
 ) -> None:
     (tmp_path / "a").write_text("".join(f"{number}\n" for number in range(20)).replace("17\n", ""))
+    (tmp_path / "crlf").write_bytes(b"1\r\n2\r\n3\r\n4\r\n")
     change = show_change(tool, json.dumps(arguments), tmp_path, 80)
-    assert change is not None
     lines = [line.partition("│ ")[2] for line in change.lines]
     assert [line for line in lines if line in shown] == shown, lines
     assert "+" not in lines
+    kinds = {"+": "added", "-": "removed", "@": "place"}
+    assert all(row.kind == kinds.get(line[:1], "") for row, line in zip(change.rows, lines, strict=True))
 
 
 @pytest.mark.parametrize(

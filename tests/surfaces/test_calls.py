@@ -16,6 +16,7 @@ def lines(columns: int = WIDE, rows: int | None = None, **arguments: object) -> 
 
 
 def test_short_arguments_come_first_and_long_ones_with_their_size_and_real_lines() -> None:
+    assert lines(content="one\ntwo\n")[0] == "  content (8 characters, 2 lines):"
     assert lines(content="one\ntwo", path="note.txt", force=True) == [
         "  │ path: note.txt",
         "  │ force: true",

@@ -21,6 +21,7 @@ ELSEWHERE = {
     "sessions.transcript": "pages fold the journal, which they also follow live",
     "approvals.show": "the list contains all of it",
     "runs.questions": "the transcript contains them",
+    "runs.output": "for the terminal UI; pages show the result as the model read it",
     "tickets.create": "for pages of other origins; the dashboard has a session cookie",
 }
 """Operations that no page calls, with the reason."""

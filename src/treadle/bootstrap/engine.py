@@ -181,6 +181,7 @@ class EngineParts:
                 ids,
                 stores.books,
                 config.credits_per_dollar,
+                stores.results,
             )
             work = partial(advance, deps=deps)
             await dispatcher.start(work if config.telemetry is None else config.telemetry.around(work))

@@ -53,6 +53,7 @@ def make_offline_service(
         clock,
         ids,
         stores.books,
+        results=stores.results,
     )
 
 

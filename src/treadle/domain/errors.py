@@ -68,6 +68,10 @@ class UnknownRun(Unknown):
     """The run does not exist."""
 
 
+class UnknownCall(Unknown):
+    """The run has no result of such a tool call."""
+
+
 class RunDeleted(UnknownRun):
     """The run was deleted."""
 

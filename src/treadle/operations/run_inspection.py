@@ -1,7 +1,13 @@
-"""Runs in detail: the exact prompt of a step, the difference of two runs, and a run with its child runs."""
+"""Runs in detail: the exact prompt of a step, the whole output of a call, the difference of two runs, and a run
+with its child runs."""
 
-from msgspec import Raw, Struct
+from typing import Annotated
 
+from msgspec import Meta, Raw, Struct
+
+from treadle.domain.errors import UnknownCall
+from treadle.domain.events import ToolCallEnd, ToolCallError
+from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import RunId
 from treadle.domain.messages import Message
 from treadle.domain.runs import Metrics, add_metrics
@@ -12,6 +18,9 @@ from treadle.operations.run_diff import RunDiff, diff
 from treadle.operations.run_records import build_run_steps
 from treadle.operations.run_tree import Member, family
 from treadle.operations.runs import OneRun, RunView
+
+MAX_PART_CHARACTERS = 100_000
+"""The longest part of an output in one response."""
 
 
 class StepPrompt(Struct, frozen=True):
@@ -33,6 +42,16 @@ class StepPrompt(Struct, frozen=True):
     """Text after the conversation, in this request only."""
     body: Raw
     """The JSON body of the request, byte for byte."""
+
+
+class CallOutput(Struct, frozen=True):
+    """A part of what a tool call returned."""
+
+    text: str
+    start: int
+    """The position of the first character."""
+    length: int
+    """The number of characters of the whole output."""
 
 
 class TreeMember(Struct, frozen=True):
@@ -62,6 +81,15 @@ class ShowPrompt(Struct, frozen=True, forbid_unknown_fields=True):
     """0: the latest step."""
 
 
+class ReadOutput(Struct, frozen=True, forbid_unknown_fields=True):
+    run_id: RunId
+    call_id: str
+    start: Annotated[int, Meta(ge=0, description="The position of the first character.")] = 0
+    limit: Annotated[int, Meta(ge=1, le=MAX_PART_CHARACTERS, description="The maximum number of characters.")] = (
+        MAX_PART_CHARACTERS
+    )
+
+
 class DiffRuns(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
     other_id: RunId
@@ -77,6 +105,15 @@ PROMPT = Operation(
     request=ShowPrompt,
     response=StepPrompt,
     errors=(404, 422),
+)
+OUTPUT = Operation(
+    "runs.output",
+    "GET",
+    "/v1/runs/{run_id}/calls/{call_id}/output",
+    scope="read",
+    request=ReadOutput,
+    response=CallOutput,
+    errors=(404,),
 )
 DIFF = Operation(
     "runs.diff",
@@ -114,6 +151,26 @@ async def show_prompt(context: Context, request: ShowPrompt) -> StepPrompt:
         asked.aside,
         Raw(context.encode_request(sent.model.api_mode, asked)),
     )
+
+
+@OUTPUT.handler
+async def read_output(context: Context, request: ReadOutput) -> CallOutput:
+    """Get what a tool call returned, a part at a time.
+
+    The journal and the model have the beginning and the end of a long result; this is all of it."""
+    record = await context.visible_run(request.run_id)
+    ended: ToolCallEnd | ToolCallError | None = None
+    async for event in context.service.read_stored(record.origin.run_id):
+        if isinstance(event.data, ToolCallEnd | ToolCallError) and event.data.call_id == request.call_id:
+            ended = event.data
+    if ended is None:
+        raise UnknownCall(f"{record.origin.run_id} has no result of the call `{request.call_id[:100]}`.")
+    text = take_excerpt(ended.content, ended.excerpt)
+    if ended.truncation is not None:
+        full = await context.service.full_result(record.origin.session_id, request.call_id)
+        if full is not None and len(full) == ended.truncation.length:
+            text = full if ended.excerpt is None else full[ended.excerpt[0] :]
+    return CallOutput(text[request.start : request.start + request.limit], request.start, len(text))
 
 
 @DIFF.handler

@@ -40,6 +40,7 @@ from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import ALL_RUNS, Journal, PositionedEvent, RunFilter, RunRecord, Runs
 from treadle.ports.model import Models
+from treadle.ports.results import Results
 from treadle.ports.sessions import SessionRecord, Sessions
 from treadle.ports.tool import Toolbox
 from treadle.ports.vault import Vault
@@ -70,8 +71,10 @@ class LocalService:
         ids: Ids,
         books: UsageAccounts,
         credits_per_dollar: float = 1.0,
+        results: Results | None = None,
     ) -> None:
         self._journal = journal
+        self._results = results
         self._vault = vault
         self._runs = runs
         self._sessions = sessions
@@ -364,6 +367,10 @@ class LocalService:
         from treadle.operations.prompts import load_prompt
 
         return await load_prompt(run_id, step, self._journal)
+
+    async def full_result(self, session_id: SessionId, call_id: str) -> str | None:
+        """Return the full text of a truncated result; None if it is not stored."""
+        return None if self._results is None else await self._results.read(session_id, call_id)
 
     async def replay(self, run_id: RunId) -> "Replayed":
         """Replay the journal of a run with the current code. Return the first difference, if any. Nothing is

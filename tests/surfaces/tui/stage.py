@@ -25,20 +25,27 @@ approvals: {default: ask}
 workspace: WORKSPACE
 """
 
+WITH_BASH = AGENT.replace("write_file", "bash").replace("ask", "auto") + "sandbox: {mode: off}\n"
+
 
 TYPED_CHARACTERS = 4
 
 
 @asynccontextmanager
 async def open_app(
-    folder: Path, model: Model | None = None, *, size: tuple[int, int] = (80, 24), theme: str = "dark"
+    folder: Path,
+    model: Model | None = None,
+    *,
+    size: tuple[int, int] = (80, 24),
+    theme: str = "dark",
+    agent: str = AGENT,
 ) -> AsyncGenerator[tuple[TreadleApp, Pilot[Any]], None]:
     """Open the app in a home in this folder."""
     home = Home(folder / "home")
     (home.path / "agents" / "default").mkdir(parents=True, exist_ok=True)
     workspace = folder / "work"
     workspace.mkdir(exist_ok=True)
-    (home.path / "agents" / "default" / "config.yaml").write_text(AGENT.replace("WORKSPACE", str(workspace)))
+    (home.path / "agents" / "default" / "config.yaml").write_text(agent.replace("WORKSPACE", str(workspace)))
 
     def make_engine() -> HostedEngine:
         engine = create_engine(home=home)

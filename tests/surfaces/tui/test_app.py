@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.patience import HANG_SECONDS
-from tests.surfaces.tui.stage import open_app, read_screen, wait_for
+from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
 from treadle.operations import runs
 from treadle.operations.local_admin import SUBMIT
 from treadle.surfaces.tui import keys
@@ -19,8 +19,10 @@ from treadle.testing.models import ScriptedModel, ask, call, say
 
 
 def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "a.txt").write_text("same\nzero\n")
     model = ScriptedModel(
-        ask(call("write_file", path="a.txt", content="one")),
+        ask(call("write_file", path="a.txt", content="same\none\n")),
         ask(call("clarify", question="Which?", options=["this", "that"])),
         say("All **done**."),
     )
@@ -29,6 +31,8 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
         async with open_app(tmp_path, model) as (app, pilot):
             await pilot.press(*"go", "enter")
             await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            shown = [line.strip("│ ") for line in read_screen(app).split("\n") if "│   │" in line]
+            assert shown == ["path: a.txt", "@@ -1,2 +1,2 @@", "same", "-zero", "+one"]
             await pilot.press("2")
             await wait_for(pilot, lambda: app.prompt.mode == "edit")
             app.prompt.put('{"path": "b.txt", "content": "edited"}')
@@ -44,6 +48,27 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
+def test_after_a_message_the_panel_has_the_keys_again(tmp_path: Path) -> None:
+    content = "\n".join(f"line {number}" for number in range(8))
+    model = ScriptedModel(ask(call("write_file", path="a.txt", content=content)), say("Done."))
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            assert "+line 7" in read_screen(app), "a short change is shown whole on a small screen"
+            await enter(pilot, "be quick")
+            await wait_for(pilot, lambda: "steered" in read_screen(app) and app.focused is app.panel)
+            await pilot.press(*"x")
+            await wait_for(pilot, lambda: "F5 answers" in read_screen(app))
+            await pilot.press("ctrl+c")
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app) and app.focused is app.panel)
+            await pilot.press("1")
+            await wait_for(pilot, lambda: "Done." in read_screen(app))
+
+    asyncio.run(talk())
+
+
 def test_a_long_paste_becomes_a_chip_and_history_comes_back(tmp_path: Path) -> None:
     async def talk() -> None:
         async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
@@ -55,7 +80,9 @@ def test_a_long_paste_becomes_a_chip_and_history_comes_back(tmp_path: Path) -> N
             await pilot.press("up")
             assert app.prompt.text == "read"
             assert (tmp_path / "home" / "message-history.jsonl").read_text() == '"read"\n'
-            await pilot.press("ctrl+c", *"/the")
+            await pilot.press("ctrl+c", "/", "up")
+            await wait_for(pilot, lambda: f"▸ {COMMANDS[-1].name}" in read_screen(app))
+            await pilot.press(*"the")
             await wait_for(pilot, lambda: "/theme" in read_screen(app))
             await pilot.press("tab")
             assert app.prompt.text == "/theme "

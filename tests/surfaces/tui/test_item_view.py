@@ -12,7 +12,7 @@ from treadle.surfaces.tui.item_view import render_item
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.terminal_output import is_printed
 from treadle.surfaces.tui.themes import find_palette
-from treadle.surfaces.tui.transcript import MAX_LIVE_CHARACTERS, AnswerItem, CallItem, Item
+from treadle.surfaces.tui.transcript import MAX_LIVE_CHARACTERS, AnswerItem, CallItem, ChildLine, Item
 
 RUN = RunId("run_1")
 
@@ -28,7 +28,7 @@ def test_a_long_output_shows_its_beginning_and_its_end() -> None:
     lines = [line.strip() for line in show(item, details=True)]
     assert "line 1" in lines
     assert lines[-1] == "line 5000"
-    assert any("4600 lines left out · /export" in line for line in lines)
+    assert any("4600 lines left out · F6 shows all" in line for line in lines)
     assert len(lines) < 420
 
 
@@ -70,6 +70,12 @@ def test_a_call_that_waits_stays_in_the_scrollback() -> None:
     assert not is_printed(CallItem(RUN, state="writing"))
     assert not is_printed(AnswerItem(RUN, text="x"))
     assert not is_printed(AnswerItem(None, text="welcome", done=True, source="report"))
+
+
+def test_a_child_run_is_a_line_with_its_steps() -> None:
+    children = [ChildLine(RUN, "reviewer", state="completed", steps=steps, ended=True) for steps in (1, 2)]
+    item = CallItem(RUN, name="agent_spawn", arguments="{}", state="done", children=children)
+    assert [line.rsplit(" · ", 1)[-1] for line in show(item, details=False)[1:]] == ["1 step", "2 steps"]
 
 
 def test_live_output_keeps_its_end_and_leaves_out_what_is_known() -> None:

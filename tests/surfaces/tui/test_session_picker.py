@@ -11,7 +11,7 @@ from textual.widgets import Input
 from tests.surfaces.tui.stage import open_app, read_screen, wait_for
 from treadle.operations import sessions
 from treadle.surfaces.tui.app import TreadleApp
-from treadle.surfaces.tui.picker_screen import PickerScreen
+from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
 from treadle.testing.models import ScriptedModel, say
 
 
@@ -73,3 +73,17 @@ def test_escape_ends_renaming_and_the_list_stays(tmp_path: Path) -> None:
             assert isinstance(app.screen, PickerScreen)
 
     asyncio.run(talk())
+
+
+def test_a_row_that_is_too_long_takes_one_line(tmp_path: Path) -> None:
+    async def load() -> list[PickerRow]:
+        return [PickerRow(name, name, "a long reason " * 20) for name in ("one", "two")]
+
+    async def look() -> None:
+        async with open_app(tmp_path) as (app, pilot):
+            app.push_screen(PickerScreen(app.palette, "Models", "Esc closes", load))
+            await wait_for(pilot, lambda: "two" in read_screen(app))
+            assert read_screen(app).count("…") == 2
+            assert sum("a long reason" in line for line in read_screen(app).split("\n")) == 2
+
+    asyncio.run(look())

@@ -77,5 +77,8 @@ def test_a_command_without_anything_to_do_says_so(tmp_path: Path) -> None:
             ):
                 await enter(pilot, command)
                 await wait_for(pilot, lambda wanted=said: wanted in read_screen(app))
+            await enter(pilot, "/undo")
+            await wait_for(pilot, lambda: "failed: There is nothing to undo" in read_screen(app))
+            assert read_screen(app).count("nothing to undo") == 1
 
     asyncio.run(talk())

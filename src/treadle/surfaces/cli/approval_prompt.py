@@ -28,7 +28,6 @@ from treadle.surfaces.cli.call_view import (
     pretty_json,
     quote_lines,
     readable_json,
-    show_call,
     show_change,
 )
 from treadle.surfaces.cli.editor import is_editor_set, open_editor, write_copy
@@ -157,12 +156,12 @@ class ApprovalDialog:
                     self._help()
 
     @property
-    def _folder(self) -> str:
-        return self._agent.workspace or str(self._home.path / "workspaces" / self._agent.name)
+    def _folder(self) -> Path:
+        return self._home.workspace_path(self._agent)
 
     def _where(self) -> str:
         """Return where the call runs, and with which access."""
-        place = f"in {reveal_line(self._folder)}"
+        place = f"in {reveal_line(str(self._folder))}"
         if self._call.tool not in COMMANDS:
             return place
         policy = self._agent.confinement
@@ -174,8 +173,7 @@ class ApprovalDialog:
 
     def _show(self, rows: int | None) -> None:
         columns = size_of(sys.stderr).columns
-        change = show_change(self._call.tool, self._call.arguments, Path(self._folder), columns, rows)
-        call = change or show_call(self._call.arguments, columns, rows)
+        call = show_change(self._call.tool, self._call.arguments, self._folder, columns, rows)
         for line in call.lines:
             alert(line)
         self._seen = self._seen or call.is_whole
@@ -216,7 +214,7 @@ class ApprovalDialog:
 
     async def _approve_always(self, pattern: str) -> bool:
         """Let the reviewer choose what to allow from now on. Return whether the call was decided."""
-        scopes = list_scopes(self._call.tool, self._call.arguments, pattern, self._folder)
+        scopes = list_scopes(self._call.tool, self._call.arguments, pattern, str(self._folder))
         chosen = scopes[0]
         if len(scopes) > 1:
             for number, scope in enumerate(scopes, start=1):

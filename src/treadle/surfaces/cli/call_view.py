@@ -2,13 +2,12 @@
 
 import json
 from collections.abc import Iterator
-from difflib import unified_diff
-from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from treadle.surfaces.cli.file_changes import find_change
 from treadle.surfaces.cli.terminal import count_invisible, is_invisible, pieces, reveal, reveal_line
 
 MARGIN, FURTHER = "  │ ", "  ┆ "
@@ -17,10 +16,9 @@ none of it can pass for a line of Treadle."""
 SHORT = 60
 """A value of at most this many characters is printed after its name."""
 LEAST_WIDTH, LEAST_ROWS = 20, 9
-DIFF_CONTEXT = 3
-"""Unchanged lines around a change."""
-MAX_COMPARED_BYTES = 1_000_000
-"""A larger file is not compared; the call is shown instead."""
+RowKind = Literal["", "added", "removed", "place"]
+"""What a row of a diff is; empty for other rows."""
+_DIFF_KINDS: dict[str, RowKind] = {"+": "added", "-": "removed", "@": "place"}
 
 
 class Row(Struct, frozen=True):
@@ -28,14 +26,19 @@ class Row(Struct, frozen=True):
 
     text: str
     characters: int = 0
+    kind: RowKind = ""
 
 
 class Shown(Struct, frozen=True):
     """What is printed of a call."""
 
-    lines: list[str]
+    rows: list[Row]
     is_whole: bool
     """False: the middle is left out."""
+
+    @property
+    def lines(self) -> list[str]:
+        return [row.text for row in self.rows]
 
 
 class Decoded(Struct, frozen=True):
@@ -78,60 +81,29 @@ def show_call(arguments: str, columns: int, rows: int | None = None) -> Shown:
     return _cut(whole, rows, _warnings(arguments, decoded))
 
 
-def _cut(whole: list[Row], rows: int | None, warnings: list[str]) -> Shown:
+def _cut(whole: list[Row], rows: int | None, warnings: list[Row]) -> Shown:
     most = None if rows is None else max(LEAST_ROWS, rows)
     if most is None or len(whole) <= most:
-        return Shown([row.text for row in whole] + warnings, True)
+        return Shown(whole + warnings, True)
     tail = most // 2
     head = most - tail - 1
     left_out = whole[head:-tail]
     characters = sum(row.characters for row in left_out)
     gap = f"  ┄ {characters} characters on {len(left_out)} lines are not shown here; v shows them ┄"
-    lines = [*(row.text for row in whole[:head]), gap, *(row.text for row in whole[-tail:])]
-    return Shown(lines + warnings, False)
+    return Shown([*whole[:head], Row(gap), *whole[-tail:], *warnings], False)
 
 
-def show_change(tool: str, arguments: str, folder: Path, columns: int, rows: int | None = None) -> Shown | None:
-    """Return the change that a call makes to a file, as a diff; None if the call is not such a change, or the file
-    cannot be compared. For a diff of more than `rows` lines, its beginning and its end."""
+def show_change(tool: str, arguments: str, folder: Path | None, columns: int, rows: int | None = None) -> Shown:
+    """Return the lines for a call: the change that it makes to a file of a folder, as a diff, or the call as
+    `show_call` does. For more than `rows` lines, the beginning and the end."""
     decoded = decode(arguments)
-    values = decoded.values or {}
-    path, old, new = values.get("path"), values.get("old"), values.get("new", values.get("content"))
-    if not isinstance(path, str) or not isinstance(new, str):
-        return None
-    if tool not in ("edit_file", "write_file"):
-        return None
-    now = _read_text(folder / path)
-    if tool == "write_file":
-        old = now
-    elif isinstance(old, str) and old and now and old in now:
-        old, new = now, now.replace(old, new, -1 if values.get("all") else 1)
-    if not isinstance(old, str):
-        return None
+    change = find_change(tool, decoded.values, folder)
+    if change is None:
+        return show_call(arguments, columns, rows)
     width = _width(columns)
-    others = {name: value for name, value in values.items() if name not in ("path", "old", "new", "content")}
-    whole = [*_add_margin(f"path: {path}", width)]
-    for name, value in others.items():
-        whole += _add_margin(f"{name}: {_text(value)}", width)
-    lines = unified_diff(_split_lines(old), _split_lines(new), lineterm="", n=DIFF_CONTEXT)
-    whole += [row for line in islice(lines, 2, None) for row in _add_margin(line, width)]
+    whole = list(_value_rows(change.facts, width))
+    whole += [row for line in change.lines for row in _add_margin(line, width, _DIFF_KINDS.get(line[:1], ""))]
     return _cut(whole, rows, _warnings(arguments, decoded))
-
-
-def _split_lines(text: str) -> list[str]:
-    """Return the lines of a file. A last line without a line break is marked, as diffs do."""
-    *lines, last = text.split("\n")
-    return [*lines, last, "\\ No newline at end of file"] if last else lines
-
-
-def _read_text(path: Path) -> str | None:
-    """Return the text of a file, empty if there is none; None if it cannot be compared."""
-    try:
-        if not path.exists():
-            return ""
-        return path.read_text() if path.is_file() and path.stat().st_size <= MAX_COMPARED_BYTES else None
-    except (OSError, UnicodeDecodeError, ValueError):
-        return None
 
 
 def _width(columns: int) -> int:
@@ -145,13 +117,18 @@ def _rows(arguments: str, decoded: Decoded, width: int) -> Iterator[Row]:
         return
     if not decoded.values:
         yield Row("  (no arguments)")
-    texts = {name: _text(value) for name, value in decoded.values.items()}
+    yield from _value_rows(decoded.values, width)
+
+
+def _value_rows(values: dict[str, Any], width: int) -> Iterator[Row]:
+    """Yield the rows of arguments, short ones first."""
+    texts = {name: _text(value) for name, value in values.items()}
     for name, text in texts.items():
         if _is_short(text):
             yield from _add_margin(f"{name}: {text}", width)
     for name, text in texts.items():
         if not _is_short(text):
-            lines = text.count("\n") + 1
+            lines = text.count("\n") + (not text.endswith("\n"))
             size = f"{len(text)} characters" + (f", {lines} lines" if lines > 1 else "")
             yield Row(f"  {reveal_line(name, width)} ({size}):")
             yield from _add_margin(text, width)
@@ -165,23 +142,23 @@ def _is_short(text: str) -> bool:
     return len(text) <= SHORT and "\n" not in text
 
 
-def _add_margin(text: str, width: int) -> Iterator[Row]:
+def _add_margin(text: str, width: int, kind: RowKind = "") -> Iterator[Row]:
     for line in text.split("\n"):
         margin = MARGIN
         for piece in pieces(line, width):
-            yield Row(margin + reveal(piece), len(piece))
+            yield Row(margin + reveal(piece), len(piece), kind)
             margin = FURTHER
 
 
-def _warnings(arguments: str, decoded: Decoded) -> list[str]:
+def _warnings(arguments: str, decoded: Decoded) -> list[Row]:
     said = [
-        f"  ! the arguments name `{reveal_line(name, SHORT)}` twice; the last one counts"
+        Row(f"  ! the arguments name `{reveal_line(name, SHORT)}` twice; the last one counts")
         for name in decoded.repeated
     ]
     texts = [arguments] if decoded.values is None else list(_texts_in(decoded.values))
     if hidden := sum(map(count_invisible, texts)):
         characters = "character that is" if hidden == 1 else "characters that are"
-        said.append(f"  ! it has {hidden} {characters} invisible; shown above as <U+…>")
+        said.append(Row(f"  ! it has {hidden} {characters} invisible; shown above as <U+…>"))
     return said
 
 

@@ -267,6 +267,9 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def action_answer(self) -> None:
         self.review.focus()
 
+    def action_show_output(self) -> None:
+        self.runner.show_output()
+
     def action_new_session(self) -> None:
         self.perform(self.runner.start_session())
 

@@ -7,15 +7,17 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.message import Message
+from textual.timer import Timer
 from textual.widgets import Static
 
-from treadle.surfaces.cli.call_view import describe_rule, quote_lines, show_call
-from treadle.surfaces.cli.terminal import one_line, reveal, reveal_line
+from treadle.surfaces.cli.call_view import describe_rule, quote_lines, show_change
+from treadle.surfaces.cli.terminal import one_line, reveal_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
-from treadle.surfaces.tui.item_view import diff_of_arguments
 
+HEIGHT_SHARE = 0.75
+"""The largest share of the screen for the panel, as in its style."""
 GUARD_SECONDS = 0.4
 """The choices appear after this time: keys that were meant for something else decide nothing."""
 
@@ -25,7 +27,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     DEFAULT_CSS = """
     ApprovalPanel {
-        height: auto; max-height: 60%; display: none; border: round $warning; padding: 0 1; background: $surface;
+        height: auto; max-height: 75%; display: none; border: round $warning; padding: 0 1; background: $surface;
         margin: 0 0;
     }
     ApprovalPanel:focus { border: round $warning; }
@@ -63,6 +65,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.palette = palette
         self.pending: Pending | None = None
         self._is_ready = False
+        self._guard: Timer | None = None
         self._choices = Text()
         self._was_read = False
         self._was_chosen = False
@@ -86,13 +89,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         if pending is None:
             return
         if is_new:
-            self._is_ready, self._was_read = False, False
+            self._was_read = False
             self.accept_keys()
-            self.set_timer(GUARD_SECONDS, self._get_ready)
+            self.wait_for_reader()
             self.body.scroll_home(animate=False)
-        screen = self.screen.size
-        width = max(20, screen.width - 8)
-        position = f"   {texts.APPROVAL_COUNT.format(index=1, count=count)}" if count > 1 else ""
+        width = max(20, self.screen.size.width - 8)
+        position = f"   {texts.COUNT.format(index=1, count=count)}" if count > 1 else ""
         if isinstance(pending, PendingApproval):
             title, body, choices = self._approval(pending, width)
         else:
@@ -100,17 +102,33 @@ class ApprovalPanel(Vertical, can_focus=True):
         title.append(position, self.palette.dim)
         self.query_one("#title", Static).update(title)
         self.query_one("#call", Static).update(body)
-        self._choices = choices
-        hidden = Text("\n" * choices.plain.count("\n"))
-        self.query_one("#choices", Static).update(choices if self._is_ready else hidden)
         rows = body.plain.count("\n") + 1
-        limit = max(3, int(screen.height * 0.6) - 2 - 2 - (choices.plain.count("\n") + 1))
-        self.body.styles.height = min(rows, limit)
+        if isinstance(pending, PendingApproval) and rows > self._room(choices):
+            choices = self._short_choices(pending)
+        self._choices = choices
+        self._draw_choices()
+        self.body.styles.height = min(rows, self._room(choices))
+
+    def _room(self, choices: Text) -> int:
+        """Return how many rows are left for the call: without border, title and choices."""
+        return max(3, int(self.screen.size.height * HEIGHT_SHARE) - 3 - (choices.plain.count("\n") + 1))
+
+    def _draw_choices(self) -> None:
+        hidden = Text("\n" * self._choices.plain.count("\n"))
+        self.query_one("#choices", Static).update(self._choices if self._is_ready else hidden)
+
+    def wait_for_reader(self) -> None:
+        """Let no key decide for a moment."""
+        self._is_ready = False
+        self._draw_choices()
+        if self._guard is not None:
+            self._guard.stop()
+        self._guard = self.set_timer(GUARD_SECONDS, self._get_ready)
 
     def _get_ready(self) -> None:
         """Show the choices and accept their keys."""
         self._is_ready = True
-        self.query_one("#choices", Static).update(self._choices)
+        self._draw_choices()
 
     def _approval(self, pending: PendingApproval, width: int) -> tuple[Text, Text, Text]:
         view, palette = pending.view, self.palette
@@ -118,15 +136,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             texts.APPROVAL_TITLE.format(agent=one_line(pending.agent), tool=one_line(view.tool)), palette.warning
         )
         title.stylize(palette.strong)
-        body = Text()
-        diff = diff_of_arguments(view.tool, view.arguments)
-        rows = show_call(view.arguments, width).lines
-        body.append("\n".join(rows), palette.text)
-        if diff and view.tool == "edit_file":
-            body.append("\n")
-            for row in diff:
-                style = {"+": palette.added, "-": palette.removed, "@": palette.changed}.get(row[:1], palette.dim)
-                body.append(f"\n  {reveal(row)}", style)
+        styles = {"added": palette.added, "removed": palette.removed, "place": palette.changed}
+        shown = show_change(view.tool, view.arguments, pending.folder, width)
+        body = Text("\n").join([Text(row.text, styles.get(row.kind, palette.text)) for row in shown.rows])
         if view.reason:
             body.append(f"\n  ({reveal_line(view.reason)})", palette.dim)
         choices = Text()
@@ -139,6 +151,19 @@ class ApprovalPanel(Vertical, can_focus=True):
             choices.append(name, palette.text)
             choices.append(f"  {help_.format(rule=rule)}", palette.dim)
         return title, body, choices
+
+    def _short_choices(self, pending: PendingApproval) -> Text:
+        """Return the choices on one line, for a call that needs the room."""
+        choices = Text()
+        for key, name, _ in texts.APPROVAL_CHOICES:
+            if key != "4" or pending.view.pattern is not None:
+                choices.append(f" {key} ", self.palette.accent + self.palette.strong)
+                choices.append(f"{name}  ", self.palette.text)
+        if pending.view.pattern is not None:
+            choices.append(
+                f"\n   {texts.ALLOWS.format(rule=describe_rule(pending.view.tool, pending.view.pattern))}"
+            )
+        return choices
 
     def _question(self, pending: PendingQuestion, width: int) -> tuple[Text, Text, Text]:
         palette, question = self.palette, pending.question
@@ -158,6 +183,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.screen.focused is not self:
             self.accept_keys()
             self.screen.set_focus(self)
+
+    def on_focus(self) -> None:
+        self.border_subtitle = ""
+
+    def on_blur(self) -> None:
+        self.border_subtitle = texts.ANSWER_KEY
 
     def accept_keys(self) -> None:
         """Let the keys decide again."""

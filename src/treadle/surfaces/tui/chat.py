@@ -29,7 +29,6 @@ from treadle.operations.run_control import (
 )
 from treadle.operations.run_control import Attachment as SentAttachment
 from treadle.operations.run_stream import follow_without_resets
-from treadle.operations.run_tree import family
 from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent, in_current_folder
@@ -44,6 +43,7 @@ from treadle.surfaces.tui.chat_state import (
     Totals,
 )
 from treadle.surfaces.tui.model_choice import check_model
+from treadle.surfaces.tui.pending import find_pending
 from treadle.surfaces.tui.run_events import RunReader
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.session_pages import SessionPages
@@ -274,17 +274,7 @@ class Chat:
     async def refresh_pending(self) -> None:
         """Read which approvals and questions of the run and its child runs are open."""
         facts = self.facts
-        found: list[Pending] = []
-        if facts is not None and not facts.ended:
-            members = {m.run.run_id: m.run for m in await family(self.link, facts.run_id, unfinished=True)}
-            views = (await self.link.call(approvals.LIST, approvals.ListApprovals())).items
-            found.extend(
-                PendingApproval(members[view.run_id].agent, view) for view in views if view.run_id in members
-            )
-            for run_id, run in members.items():
-                if run.waiting_for == "answer":
-                    page = await self.link.call(runs.QUESTIONS, runs.OneRun(run_id))
-                    found.extend(PendingQuestion(run_id, run.agent, question) for question in page.items)
+        found = [] if facts is None or facts.ended else await find_pending(self.link, facts.run_id)
         if [each.key for each in found] != [each.key for each in self.pending]:
             self.pending = found
             self._listener.show_pending()

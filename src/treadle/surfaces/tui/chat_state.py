@@ -1,6 +1,7 @@
 """The state of a conversation: pending decisions, queued messages, usage, and the views that show them."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from treadle.domain.ids import RunId
 from treadle.operations import runs
@@ -29,6 +30,8 @@ class PendingApproval:
 
     agent: str
     view: ApprovalView
+    folder: Path | None = None
+    """The folder that the agent works in; None if it is not known."""
 
     @property
     def key(self) -> str:

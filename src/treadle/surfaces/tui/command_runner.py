@@ -57,6 +57,8 @@ class CommandRunner:
                 await self._show_changes(argument)
             case "/cost":
                 await self._show_cost()
+            case "/output":
+                self.show_output()
             case "/export":
                 await self._export(argument)
             case "/copy":
@@ -258,6 +260,24 @@ class CommandRunner:
         """Show something about the session in the transcript."""
         self._app.chat.transcript.add(AnswerItem(text=text, done=True, source="report"))
         self._app.view.follow_end()
+
+    def show_output(self) -> None:
+        """Show the output of the call that is on the screen, or of the latest one before it."""
+        from treadle.surfaces.tui.call_output import read_output
+        from treadle.surfaces.tui.output_screen import OutputScreen
+
+        app = self._app
+        items = app.chat.transcript.items
+        shown = app.view.last_visible
+        calls = [item for item in items if isinstance(item, CallItem) and (item.result or item.output)]
+        if not calls:
+            app.flash(texts.NO_OUTPUT)
+            return
+        end = next((index for index, item in enumerate(items) if item is shown), len(items))
+        before = sum(isinstance(item, CallItem) and bool(item.result or item.output) for item in items[: end + 1])
+        app.push_screen(
+            OutputScreen(app.palette, calls, max(0, before - 1), lambda item: read_output(app.link, item))
+        )
 
     async def _show_changes(self, argument: str) -> None:
         app = self._app

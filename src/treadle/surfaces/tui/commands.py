@@ -26,6 +26,7 @@ COMMANDS: tuple[Slash, ...] = (
     Slash("/rename", "Rename this session.", "TITLE"),
     Slash("/diff", "Show the files that this session has changed; with two runs: compare them.", "[RUN OTHER]"),
     Slash("/cost", "Show the tokens and the cost of this session, run by run."),
+    Slash("/output", "Show the whole output of a tool call."),
     Slash("/export", "Write the transcript to a Markdown file.", "[FILE]"),
     Slash("/copy", "Copy the last answer, or its last code block.", "[code]"),
     Slash("/attach", "Attach an image or a text file.", "FILE"),

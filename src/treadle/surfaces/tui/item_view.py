@@ -1,6 +1,5 @@
 """Items of the transcript as styled lines."""
 
-import difflib
 from collections.abc import Sequence
 
 from rich.segment import Segment
@@ -9,6 +8,7 @@ from rich.style import Style
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
 from treadle.surfaces.cli.call_view import decode, show_call, summarize_call
+from treadle.surfaces.cli.file_changes import FILE_TOOLS, find_change
 from treadle.surfaces.cli.terminal import cut, reveal_line
 from treadle.surfaces.markdown.blocks import render_markdown
 from treadle.surfaces.markdown.palette import PLAIN, Palette
@@ -223,10 +223,12 @@ def _details(item: CallItem, width: int, palette: Palette) -> list[Line]:
     if item.note:
         lines.append(_under(clean(item.note), palette.warning))
     result = item.output if item.state == "running" else item.result
-    if diff and item.state == "done":
+    if diff and item.state == "done" and item.name in FILE_TOOLS:
         return lines
     if not result.strip():
         return [*lines, _under(texts.NO_RESULT, palette.dim)] if item.is_final else lines
+    if item.truncated:
+        lines.append(_under(texts.OUTPUT_TRUNCATED, palette.dim))
     return [*lines, *_output_lines(result.rstrip("\n").split("\n"), width, palette)]
 
 
@@ -264,7 +266,11 @@ def _child_line(
     good = state in ("completed", "running", "silent")
     style = palette.success if ended and good else palette.accent if good else palette.warning
     mark = ("✓" if good else "✗") if ended else "●"
-    said = f"{clean(state)}" + (f" · {clean(doing)}" if doing else "") + (f" · {steps} steps" if steps else "")
+    said = (
+        f"{clean(state)}"
+        + (f" · {clean(doing)}" if doing else "")
+        + (f" · {steps} step{'' if steps == 1 else 's'}" if steps else "")
+    )
     indent = "  " * depth
     head = f"{MARGIN}  {indent}└ {mark} "
     return [
@@ -281,20 +287,10 @@ def diff_of(item: CallItem) -> list[str]:
     """Return the change to a file that a call makes or made, as the lines of a diff; empty for other calls."""
     if item.name == "edit_file" and item.state == "done" and "\n@@ " in item.result:
         return item.result.split("\n")[1:]
-    return diff_of_arguments(item.name, item.arguments) if item.state not in ("writing", "failed") else []
-
-
-def diff_of_arguments(name: str, arguments: str) -> list[str]:
-    """Return the change that a call asks for."""
-    values = decode(arguments).values if name in ("edit_file", "write_file") else None
-    match values:
-        case {"old": str(old), "new": str(new)} if name == "edit_file":
-            lines = difflib.unified_diff(old.split("\n"), new.split("\n"), lineterm="", n=2)
-            return [line for line in lines if not line.startswith(("---", "+++"))]
-        case {"content": str(content)} if name == "write_file":
-            return [f"+{line}" for line in content.removesuffix("\n").split("\n")]
-        case _:
-            return []
+    if item.state in ("writing", "failed"):
+        return []
+    change = find_change(item.name, decode(item.arguments).values, None)
+    return [] if change is None else change.lines
 
 
 def _diff_line(row: str, width: int, palette: Palette) -> Line:
@@ -303,11 +299,6 @@ def _diff_line(row: str, width: int, palette: Palette) -> Line:
     if row[:1] in "+-" and palette.fills:
         line = pad_line(line, width - 4, style)
     return [Segment(f"{MARGIN}  ", PLAIN), *line]
-
-
-def diff_lines(rows: Sequence[str], width: int, palette: Palette) -> list[Line]:
-    """Return a diff as styled lines."""
-    return [_diff_line(row, width, palette) for row in rows]
 
 
 # ── Amounts ──

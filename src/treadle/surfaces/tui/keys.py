@@ -2,7 +2,7 @@
 
 from typing import Literal, NamedTuple
 
-Place = Literal["anywhere", "message", "approval", "picker"]
+Place = Literal["anywhere", "message", "approval", "output", "picker"]
 
 
 class Key(NamedTuple):
@@ -36,6 +36,7 @@ KEYS: tuple[Key, ...] = (
     Key("anywhere", "models", ("f3",), "Choose the model."),
     Key("anywhere", "agents", ("f4",), "Choose the agent."),
     Key("anywhere", "answer", ("f5",), "Go to the approval or question that waits."),
+    Key("anywhere", "show_output", ("f6",), "Show the whole output of a tool call."),
     Key("anywhere", "new_session", ("ctrl+n",), "Start a new session."),
     Key("anywhere", "toggle_details", ("ctrl+o",), "Show or hide the details of tool calls."),
     Key("anywhere", "toggle_thinking", ("ctrl+t",), "Show or hide the model's thinking."),
@@ -46,6 +47,15 @@ KEYS: tuple[Key, ...] = (
     Key("anywhere", "scroll_end", ("ctrl+end",), "Go to the end."),
     Key("anywhere", "leave", ("ctrl+c",), "Clear the message; interrupt a busy run; twice: quit."),
     Key("anywhere", "quit_if_empty", ("ctrl+d",), "Quit, if the message is empty."),
+    Key("output", "read_on", ("pagedown", "space"), "Read on."),
+    Key("output", "read_back", ("pageup",), "Read back."),
+    Key("output", "line_down", ("down",), "One line on."),
+    Key("output", "line_up", ("up",), "One line back."),
+    Key("output", "begin", ("home",), "Go to the beginning."),
+    Key("output", "end", ("end",), "Go to the end."),
+    Key("output", "previous_call", ("left",), "Show the call before."),
+    Key("output", "next_call", ("right",), "Show the call after."),
+    Key("output", "close", ("escape", "q", "f6", "ctrl+c"), "Close the output."),
     Key("picker", "close", ("escape",), "Close the list."),
     Key("picker", "fork", ("ctrl+f",), "Fork the session from one of its messages."),
     Key("picker", "rename", ("ctrl+e",), "Rename the session."),
@@ -55,11 +65,13 @@ PLACES: dict[Place, str] = {
     "message": "Message",
     "approval": "Approvals and questions",
     "anywhere": "Everywhere",
+    "output": "Output of a tool call",
     "picker": "Lists",
 }
 _NAMES = {
     "pagedown": "Page Down", "pageup": "Page Up", "escape": "Esc", "enter": "Enter", "tab": "Tab", "space": "Space",
-    "up": "Up", "down": "Down", "home": "Home", "end": "End", "ctrl": "Ctrl", "shift": "Shift", "alt": "Alt",
+    "up": "Up", "down": "Down", "home": "Home", "end": "End", "left": "Left", "right": "Right",
+    "ctrl": "Ctrl", "shift": "Shift", "alt": "Alt",
 }  # fmt: skip
 
 

@@ -94,6 +94,7 @@ class Outbox:
             app.flash(texts.SENDING_FAILED.format(error=error))
             app.prompt.put(app.prompt.text or text)  # nothing that was typed is lost
             self._set_chips([*chips, *app.extras.chips])
+        app.review.go_back()
 
 
 def _clean(text: str) -> str:

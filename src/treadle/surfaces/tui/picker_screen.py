@@ -20,6 +20,8 @@ from treadle.surfaces.tui.key_queue import HasKeyQueue
 from treadle.surfaces.tui.suggestions import rank
 
 SEARCH_PAUSE_SECONDS = 0.25
+MAX_WIDTH, MARGINS = 100, 5
+"""Columns of the list, and of its border, padding and scrollbar."""
 PickedAction = Literal["open", "fork", "rename", "delete"]
 
 
@@ -188,13 +190,15 @@ class PickerScreen(ModalScreen[Picked | None]):
         self._say(self._notice or (self._hint if matches else empty))
 
     def _draw(self, row: PickerRow) -> Text:
-        text = Text(no_wrap=True, overflow="ellipsis")
+        width = min(MAX_WIDTH, int(self.size.width * 0.96)) - MARGINS
+        text = Text()
         text.append(f"{row.mark or ' '} ", self._palette.warning)
         text.append(one_line(row.title) or row.key, self._palette.text)
         if row.detail:
             text.append(f"   {one_line(row.detail)}", self._palette.dim)
+        text.truncate(width, overflow="ellipsis")  # a list wraps lines that are too long
         if row.found:
-            text.append(f"\n    {one_line(row.found, 90)}", self._palette.dim)
+            text.append(f"\n    {one_line(row.found, width - 4)}", self._palette.dim)
         return text
 
     def _say(self, text: str) -> None:

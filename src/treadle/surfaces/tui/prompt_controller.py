@@ -90,6 +90,7 @@ class PromptController:
             self._app.prompt.put("")
         else:
             self.leave()
+        self._app.review.go_back()
 
     # ── Suggestions ──
 
@@ -114,7 +115,7 @@ class PromptController:
             and " " not in before
             and "/" not in before[1:]
         ):
-            return _window(suggest_commands(before))
+            return suggest_commands(before)
         mention = find_mention(before)
         if mention is None:
             return []
@@ -263,7 +264,3 @@ class PromptController:
             app.flash(texts.NO_EDITOR)
         except OSError as error:
             raise UsageError(f"The edited message cannot be read: {error}. Nothing was changed.") from None
-
-
-def _window(suggestions: list[Suggestion]) -> list[Suggestion]:
-    return suggestions[:MAX_SHOWN]

@@ -14,7 +14,7 @@ from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.attachments import Chip
 from treadle.surfaces.tui.chat_state import QueuedMessage
-from treadle.surfaces.tui.suggestions import Suggestion
+from treadle.surfaces.tui.suggestions import MAX_SHOWN, Suggestion
 
 Mode = Literal["message", "note", "edit", "answer", "search", "fork"]
 """What Enter does: sends a message, denies with a note, runs an edited call, answers, takes from the history, or
@@ -189,7 +189,9 @@ class PromptExtras(Static):
         width = max(20, self.screen.size.width - 6)
         rows: list[Text] = []
         longest = max((len(one_line(each.text, 60)) for each in self.suggestions if each.help), default=0)
-        for index, each in enumerate(self.suggestions):
+        count = len(self.suggestions)
+        first = max(0, min(self.selected - MAX_SHOWN // 2, count - MAX_SHOWN))
+        for index, each in list(enumerate(self.suggestions))[first : first + MAX_SHOWN]:
             is_selected = index == self.selected
             row = Text(no_wrap=True)
             row.append("▸ " if is_selected else "  ", self.palette.accent)
@@ -202,6 +204,9 @@ class PromptExtras(Static):
                 row.append(f"  {one_line(each.help)}", self.palette.dim)
             row.truncate(width)
             rows.append(row)
+        if count > MAX_SHOWN:
+            place = texts.COUNT.format(index=self.selected + 1, count=count)
+            rows.append(Text(f"  {place} · {texts.MORE_SUGGESTIONS}", self.palette.dim))
         if self.remark:
             rows.append(Text(self.remark, self.palette.dim))
         return rows

@@ -47,10 +47,22 @@ class Review:
             if app.focused is app.panel or app.focused is None:
                 app.prompt.take_focus()
             return
-        if app.prompt.mode == "message" and not app.prompt.text and not app.extras.chips:
-            app.panel.take_focus()
-        elif app.focused is not app.panel and (previous is None or previous.key != shown.key):
+        if not self._take_keys() and (previous is None or previous.key != shown.key):
             app.flash(texts.FOCUS_APPROVAL)
+
+    def go_back(self) -> None:
+        """Give the keys to the panel after a message was sent or cleared. Keys that continue the message decide
+        nothing."""
+        if self._app.focused is not self._app.panel and self._take_keys():
+            self._app.panel.wait_for_reader()
+
+    def _take_keys(self) -> bool:
+        """Give the keys to the panel if something waits and no message is begun. Return whether it has them."""
+        app = self._app
+        is_empty = app.prompt.mode == "message" and not app.prompt.text and not app.extras.chips
+        if self._current is not None and is_empty:
+            app.panel.take_focus()
+        return app.focused is app.panel
 
     def _announce(self, shown: Pending | None) -> None:
         if shown is not None and shown.key not in self._announced:

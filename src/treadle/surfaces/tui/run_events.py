@@ -177,9 +177,8 @@ class RunReader:
                 facts.provider, facts.model, facts.window = provider, model, window
             case e.StepStart():
                 self._resume()
-            case e.CommandObeyed(said=said, done=done):
-                self._transcript.add(AnswerItem(facts.run_id, text=said, done=True, source="command"))
-                facts.detail = "" if done else said
+            case e.CommandObeyed():
+                self._apply_command(data)
             case e.SegmentOpened() | e.ContextCompacted():
                 self._apply_context(data)
             case e.RunEnd():
@@ -195,6 +194,13 @@ class RunReader:
         if isinstance(data, NOTEWORTHY) and (line := activity(data)):
             self._note(line.strip(), "info")
 
+    def _apply_command(self, data: e.CommandObeyed) -> None:
+        """Show the answer of a command. The end of the run says why it was not performed."""
+        if data.done:
+            item = AnswerItem(self.facts.run_id, text=data.said, done=True, source="command")
+            self._transcript.add(item)
+        self.facts.detail = "" if data.done else data.said
+
     def _apply_message(self, data: e.UserMessage | e.MessageSteered | e.RunForked, sequence: int) -> None:
         match data:
             case e.UserMessage(message=message):
@@ -209,15 +215,8 @@ class RunReader:
 
     def _add_message(self, message: Message, kind: UserKind, sequence: int) -> None:
         images = sum(isinstance(part, Image) for part in message.parts)
-        self._transcript.add(
-            UserItem(
-                self.facts.run_id,
-                text=message.text,
-                kind=kind,
-                images=images,
-                sequence=sequence,
-            )
-        )
+        item = UserItem(self.facts.run_id, text=message.text, kind=kind, images=images, sequence=sequence)
+        self._transcript.add(item)
 
     def _resume(self) -> None:
         if not self.facts.ended:
@@ -285,10 +284,11 @@ class RunReader:
             case e.ToolCallEnd(call_id=call_id, name=name, content=content, duration_ms=duration, exit_code=code):
                 call = self._find_call(call_id, name)
                 state: CallState = "failed" if code else "done"
-                call.exit_code = code
+                call.exit_code, call.truncated = code, data.truncated
                 self._close(call, state, take_excerpt(content, data.excerpt), duration)
             case e.ToolCallError(call_id=call_id, name=name, kind=kind, content=content, duration_ms=duration):
                 call = self._find_call(call_id, name)
+                call.truncated = data.truncated
                 self._close(
                     call, "denied" if kind == "denied" else "failed", take_excerpt(content, data.excerpt), duration
                 )

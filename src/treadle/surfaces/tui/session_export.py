@@ -4,6 +4,7 @@ from treadle.domain.ids import SessionId
 from treadle.operations import sessions
 from treadle.operations.run_diff import RunDiff
 from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.tui.call_output import read_output
 from treadle.surfaces.tui.session_pages import SessionPages
 from treadle.surfaces.tui.transcript import AnswerItem, CallItem, Item, NoteItem, ThinkingItem, UserItem
 
@@ -15,6 +16,9 @@ async def export_markdown(link: HomeLink, session_id: SessionId) -> str:
     pages, parts = SessionPages(link, runs), list[str]()
     while pages.has_more:
         items, _ = await pages.read_page()
+        for item in items:
+            if isinstance(item, CallItem) and item.truncated:
+                item.result = "".join([part async for part in read_output(link, item)])
         parts[:0] = [part for part in map(_export, items) if part]
     return f"# {title or session_id}\n\n" + "\n\n".join(parts) + "\n"
 

@@ -14,7 +14,8 @@ THOUGHT_BEFORE = "Thinking"
 STEERED = "steered"
 MORE_LINES = "… {count} more lines"
 MORE_DETAILS = "… {count} more lines · Ctrl-O shows them"
-LINES_LEFT_OUT = "… {count} lines left out · /export writes all of them …"
+LINES_LEFT_OUT = "… {count} lines left out · F6 shows all of them …"
+OUTPUT_TRUNCATED = "… only the beginning and the end are here · F6 shows all of it …"
 EXIT_CODE = "exit code {code}"
 NO_RESULT = "(no output)"
 IMAGES = "[{count} image{s}]"
@@ -43,6 +44,11 @@ Ask {agent} anything. It works in `{folder}`.
 """
 WELCOME_SHORT = "Type a message. F1 shows the keys."
 
+# ── Output of a call ──
+OUTPUT_PLACE = "lines {first} to {last} of {count}"
+OUTPUT_HINT = "Left, Right other calls · Esc closes"
+NO_OUTPUT = "No tool call has an output yet."
+
 # ── Input ──
 PLACEHOLDER = "Message {agent}   ·   / commands   @ files   F1 keys"
 PLACEHOLDER_BUSY = "Enter steers   ·   Tab queues   ·   Esc interrupts"
@@ -62,6 +68,7 @@ PASTE_NAME = "pasted text {number}"
 QUEUED = "queued: {text}"
 QUEUED_HINT = "Alt-Up edits the last one"
 NO_MATCH = "no match"
+MORE_SUGGESTIONS = "Up and Down show more"
 NO_SUCH_FILE = "No file has such a name. Enter sends the message as it is."
 NOTHING_TO_QUEUE_AFTER = "No run is in progress. Enter sends the message."
 UNKNOWN_COMMAND = "There is no command {name}. Type / for the list."
@@ -72,13 +79,15 @@ TOO_LONG = (
 
 # ── Approvals and questions ──
 APPROVAL_TITLE = "{agent} asks to run {tool}"
-APPROVAL_COUNT = "{index} of {count}"
+COUNT = "{index} of {count}"
 APPROVAL_CHOICES = (
     ("1", "approve", "run it once"),
     ("2", "edit", "run it with other arguments"),
     ("3", "deny", "deny it with a note"),
     ("4", "allow", "allow {rule} for this session"),
 )
+ALLOWS = "4 allows {rule} for this session"
+ANSWER_KEY = "F5 answers"
 NO_RULE = "no rule matches only such calls; 1 runs it once"
 VIEW_FIRST = "Page Down first: the call is longer than this panel."
 FOCUS_APPROVAL = "An approval waits. Send or clear your message to answer it, or press F5."

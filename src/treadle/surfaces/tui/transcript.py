@@ -96,6 +96,8 @@ class CallItem(Item):
     dropped: int = 0
     """How many characters it has printed before that."""
     result: str = ""
+    truncated: bool = False
+    """Whether the middle of the result is left out."""
     started_at: float | None = None
     """Seconds since the epoch."""
     duration_ms: int | None = None

@@ -301,6 +301,12 @@ class TranscriptView(ScrollView, can_focus=False):
             self._all_dirty = True
             self.flush()
 
+    @property
+    def last_visible(self) -> Item | None:
+        """The item at the last visible line."""
+        index = bisect_right(self._tops, self.scroll_offset.y + self.size.height - 1) - 1
+        return self._blocks[index].item if index >= 0 else None
+
     def follow_end(self) -> None:
         """Go to the end and stay there."""
         self._follows = True
