@@ -67,7 +67,7 @@ export const texts = {
     outcome: "Outcome", anyOutcome: "Any outcome", time: "Time", anyTime: "Any time", cost: "Cost", anyCost: "Any cost",
     since: (period: string) => ({ hour: "Last hour", day: "Last 24 hours", week: "Last 7 days", month: "Last 30 days" })[period] ?? period,
     atLeast: (cost: string) => `At least $${cost}`, clear: "Clear", message: "Message", started: "Started", duration: "Duration",
-    tokens: "Tokens", child: "child run", pick: (name: string) => `Select for comparison: ${name}`, newer: "Newer", older: "Older",
+    tokens: "Tokens", child: "child run", pickAnother: "Select another run to compare.", pick: (name: string) => `Select for comparison: ${name}`, newer: "Newer", older: "Older",
     none: "No runs yet", noneHint: "Start one in the chat, or on the command line:",
     noneMatch: "No run matches", noneMatchHint: "Change or clear the filters.",
     unknownFilter: (name: string, value: string) => `The link has an unknown filter: ${name}=${value}.`,
@@ -97,11 +97,11 @@ export const texts = {
   },
   compare: {
     title: "Compare runs", about: "What two runs have in common, and where they differ.", left: "Run", right: "Other run", agent: "Agent", model: "Model",
-    cost: "Cost", tokens: "Tokens", duration: "Duration", choose: "Choose two runs.", agentDiffers: "Differences of the agents", outcome: "Differences of the outcome",
+    cost: "Cost", tokens: "Tokens", duration: "Duration", choose: "Choose two runs", chooseHint: "Enter their ids here, or select two runs in the list.", agentDiffers: "Differences of the agents", outcome: "Differences of the outcome",
     raw: "All data", parts: (steps: number) => `They differ after ${steps} equal ${steps === 1 ? "step" : "steps"}.`, same: (steps: number) => `All ${steps} steps are equal.`,
     parting: (one: number | null, other: number | null) => `First difference: step ${one ?? "–"} and step ${other ?? "–"}`,
   },
-  search: { title: "Search", about: "Find messages and answers of all sessions.", placeholder: "Text to find", none: "Nothing found", kinds: { message: "Message", answer: "Answer" } },
+  search: { title: "Search", about: "Find messages and answers of all sessions.", placeholder: "Text to find", none: "Nothing found", noneHint: "Try fewer or other words.", kinds: { message: "Message", answer: "Answer" } },
   chat: {
     title: "Chat", newTitle: "New chat", about: "Talk to an agent. The run continues if you close the page.", rename: "Rename", runs: "Runs", new: "New chat",
     sessions: "Sessions", none: "No sessions yet", earlier: (runs: number) => `Load earlier messages (${runs} more runs)`, agent: "Agent", message: "Message",
