@@ -368,7 +368,7 @@ def test_an_agent_is_created_checked_changed_and_deleted(browser: Browser, board
     page = visitor.see("/agents/new")
     box = page.get_by_label("Settings (JSON)")
     box.fill('{"name": "writer", "tools": "bash", "colour": 1}')
-    expect(page.get_by_text("must be array")).to_be_visible()
+    expect(page.get_by_text("must be an array")).to_be_visible()
     expect(page.get_by_text("is not a known setting")).to_be_visible()
     expect(page.get_by_role("button", name="New agent")).to_be_disabled()
     box.fill('{"name": "writer", "model": "fake/m", "persona": "Write."}')
@@ -401,7 +401,7 @@ def test_the_keyboard_reaches_the_pages(browser: Browser, board: Board) -> None:
     page.keyboard.press("/")
     expect(page.get_by_placeholder("Search messages")).to_be_focused()
     page.get_by_placeholder("Search messages").blur()
-    for keys, heading in (("ga", "Approvals"), ("gu", "Usage"), ("gr", "Runs")):
+    for keys, heading in (("ga", "Approvals"), ("gg", "Agents"), ("gr", "Runs")):
         for key in keys:
             page.keyboard.press(key)
         expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()

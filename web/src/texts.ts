@@ -16,7 +16,7 @@ const WAITING: Record<string, string> = {
 };
 const EVENTS: Record<string, string> = {
   llm_error: "Model call failed", llm_retry: "Retry", llm_fallback: "Fallback model", approval_decided: "Decision",
-  approval_expired: "The approval expired", run_waiting: "Waiting", run_interrupted: "Interrupted", cancel_requested: "Cancel requested",
+  approval_expired: "The approval expired", run_interrupted: "Interrupted", cancel_requested: "Cancel requested",
   run_recovered: "Resumed after a crash", run_quarantined: "Quarantined", stuck_detected: "Stuck", loop_warning: "Loop detected",
   budget_exhausted: "Budget exhausted", quota_exceeded: "Quota exceeded", compaction_failed: "Compaction failed",
   phantom_action: "Claimed an action without a call", resume_requested: "Resumed", context_compacted: "Conversation compacted",
@@ -39,7 +39,7 @@ export const texts = {
     unreachable: "The server cannot be reached. Check that it is running, then try again.",
     status: (status: number) => `The server answered with status ${status}.`,
   },
-  event: (type: string) => EVENTS[type] ?? type.replaceAll("_", " "),
+  event: (type: string) => (type.startsWith("run_waiting:") ? texts.waiting(type.slice(12)) : (EVENTS[type] ?? type.replaceAll("_", " "))),
   loading: "Loading",
   noDifference: "No difference.",
   notFound: "Page not found",
@@ -93,7 +93,7 @@ export const texts = {
     model: "Model", input: "Input tokens", output: "Output tokens", firstToken: "First token", attempts: "Attempts",
     attempt: (attempt: number) => `Attempt ${attempt}`, reply: "Reply", noText: "No text.", prompt: "Exact prompt", showPrompt: "Show prompt",
     system: "System prompt", roles: { user: "User", assistant: "Agent", tool: "Tool results" }, aside: "Added to this request only",
-    toolsOffered: (count: number) => `Tools offered: ${count}`, body: "Request body", noSteps: "No steps yet", total: "Total",
+    toolsOffered: (count: number) => `Tools offered: ${count}`, body: "Request body", noSteps: "No steps yet", noStepsHint: "They appear once the run calls a model.", total: "Total",
   },
   compare: {
     title: "Compare runs", about: "What two runs have in common, and where they differ.", left: "Run", right: "Other run", agent: "Agent", model: "Model",

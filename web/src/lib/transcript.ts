@@ -148,9 +148,9 @@ export class Transcript {
       case "agent_spawn":
         return this.#change(data, { childRun: text(data.child_run_id) || text(data.child) || text(data.run_id) || null });
       case "run_waiting":
-        // the call above says what it waits for
-        if (data.reason === "approval" || data.reason === "answer") return false;
-        return this.#note(key, at, event.type, [text(data.reason), text(data.detail)].filter(Boolean).join(": "), "plain");
+        // what is above says what it waits for
+        if (["approval", "answer", "interrupted"].includes(text(data.reason))) return false;
+        return this.#note(key, at, `${event.type}:${text(data.reason)}`, text(data.detail), "plain");
       case "run_interrupted":
       case "cancel_requested":
       case "run_recovered":
