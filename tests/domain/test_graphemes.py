@@ -59,6 +59,7 @@ def test_a_truncated_line_fits_and_ends_between_graphemes(text: str, width: int)
             assert kept in boundaries
             assert shown.endswith("…") or width == 0
     assert sum(map(count_columns, split_graphemes(text))) > width or truncate(text, width, count_columns) == text
+    assert truncate(text, width) == truncate(text, width, lambda grapheme: len(grapheme))  # its shortcut is exact
 
 
 @given(texts, st.integers(min_value=1, max_value=40))

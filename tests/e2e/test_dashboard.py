@@ -171,13 +171,17 @@ def test_a_run_is_steered_interrupted_resumed_and_cancelled(browser: Browser, bo
     started = board.run("another slow one", wait=0)
     page = visitor.see(f"/runs/{started['run_id']}")
     expect(page.locator("[data-live]")).to_be_visible()
+    log = visitor.see(f"/runs/{started['run_id']}?tab=events", visitor.open())
+    steps = visitor.see(f"/runs/{started['run_id']}?tab=steps", visitor.open())
     page.get_by_label("Send", exact=True).fill("stay slow")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_text("Steering message")).to_be_visible()
+    expect(log.get_by_role("link", name=re.compile("stay slow"))).to_be_visible()
     page.get_by_role("button", name="Interrupt", exact=True).click()
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
     page.get_by_role("button", name="Resume").click()
     expect(page.get_by_role("button", name="Interrupt", exact=True)).to_be_visible()
+    expect(steps.get_by_role("button", name=re.compile("Step 2"))).to_be_visible()
     page.get_by_role("button", name="Cancel run").click()
     page.get_by_role("dialog").get_by_role("button", name="Cancel run").click()
     expect(page.locator(".facts")).to_contain_text("Cancelled")
@@ -195,8 +199,11 @@ def test_a_run_is_examined_forked_replayed_and_compared(
     page.get_by_role("link", name="Steps").click()
     page.get_by_role("button", name="Show prompt").click()
     expect(page.get_by_label("System prompt")).to_contain_text("You are a careful engineer.")
+    visitor.requests.clear()
     page = visitor.see(pages["events"])
-    page.get_by_role("button", name=re.compile("run_end")).click()
+    asked = [url.removeprefix(board.url) for _, url in visitor.requests if f"/v1{pages['run']}" in url]
+    assert [url.partition("?")[0] for url in asked] == [f"/v1{pages['run']}", f"/v1{pages['run']}/event-lines"]
+    page.get_by_role("link", name=re.compile("run_end")).click()
     expect(page.get_by_role("dialog")).to_contain_text('"outcome": "completed"')
     page = visitor.see(pages["run"])
     page.get_by_role("button", name="Replay").click()
@@ -361,7 +368,7 @@ def test_an_agent_is_created_checked_changed_and_deleted(browser: Browser, board
     page = visitor.see("/agents/new")
     box = page.get_by_label("Settings (JSON)")
     box.fill('{"name": "writer", "tools": "bash", "colour": 1}')
-    expect(page.get_by_text("must be array")).to_be_visible()
+    expect(page.get_by_text("must be an array")).to_be_visible()
     expect(page.get_by_text("is not a known setting")).to_be_visible()
     expect(page.get_by_role("button", name="New agent")).to_be_disabled()
     box.fill('{"name": "writer", "model": "fake/m", "persona": "Write."}')
@@ -394,7 +401,7 @@ def test_the_keyboard_reaches_the_pages(browser: Browser, board: Board) -> None:
     page.keyboard.press("/")
     expect(page.get_by_placeholder("Search messages")).to_be_focused()
     page.get_by_placeholder("Search messages").blur()
-    for keys, heading in (("ga", "Approvals"), ("gu", "Usage"), ("gr", "Runs")):
+    for keys, heading in (("ga", "Approvals"), ("gg", "Agents"), ("gr", "Runs")):
         for key in keys:
             page.keyboard.press(key)
         expect(page.get_by_role("heading", name=heading, level=1)).to_be_visible()

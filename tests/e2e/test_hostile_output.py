@@ -1,12 +1,13 @@
 """What a hostile model or tool writes stays inert in the dashboard."""
 
+import json
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.e2e.dashboard import WAIT_MS, Board, Visitor, needs_assets, needs_browser, open_browser
-from tests.fake_endpoint import DONE, Answer, Behaviour, Request, delta, usage
+from tests.fake_endpoint import DONE, Answer, Behaviour, Request, calls, delta, fragment, usage
 
 pytestmark = [needs_browser, needs_assets]
 CORPUS = (
@@ -28,9 +29,24 @@ CORPUS = (
 )
 
 
+REORDERED = "\u202egpj.exe\u202c zero\u200bwidth"
+FIND_HIDDEN = r"""() => {
+    const named = [...document.querySelectorAll('[title], [aria-label]')];
+    const shown = [document.body.innerText, ...named.flatMap((each) => [each.title, each.ariaLabel ?? ''])];
+    return shown.flatMap((text) => text.match(/.{0,40}[\u200b\u202a-\u202e\u2066-\u2069].{0,40}/g) ?? []);
+}"""
+
+
 def hostile(request: Request) -> Behaviour:
     text = "\n\n".join(CORPUS)
     messages = request.json["messages"]
+    if "a question" in str(messages[-1]["content"]):
+        asked = {"question": REORDERED, "options": [REORDERED, "main"]}
+        return calls(fragment(0, "call_1", "clarify", json.dumps(asked, ensure_ascii=False)))
+    if "a command" in str(messages[-1]["content"]):
+        return calls(
+            fragment(0, "call_1", "bash", json.dumps({"command": f"echo {REORDERED}"}, ensure_ascii=False))
+        )
     if "long line" in str(messages[-1]["content"]):
         text = "x" * 5_000_000
     pieces = [delta(content=text[at : at + 200_000]) for at in range(0, len(text), 200_000)]
@@ -46,7 +62,16 @@ def test_hostile_output_stays_inert(tmp_path: Path, message: str) -> None:
             visitor.sign_in()
             run = board.run(message)
             assert run["status"] == "completed", run
+            asking = board.run(f"a question {REORDERED}", wait=0)["run_id"]
+            waiting = board.run(f"a command {REORDERED}", "reviewer", wait=0)["run_id"]
+            visitor.see(f"/runs/{asking}").get_by_role("button", name="main", exact=True).wait_for()
+            visitor.see(f"/runs/{waiting}").get_by_role("button", name="Deny").wait_for()
             for path in (
+                f"/runs/{asking}",
+                f"/runs/{waiting}",
+                f"/runs/{waiting}?tab=timeline",
+                f"/compare?left={run['run_id']}&right={asking}",
+                "/approvals",
                 f"/runs/{run['run_id']}",
                 f"/runs/{run['run_id']}?tab=steps",
                 f"/runs/{run['run_id']}?tab=events",
@@ -56,6 +81,7 @@ def test_hostile_output_stays_inert(tmp_path: Path, message: str) -> None:
             ):
                 page = visitor.see(path)
                 assert page.evaluate("window.hacked") is None
+                assert page.evaluate(FIND_HIDDEN) == []
                 inside = page.locator(".untrusted")
                 for tag in ("script", "img", "iframe", "svg", "base", "object", "[onerror]", "[onload]"):
                     expect(inside.locator(tag)).to_have_count(0)

@@ -59,8 +59,11 @@ def split_graphemes(text: str) -> Iterator[str]:
 def truncate(line: str, limit: int, measure: Callable[[str], int] = len) -> str:
     """Return a line as it is if it fits the limit, else its first graphemes and an ellipsis. `measure` returns the
     size of a grapheme: code points by default, or columns of a terminal."""
-    if len(line) <= limit and line.isascii():
+    if len(line) <= limit and (measure is len or line.isascii()):
         return line
+    end = limit - 1
+    if measure is len and end > 0 and line[end - 1 : end + 1].isascii():  # graphemes end between ASCII characters
+        return f"{line[:end].rstrip()}{ELLIPSIS}"
     kept: list[str] = []
     used = fitting = 0
     for grapheme in split_graphemes(line):

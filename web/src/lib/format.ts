@@ -40,8 +40,9 @@ export function formatTime(value: string | number | Date | null | undefined, now
   if (value === null || value === undefined || value === "") return "–";
   const at = new Date(value);
   if (Number.isNaN(at.getTime())) return "–";
-  if (at.toDateString() === now.toDateString()) return clock.format(at);
-  const date = at.getFullYear() === now.getFullYear() ? day.format(at) : dayYear.format(at);
+  const isThisYear = at.getFullYear() === now.getFullYear();
+  if (isThisYear && at.getMonth() === now.getMonth() && at.getDate() === now.getDate()) return clock.format(at);
+  const date = isThisYear ? day.format(at) : dayYear.format(at);
   return `${date}, ${clock.format(at).slice(0, 5)}`;
 }
 

@@ -100,7 +100,8 @@ function isKind(value: unknown, kind: string): boolean {
 
 function nameOf(rule: Schema): string {
   if (rule.enum) return `one of ${rule.enum.map(String).join(", ")}`;
-  return Array.isArray(rule.type) ? rule.type.join(" or ") : (rule.type ?? "something else");
+  const types = Array.isArray(rule.type) ? rule.type : rule.type ? [rule.type] : [];
+  return types.map((type) => (type === "null" ? type : `${/^[aio]/.test(type) ? "an" : "a"} ${type}`)).join(" or ") || "something else";
 }
 
 /** An example of a value that fits, for documentation. */

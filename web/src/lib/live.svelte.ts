@@ -1,5 +1,6 @@
 /** The live events of all runs, in this tab. */
 
+import { untrack } from "svelte";
 import { LIVE_TYPES, type FromTab, type LinkState, type LiveEvent, type ToTab } from "./live_protocol";
 import workerUrl from "./live.worker?sharedworker&url";
 import { EventStream } from "./stream";
@@ -92,10 +93,12 @@ class Live {
   }
 
   /** Return once events are followed, so that what is loaded afterwards misses none. After a second, return without
-   * them: what is loaded then is loaded again once they are followed. */
+   * them: what is loaded then is loaded again once they are followed. An effect that awaits this does not run again
+   * when the state changes. */
   async ready(): Promise<void> {
-    for (let tries = 0; this.state === "connecting" && tries < 40; tries++) await new Promise((done) => setTimeout(done, 25));
-    this.#missed ||= this.state !== "open";
+    const state = () => untrack(() => this.state);
+    for (let tries = 0; state() === "connecting" && tries < 40; tries++) await new Promise((done) => setTimeout(done, 25));
+    this.#missed ||= state() !== "open";
   }
 
   /** Call a function with new events until the returned function is called. */

@@ -1,5 +1,6 @@
 /** The events of a run in short. More are loaded as the run goes on. */
 
+import { untrack } from "svelte";
 import { api, messageOf, unwrap } from "./api.svelte";
 import type { Line } from "./waterfall";
 
@@ -24,9 +25,13 @@ export class RunLines {
     try {
       for (let last = this.#last(); last < this.#wanted; ) {
         const starts = Array.from({ length: Math.ceil((this.#wanted - last) / PAGE) }, (_, at) => last + at * PAGE);
-        const pages = await Promise.all(starts.map((after) => this.#page(run, after)));
-        if (run !== this.#run) return;
-        this.lines = [...this.lines, ...pages.flat()];
+        const pages = starts.map((after) => this.#page(run, after));
+        for (const page of pages) page.catch(() => undefined); // the first failure is shown
+        for (const page of pages) {
+          const more = await page;
+          if (run !== this.#run) return;
+          this.lines = this.lines.concat(more);
+        }
         if (this.#last() === last) break;
         last = this.#last();
       }
@@ -44,6 +49,6 @@ export class RunLines {
   }
 
   #last(): number {
-    return this.lines.at(-1)?.sequence ?? 0;
+    return untrack(() => this.lines).at(-1)?.sequence ?? 0;
   }
 }

@@ -13,6 +13,8 @@ export interface ToolItem {
   problem: string;
   durationMs: number | null;
   approvalId: string | null;
+  /** The rule that would allow such calls for the session, if one can be offered. */
+  pattern: string | null;
   question: string;
   options: string[];
   progress: string;
@@ -131,7 +133,7 @@ export class Transcript {
       case "hook_blocked":
         return this.#change(data, { state: "blocked", result: text(data.content), problem: text(data.guard) || text(data.hook) });
       case "approval_requested":
-        return this.#change(data, { state: "waiting", approvalId: text(data.approval_id), arguments: text(data.arguments), problem: text(data.reason) });
+        return this.#change(data, { state: "waiting", approvalId: text(data.approval_id), arguments: text(data.arguments), problem: text(data.reason), pattern: text(data.pattern) || null });
       case "approval_decided": {
         const tool = [...this.#tools.values()].find((each) => each.approvalId === text(data.approval_id));
         if (tool) Object.assign(tool, { state: "asked", approvalId: null, problem: "" });
@@ -146,7 +148,9 @@ export class Transcript {
       case "agent_spawn":
         return this.#change(data, { childRun: text(data.child_run_id) || text(data.child) || text(data.run_id) || null });
       case "run_waiting":
-        return this.#note(key, at, event.type, [text(data.reason), text(data.detail)].filter(Boolean).join(": "), "plain");
+        // what is above says what it waits for
+        if (["approval", "answer", "interrupted"].includes(text(data.reason))) return false;
+        return this.#note(key, at, `${event.type}:${text(data.reason)}`, text(data.detail), "plain");
       case "run_interrupted":
       case "cancel_requested":
       case "run_recovered":
@@ -194,7 +198,7 @@ export class Transcript {
     if (known) return known;
     const tool: ToolItem = {
       kind: "tool", key, callId, name, arguments: "", state: "asked", result: "", problem: "", durationMs: null,
-      approvalId: null, question: "", options: [], progress: "", childRun: null, step,
+      approvalId: null, pattern: null, question: "", options: [], progress: "", childRun: null, step,
     };
     this.items.push(tool);
     this.#tools.set(callId, tool);

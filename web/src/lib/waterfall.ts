@@ -31,6 +31,8 @@ export interface Span {
   depth: number;
 }
 
+const WAITING = new Set(["run_waiting", "approval_requested", "clarify_requested"]);
+
 /** Fold lines into spans, in the order of their starts. Lines may come in several parts. */
 export class Waterfall {
   spans: Span[] = [];
@@ -46,7 +48,7 @@ export class Waterfall {
   #take(line: Line): void {
     if (!this.start) this.start = line.at;
     this.end = Math.max(this.end, line.at);
-    if (!["run_waiting", "approval_requested", "clarify_requested"].includes(line.type)) this.#close("wait", line, false);
+    if (!WAITING.has(line.type)) this.#close("wait", line, false);
     const model = `model:${line.step ?? 0}:${line.attempt ?? 1}`;
     const call = `call:${line.call_id ?? ""}`;
     switch (line.type) {
