@@ -74,8 +74,8 @@ async def wait_for(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
 
 
 async def enter(pilot: Pilot[Any], text: str) -> None:
-    """Type a text and press Enter. A command closes its suggestions first, which would complete it. All but the first
-    characters are pasted: the pilot waits after each key."""
+    """Enter a text: its first characters are typed, the rest is pasted, since the pilot waits after each key. A command
+    closes its suggestions first, which would complete it."""
     await pilot.press(*text[:TYPED_CHARACTERS])
     if rest := text[TYPED_CHARACTERS:]:
         pilot.app.screen.post_message(Paste(rest))
