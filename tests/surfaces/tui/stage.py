@@ -74,7 +74,7 @@ async def wait_for(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
 
 
 async def enter(pilot: Pilot[Any], text: str) -> None:
-    """Enter a text: its first characters are typed, the rest is pasted, since the pilot waits after each key. A command
+    """Enter a text: its first characters are typed, the rest is pasted, since the pilot waits after each. A command
     closes its suggestions first, which would complete it."""
     await pilot.press(*text[:TYPED_CHARACTERS])
     if rest := text[TYPED_CHARACTERS:]:
