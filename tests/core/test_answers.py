@@ -300,7 +300,7 @@ def test_resuming_an_uninterrupted_run_sends_nothing_to_the_model() -> None:
 def test_a_message_that_came_with_the_final_answer_is_answered_too() -> None:
     scenario = RunScenario()
     scenario.asks()
-    scenario.happens(e.MessageSteered(user("and one more thing"), "queue"))
+    scenario.happens(e.MessageSteered(user("and one more thing"), "steer"))
     scenario.replies(text="done")
     assert isinstance(scenario.decision(), CallModel)
     assert outcome(scenario.turn(text="that too")) == "completed"
@@ -308,7 +308,7 @@ def test_a_message_that_came_with_the_final_answer_is_answered_too() -> None:
 
 def test_several_messages_are_one_turn_of_the_user_in_their_order() -> None:
     scenario = RunScenario()
-    scenario.happens(e.MessageSteered(user("two"), "queue"), e.MessageSteered(user("three"), "queue"))
+    scenario.happens(e.MessageSteered(user("two"), "steer"), e.MessageSteered(user("three"), "steer"))
     scenario.asks()
     assert [message.text for message in scenario.state.transcript.messages] == ["go\n\ntwo\n\nthree"]
 

@@ -22,6 +22,7 @@ from treadle.domain.messages import Message, Text, ToolUse, user
 from treadle.domain.runs import Metrics, Usage
 
 DELIVERIES: tuple[EventData, ...] = (
+    e.MessageSteered(user("hello"), "steer"),
     e.MessageSteered(user("hello"), "queue"),
     e.MessageSteered(user("hello"), "interrupt"),
     e.RunInterrupted("wait"),
@@ -217,8 +218,18 @@ def test_messages_of_earlier_runs_come_first() -> None:
 def test_the_history_of_a_run_includes_unsent_messages() -> None:
     scenario = RunScenario()
     scenario.turn(text="done")
-    scenario.happens(e.MessageSteered(user("too late"), "queue"))
+    scenario.happens(e.MessageSteered(user("too late"), "steer"))
     assert [message.text for message in scenario.state.said] == ["go", "done", "too late"]
+
+
+def test_an_old_journal_says_queue_where_a_new_one_says_steer() -> None:
+    states: list[RunState] = []
+    for mode in ("steer", "queue"):
+        scenario = RunScenario(READ)
+        scenario.asks()
+        scenario.happens(e.MessageSteered(user("hello"), mode))
+        states.append(scenario.state)
+    assert states[0].steered == states[1].steered == "steer"
 
 
 def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:

@@ -133,7 +133,7 @@ def test_a_retry_beyond_the_deadline_is_not_waited_for() -> None:
 
 def test_a_message_does_not_wait_for_the_retry() -> None:
     scenario = failed_story()
-    scenario.happens(MessageSteered(user("hello?"), "queue"))
+    scenario.happens(MessageSteered(user("hello?"), "steer"))
     assert isinstance(scenario.decision(), CallModel)
 
 

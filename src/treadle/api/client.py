@@ -176,7 +176,7 @@ class AsyncClient:
 
     # ── Acting on runs ──
 
-    async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
+    async def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
         """Send a message to a run in progress. Return the sequence of the event."""
         return (await self.call(STEER, SteerRun(RunId(run_id), message, mode))).sequence
 

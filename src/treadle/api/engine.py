@@ -243,7 +243,7 @@ class Engine:
         fork = Fork(RunId(run_id), get("step"), get("model"), get("message"), spec, get("key"), get("asker"))
         return (await self._service.fork(fork)).run_id
 
-    async def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
+    async def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
         """Send a message to a run in progress, for its next step or at once. Return the sequence of the event."""
         return await self._service.steer(RunId(run_id), user(message), mode)
 

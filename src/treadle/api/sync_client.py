@@ -114,7 +114,7 @@ class Client:
         """Return sessions, latest first."""
         return self._do(self._client.list_sessions(limit=limit))
 
-    def steer(self, run_id: str, message: str, mode: SteerMode = "queue") -> int:
+    def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
         """Send a message to a run in progress. Return the sequence of the event."""
         return self._do(self._client.steer(run_id, message, mode))
 

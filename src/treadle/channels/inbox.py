@@ -176,7 +176,7 @@ class Inbox:
         content = await self._compose(message, conversation)
         is_command = parse_command_safely(message.text) is not None
         if run is not None and not is_command and (self._config.mode != "queue" or run.status == "waiting"):
-            mode = "interrupt" if self._config.mode == "interrupt" else "queue"
+            mode = "interrupt" if self._config.mode == "interrupt" else "steer"
             try:
                 await self._service.steer(run.origin.run_id, content, mode, self._key(message))
             except InvalidState:
@@ -232,7 +232,7 @@ class Inbox:
             return ""
         correction = user(f"[The user edited an earlier message. It now says:]\n{message.text}")
         try:
-            await self._service.steer(target.run_id, correction, "queue", self._key(message))
+            await self._service.steer(target.run_id, correction, "steer", self._key(message))
         except InvalidState:
             return ""
         return ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 from msgspec import Meta, Struct
 
 from treadle.domain.errors import UnknownRun, UsageError
-from treadle.domain.events import RunQueued, SteerMode
+from treadle.domain.events import ReadSteerMode, RunQueued
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.operations.context import Context
@@ -77,7 +77,10 @@ class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
 class SteerRun(Struct, frozen=True, forbid_unknown_fields=True):
     run_id: RunId
     message: Said
-    mode: SteerMode = "queue"
+    mode: Annotated[
+        ReadSteerMode,
+        Meta(description="`steer`: at its next step. `interrupt`: at once. `queue`: the former word for `steer`."),
+    ] = "steer"
     attachments: Attachments = ()
 
 
@@ -216,7 +219,8 @@ async def steer_run(context: Context, request: SteerRun) -> Delivered:
     """Send a message to a run in progress."""
     record = await context.visible_run(request.run_id)
     message = user(request.message, *map(part_of, request.attachments))
-    return Delivered(await context.service.steer(record.origin.run_id, message, request.mode, context.key))
+    mode = "interrupt" if request.mode == "interrupt" else "steer"
+    return Delivered(await context.service.steer(record.origin.run_id, message, mode, context.key))
 
 
 @INTERRUPT.handler

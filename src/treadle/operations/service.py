@@ -134,7 +134,7 @@ class LocalService:
                 )
             if not await self._is_command(waiting):
                 await self._refuse_other_agent(waiting, submission.agent)
-                event = MessageSteered(message, "queue")
+                event = MessageSteered(message, "steer")
                 if await self._deliver(waiting, event, submission.key) is not None:
                     return Ticket(waiting, submission.session_id)
         origin = Origin(
@@ -192,7 +192,7 @@ class LocalService:
         return self._agents[name]
 
     async def steer(
-        self, run_id: RunId, message: Message, mode: SteerMode = "queue", key: str | None = None
+        self, run_id: RunId, message: Message, mode: SteerMode = "steer", key: str | None = None
     ) -> int:
         """Send a message to a run in progress, for its next step or at once."""
         from treadle.operations.submissions import check_message, redact_message

@@ -30,7 +30,7 @@ def test_what_is_refused_is_refused_alone_and_in_the_same_batch(url: str) -> Non
     async def scenario() -> None:
         async with process_on(url) as (process, writer):
             fine, late, waiting, fenced, gone = claims = [await process.claimed() for _ in range(5)]
-            steered = process.draft(MessageSteered(user("stop"), "queue"))
+            steered = process.draft(MessageSteered(user("stop"), "steer"))
             await process.store.deliver(late.origin.run_id, steered, "key")
             for claim, changed in (
                 (waiting, "status = 'waiting'"),
@@ -98,7 +98,7 @@ def test_a_claim_returns_all_stored_events_of_the_run(url: str) -> None:
                 assert [event.timestamp for event in claim.events] == [made.timestamp for made in opening]
                 assert list(claim.events) == list(await process.store.read(run_id))
             run_id, before = await process.submit(), batches(writer)
-            steered = process.draft(MessageSteered(user("stop"), "queue"))
+            steered = process.draft(MessageSteered(user("stop"), "steer"))
             _, claim = await asyncio.gather(process.store.deliver(run_id, steered, "key"), process.claim(run_id))
             assert batches(writer) == before + 1
             assert [event.type for event in claim.events] == [*OPENING, "message_steered"]

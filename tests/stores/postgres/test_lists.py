@@ -159,7 +159,7 @@ def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> N
             child = RunDraft(
                 Origin(new.run_id, new.session_id, new.agent_id, parent.origin.run_id), process.opening()
             )
-            told = RunMessage(other.origin.run_id, process.draft(MessageSteered(user("hi"), "queue")), "k")
+            told = RunMessage(other.origin.run_id, process.draft(MessageSteered(user("hi"), "steer")), "k")
             lost = RunMessage(RunId("run_gone"), told.event, "k")
             await process.steer(parent.origin.run_id)
             process.told.wakes.clear()

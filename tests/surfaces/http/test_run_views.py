@@ -18,6 +18,23 @@ def test_a_wait_that_times_out_says_what_the_run_waits_for(tmp_path: Path) -> No
     in_time(perform())
 
 
+def test_a_message_steers_a_run_by_either_word(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with serve_home(tmp_path, policy=lambda _: wants_a_file()) as server:
+            run_id = await server.begin("asking")
+            await server.until(run_id, "waiting")
+            for body in ({}, {"mode": "steer"}, {"mode": "queue"}):
+                sent = await server.ask("POST", f"/v1/runs/{run_id}/messages", {"message": "Go on.", **body})
+                assert sent.status == 202, sent
+            journal = (await server.ask("GET", f"/v1/runs/{run_id}/journal")).json["items"]
+            steered = [event["data"]["mode"] for event in journal if event["type"] == "message_steered"]
+            assert steered == ["steer"] * 3, "`queue` is the former word and is not written any more"
+            refused = await server.ask("POST", f"/v1/runs/{run_id}/messages", {"message": "x", "mode": "later"})
+            assert refused.status == 400
+
+    in_time(perform())
+
+
 def test_a_submission_that_waits_answers_with_the_state_of_its_run(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, policy=lambda _: wants_a_file()) as server:

@@ -88,7 +88,7 @@ def _ended(state: RunState, data: e.RunEnd) -> None:
 def _steered(state: RunState, data: e.MessageSteered) -> None:
     state.turn.inbox.append(data.message)
     state.unrecalled.append(data.message.text)
-    state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "queue"
+    state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "steer"
     state.interrupted, state.waiting, state.evaluation.kept = None, None, None
     state.by_the_clock = False
 

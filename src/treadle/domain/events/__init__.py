@@ -118,6 +118,7 @@ from treadle.domain.events.deliveries import (
     MessageSteered,
     ResumeRequested,
     RunInterrupted,
+    ReadSteerMode,
     SteerMode,
 )
 from treadle.domain.events.children import (
@@ -231,6 +232,7 @@ __all__ = [
     "QualityScored",
     "QuotaExceeded",
     "QuotaWarning",
+    "ReadSteerMode",
     "RecalledBy",
     "RecoveryAction",
     "RecoveryCause",

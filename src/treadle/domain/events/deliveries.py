@@ -6,7 +6,10 @@ from treadle.domain.events.definitions import EventData, durable
 from treadle.domain.events.permissions import ApprovalDecided, ClarifyAnswered
 from treadle.domain.messages import Message
 
-SteerMode = Literal["queue", "interrupt"]
+SteerMode = Literal["steer", "interrupt"]
+"""When a run reads a message: at its next step, or at once."""
+ReadSteerMode = Literal["steer", "interrupt", "queue"]
+"""As requests and journals have it. `queue` is the former word for `steer`, and is not written any more."""
 
 
 @durable("message_steered")
@@ -14,7 +17,7 @@ class MessageSteered(EventData, frozen=True):
     """A message for a run in progress, delivered at its next step or at once."""
 
     message: Message
-    mode: SteerMode
+    mode: ReadSteerMode
 
 
 @durable("run_interrupted")

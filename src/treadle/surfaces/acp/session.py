@@ -178,7 +178,7 @@ class EditorSession:
             self._own[current.run_id] += 1
             try:
                 sent = tuple(map(_as_attachment, parts.attachments))
-                await self._link.call(STEER, SteerRun(current.run_id, parts.text, "queue", sent))
+                await self._link.call(STEER, SteerRun(current.run_id, parts.text, "steer", sent))
                 return current.run_id
             except InvalidState:  # it has just ended
                 self._own[current.run_id] -= 1

@@ -300,7 +300,7 @@ class Chat:
             assert self.facts is not None
             with suppress(InvalidState):  # it has just ended
                 sent = tuple(map(_as_attachment, parts))
-                await self.link.call(STEER, SteerRun(self.facts.run_id, text, "queue", sent))
+                await self.link.call(STEER, SteerRun(self.facts.run_id, text, "steer", sent))
                 return
         await self._submit(user(text, *parts))
 

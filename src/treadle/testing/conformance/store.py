@@ -158,7 +158,7 @@ class StoreProcess:
     async def steer(self, run_id: RunId, text: str = "and another thing", key: str | None = None) -> int | None:
         """Deliver a message."""
         return await self.store.deliver(
-            run_id, self.draft(MessageSteered(Message("user", (Text(text),)), "queue")), key or text
+            run_id, self.draft(MessageSteered(Message("user", (Text(text),)), "steer")), key or text
         )
 
     async def end(self, claim: Claim, seen: int, said: str = "done") -> Advanced:

@@ -205,8 +205,8 @@ class _Simulation:
             await self._run_at_process(lambda service: service.submit(submission))
 
     async def _interfere(self, run_id: RunId, name: str) -> None:
-        match self._chance.choice(("queue", "interrupt", "park", "cancel")):
-            case "queue" | "interrupt" as mode:
+        match self._chance.choice(("steer", "interrupt", "park", "cancel")):
+            case "steer" | "interrupt" as mode:
                 text = f"steered {name}"
                 twice = range(self._chance.choice((1, 2)))
                 for _ in twice:  # an impatient user sends it again with the same key
