@@ -8,10 +8,14 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, Request, calls, delta, fragment, says
+from tests.patience import until
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import Process, Shell, finish, until_token
+from treadle.api.engine import create_engine
+from treadle.config.home import Home
+from treadle.remote.connection import Address, Connection
 from treadle.surfaces.http import server
 from treadle.surfaces.http.unix_socket import accept_attachments, socket_path
 
@@ -192,6 +196,26 @@ def test_commands_that_begin_at_once_all_work(tmp_path: Path) -> None:
                 assert [(each.code, each.out) for each in done] == [(0, "Done.\n")] * 4, done
 
     in_time(perform(), 90)
+
+
+def test_a_process_does_not_end_between_two_requests_of_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "HEAD_TIMEOUT_SECONDS", 0.05)
+
+    async def perform() -> None:
+        home = Home(tmp_path / "home").require_folder()
+        async with create_engine(home=home) as engine, accept_attachments(engine, home) as attended:
+            path = socket_path(home)
+            assert not attended()
+            async with Connection(Address(str(path))) as connection:
+                assert await connection.is_alive()
+                await asyncio.sleep(0.2)  # longer than a connection to a port may stay without a request
+                assert attended()
+                assert await connection.is_alive()
+            await until(lambda: not attended())
+
+    in_time(perform())
 
 
 def test_a_home_with_a_long_name_can_be_attached_to(tmp_path: Path) -> None:

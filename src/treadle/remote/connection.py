@@ -12,7 +12,7 @@ from msgspec import Struct
 from treadle.domain import errors
 from treadle.domain.errors import StoreError, TreadleError, UsageError
 from treadle.operations.operation import WireRequest
-from treadle.remote.unix_http import UnixResponse, request_over_socket
+from treadle.remote.unix_http import SocketPresence, UnixResponse, request_over_socket
 from treadle.system.certificates import import_aiohttp
 
 if TYPE_CHECKING:
@@ -45,15 +45,20 @@ class Connection:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._session: aiohttp.ClientSession | None = None
+        self._presence: SocketPresence | None = None
 
     async def __aenter__(self) -> "Connection":
         if self._address.socket is None:
             self._session = _open_session(self._address)
+        else:
+            self._presence = SocketPresence(self._address.socket)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
+        if self._presence is not None:
+            self._presence.close()
 
     async def send(self, method: str, request: WireRequest, key: str | None = None) -> bytes:
         """Send a request and return the body of the response. Raises the error that the server reports."""
@@ -87,8 +92,9 @@ class Connection:
         target = f"{request.path}?{query}" if query else request.path
         try:
             if self._session is None:
-                assert self._address.socket is not None, "a connection is opened with `async with`"
-                sent = request_over_socket(self._address.socket, method, target, headers, request.body)
+                assert self._presence is not None, "a connection is opened with `async with`"
+                await self._presence.keep()
+                sent = request_over_socket(self._presence.socket, method, target, headers, request.body)
             else:
                 sent = _request_over_tcp(self._session, method, target, headers, request.body)
             async with sent as response:

@@ -86,3 +86,23 @@ async def request_over_socket(
         yield response
     finally:
         writer.close()
+
+
+class SocketPresence:
+    """A connection without requests. The process that owns a home does not end while it has connections, so it does
+    not end between two requests of a command."""
+
+    def __init__(self, socket: str) -> None:
+        self.socket = socket
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def keep(self) -> None:
+        """Connect, unless there is a connection that the other process has not closed."""
+        if self._streams is None or self._streams[0].at_eof():
+            self.close()
+            self._streams = await asyncio.open_unix_connection(self.socket)
+
+    def close(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None

@@ -179,6 +179,13 @@ class SameUserProtocol(BoundedProtocol):
             logger.warning("refused a connection to the Unix socket: %s", reason)
             self._end_with_response(_STARTED_BY_TOOL)
 
+    def _handle_late_head(self) -> None:
+        """Let a command stay connected without a request: this process does not end between two of its requests."""
+        if self._head_bytes:
+            super()._handle_late_head()
+        else:
+            self._head_timer = None
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self.transport is not None:  # pyright: ignore[reportUnnecessaryComparison] -- a refused peer never had one
             super().connection_lost(exc)
