@@ -13,6 +13,7 @@ import pytest
 
 PATIENCE_SECONDS = 60.0
 POLL_SECONDS = 0.05
+DEAD = "Pane is dead"
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed: apt-get install tmux")
 
@@ -53,9 +54,11 @@ class Terminal:
         self._tmux("resize-window", "-t", "main", "-x", str(columns), "-y", str(rows))
 
     def read_screen(self, *, history: bool = False, escapes: bool = False) -> str:
-        """Return the text on the screen, with the scrollback and the escape codes on request."""
-        options = [*(["-S", "-"] if history else []), *(["-e"] if escapes else [])]
-        return self._tmux("capture-pane", "-p", "-t", "main", *options)
+        """Return the text on the screen, with the scrollback and the escape codes on request. The screen of a
+        program that has ended comes with its scrollback: tmux scrolls to say that the pane is dead."""
+        options = ["capture-pane", "-p", "-t", "main", *(["-e"] if escapes else [])]
+        screen = "" if history else self._tmux(*options)
+        return self._tmux(*options, "-S", "-") if history or DEAD in screen else screen
 
     def wait_for(self, condition: str | Callable[[str], bool], *, history: bool = False) -> str:
         """Wait until the screen contains a text or fulfils a condition, and return the screen."""

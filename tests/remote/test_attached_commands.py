@@ -205,15 +205,18 @@ def test_a_process_does_not_end_between_two_requests_of_a_command(
 
     async def perform() -> None:
         home = Home(tmp_path / "home").require_folder()
-        async with create_engine(home=home) as engine, accept_attachments(engine, home) as attended:
+        async with create_engine(home=home) as engine, accept_attachments(engine, home) as attachments:
             path = socket_path(home)
-            assert not attended()
+            assert not attachments.are_open
             async with Connection(Address(str(path))) as connection:
                 assert await connection.is_alive()
                 await asyncio.sleep(0.2)  # longer than a connection to a port may stay without a request
-                assert attended()
+                assert attachments.are_open
                 assert await connection.is_alive()
-            await until(lambda: not attended())
+            await until(lambda: not attachments.are_open)
+            attachments.refuse_more()
+            async with Connection(Address(str(path))) as late:
+                assert not await late.is_alive(), "it is about to end"
 
     in_time(perform())
 

@@ -32,15 +32,17 @@ async def execute_runs(run_ids: list[str]) -> int:
                     return 0
             except StoreOwned:
                 return 0  # a server owns the home and executes its runs
-            attended = await opened.enter_async_context(accept_attachments(engine, home, hand_over=asked.set))
+            attachments = await opened.enter_async_context(accept_attachments(engine, home, hand_over=asked.set))
             for run_id in run_ids:
                 engine.adopt(run_id)
             idle = 0.0
             while idle < IDLE_SECONDS and not stop.is_requested and not asked.is_set():
                 await asyncio.sleep(POLL_INTERVAL_SECONDS)
-                idle = 0.0 if engine.busy or attended() else idle + POLL_INTERVAL_SECONDS
+                idle = 0.0 if engine.busy or attachments.are_open else idle + POLL_INTERVAL_SECONDS
             if asked.is_set():
                 await engine.drain(HAND_OVER_SECONDS)
+            else:
+                attachments.refuse_more()
     return 0
 
 

@@ -22,6 +22,7 @@ from treadle.surfaces.cli.output import note
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine
     from treadle.remote.connection import Connection
+    from treadle.surfaces.http.unix_socket import Attachments
 
 Owned = TypeVar("Owned")
 OWNER_CHANGE_SECONDS = 2.0
@@ -50,8 +51,8 @@ class HomeAccess:
         self.home = home
         self.engine = engine
         """None: another process executes the runs."""
-        self.attended: Callable[[], bool] = lambda: False
-        """Whether another command uses this process."""
+        self.attachments: Attachments | None = None
+        """The commands that use this process."""
         self.notice: Callable[[str], None] = note
         """Reports to the user what this process does with the home."""
         self.released = asyncio.Event()
@@ -84,7 +85,7 @@ class HomeAccess:
             self.notice("Handing the home over to `treadle serve`: runs in progress stop at the next safe point.")
             await self.engine.drain(HAND_OVER_SECONDS)
             await owned.aclose()
-            self.engine, self.attended = None, lambda: False
+            self.engine, self.attachments = None, None
             self.released.set()
 
         task = asyncio.ensure_future(hand_over())
@@ -150,7 +151,7 @@ async def open_home(
         if not isinstance(found, Attached):
             home_of, asked = HomeAccess(LocalCaller(engine.context), home, engine), asyncio.Event()
             opened.push_async_callback(home_of.close)
-            home_of.attended = await owned.enter_async_context(
+            home_of.attachments = await owned.enter_async_context(
                 accept_attachments(engine, home, hand_over=asked.set)
             )
             handing_over = home_of.hand_over_when_asked(owned, asked)
@@ -209,5 +210,9 @@ async def _attach(socket: str, opened: AsyncExitStack) -> "Connection | None":
     """Return a connection to the owner; None if it does not answer."""
     from treadle.remote.connection import Address, Connection
 
-    connection = await opened.enter_async_context(Connection(Address(socket)))
-    return connection if await connection.is_alive() else None
+    async with AsyncExitStack() as stack:
+        connection = await stack.enter_async_context(Connection(Address(socket)))
+        if not await connection.is_alive():
+            return None  # and let it end: it waits for its connections
+        opened.push_async_exit(stack.pop_all())
+        return connection

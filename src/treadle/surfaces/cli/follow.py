@@ -267,10 +267,14 @@ class Follower(Struct, frozen=True):
         await self._until_idle()
 
     async def _until_idle(self) -> None:
-        """Wait for the runs that this process executes, and for commands that use it."""
-        while (self.access.busy or self.access.attended()) and not self.stop.is_requested:
+        """Wait for the runs that this process executes, and for commands that use it. From then on no command can
+        attach to this process, which is about to end."""
+        access = self.access
+        while (access.busy or (access.attachments and access.attachments.are_open)) and not self.stop.is_requested:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.stop.asked.wait(), POLL_INTERVAL_SECONDS)
+        if access.attachments is not None:
+            access.attachments.refuse_more()
 
 
 async def unfinished_runs(caller: Caller) -> list[RunView]:

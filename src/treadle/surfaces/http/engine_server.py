@@ -13,7 +13,7 @@ from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.assets import DashboardFiles
 from treadle.surfaces.http.auth import LOOPBACK_HOSTS, OwnerAuthentication, TokenAuthentication
 from treadle.surfaces.http.open_streams import OpenStreams
-from treadle.surfaces.http.server import SameUserProtocol, serve_sockets
+from treadle.surfaces.http.server import SameUserProtocol, Serving, serve_sockets
 
 
 def refuse_hand_over() -> None:
@@ -51,14 +51,11 @@ async def serve_over_tcp(
 
 
 @asynccontextmanager
-async def serve_over_unix_socket(
-    app: Application, listener: socket.socket
-) -> AsyncGenerator[Callable[[], int], None]:
-    """Serve processes of the same user over a Unix socket, without a token. Yield a function that counts
-    connections."""
+async def serve_over_unix_socket(app: Application, listener: socket.socket) -> AsyncGenerator[Serving, None]:
+    """Serve processes of the same user over a Unix socket, without a token."""
     streams = OpenStreams()
-    async with serve_sockets(OwnerAuthentication(app.asgi, streams), [listener], SameUserProtocol) as connections:
+    async with serve_sockets(OwnerAuthentication(app.asgi, streams), [listener], SameUserProtocol) as serving:
         try:
-            yield connections
+            yield serving
         finally:
             await streams.close()

@@ -6,7 +6,7 @@ import os
 import resource
 import socket
 from asyncio import TimerHandle, Transport
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
@@ -204,12 +204,26 @@ class _SignalFreeServer(Server):
         yield
 
 
+class Serving:
+    """The connections of a server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def count_connections(self) -> int:
+        return len(self._server.server_state.connections)
+
+    def refuse_more(self) -> None:
+        """Accept no more connections. Those that are open stay open."""
+        for listening in self._server.servers:
+            listening.close()
+
+
 @asynccontextmanager
 async def serve_sockets(
     app: ASGIApp, sockets: Sequence[socket.socket], protocol: type[HttpToolsProtocol] = BoundedProtocol
-) -> AsyncGenerator[Callable[[], int], None]:
-    """Serve on these sockets until the block ends. Requests in progress get a moment to finish. Yield a function
-    that counts connections."""
+) -> AsyncGenerator[Serving, None]:
+    """Serve on these sockets until the block ends. Requests in progress get a moment to finish."""
     config = Config(
         NormalisedPath(app),  # pyright: ignore[reportArgumentType] -- the two libraries type ASGI differently
         http=protocol,
@@ -226,7 +240,7 @@ async def serve_sockets(
     server = _SignalFreeServer(config)
     serving: asyncio.Task[Any] = asyncio.create_task(server.serve(list(sockets)), name="treadle-http")
     try:
-        yield lambda: len(server.server_state.connections)
+        yield Serving(server)
     finally:
         server.should_exit = True
         await serving

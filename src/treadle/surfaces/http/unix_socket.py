@@ -9,7 +9,7 @@ import os
 import socket
 import stat
 import tempfile
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +21,7 @@ from treadle.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from treadle.surfaces.http.application import Application
+    from treadle.surfaces.http.server import Serving
 
 logger = logging.getLogger(__name__)
 
@@ -28,47 +29,77 @@ MAX_PATH_BYTES = 100
 """The length that a Unix socket path may have on every system."""
 
 
+class Attachments:
+    """The commands that use this process over its Unix socket."""
+
+    def __init__(self, listener: socket.socket | None, start: "Callable[[], Awaitable[Serving]]") -> None:
+        self._listener = listener
+        self._start = start
+        self._serving: asyncio.Task[Serving] | None = None
+        if listener is not None:
+            asyncio.get_running_loop().add_reader(listener, self._on_first_connection)
+
+    @property
+    def are_open(self) -> bool:
+        """Whether a command is connected."""
+        serving = self._serving
+        return serving is not None and (not serving.done() or serving.result().count_connections() > 0)
+
+    def refuse_more(self) -> None:
+        """Accept no more connections. A command that cannot connect tries again until it owns the home itself."""
+        if self._serving is None:
+            self._stop_listening()
+        elif self._serving.done():
+            self._serving.result().refuse_more()
+
+    async def finish(self) -> None:
+        if self._serving is None:
+            self._stop_listening()
+        else:
+            await self._serving
+
+    def _on_first_connection(self) -> None:
+        assert self._listener is not None
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._serving = asyncio.ensure_future(self._start())
+
+    def _stop_listening(self) -> None:
+        if self._listener is not None:
+            asyncio.get_running_loop().remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
+
+
 @asynccontextmanager
 async def accept_attachments(
     engine: HostedEngine, home: Home, app: "Application | None" = None, hand_over: Callable[[], None] | None = None
-) -> AsyncGenerator[Callable[[], bool], None]:
-    """Let other commands of this user attach during the block. Yield a function that returns whether any has.
+) -> AsyncGenerator[Attachments, None]:
+    """Let other commands of this user attach during the block.
 
     `hand_over` is called when a server requests the home. Without it this process keeps the home."""
     path = socket_path(home)
     listener = None if path is None else _open_listener(path)
-    if path is None or listener is None:
-        yield lambda: False
-        return
     async with AsyncExitStack() as stack:
-        stack.callback(_remove, path, listener)
-        loop = asyncio.get_running_loop()
-        serving: asyncio.Task[Callable[[], int]] | None = None
 
-        async def start_serving() -> Callable[[], int]:
+        async def start_serving() -> "Serving":
             from treadle.surfaces.http.engine_server import (
                 make_application,
                 refuse_hand_over,
                 serve_over_unix_socket,
             )
 
+            assert listener is not None
             application_ = app or make_application(engine, hand_over=hand_over or refuse_hand_over)
             return await stack.enter_async_context(serve_over_unix_socket(application_, listener))
 
-        def on_first_connection() -> None:
-            nonlocal serving
-            loop.remove_reader(listener)
-            serving = asyncio.ensure_future(start_serving())
-
-        loop.add_reader(listener, on_first_connection)
-        engine.announce(path)
+        if path is not None and listener is not None:
+            stack.callback(_remove, path, listener)
+            engine.announce(path)
+        attachments = Attachments(listener, start_serving)
         try:
-            yield lambda: serving is not None and (not serving.done() or serving.result()() > 0)
+            yield attachments
         finally:
-            if serving is None:
-                loop.remove_reader(listener)
-            else:
-                await serving
+            await attachments.finish()
 
 
 def socket_path(home: Home) -> Path | None:
