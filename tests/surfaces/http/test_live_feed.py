@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_endpoint import DONE, PAUSE, Answer, delta, says
+from tests.fake_endpoint import DONE, PAUSE, Answer, delta
 from tests.surfaces.http.served_home import ServedHome, serve_home
 from tests.surfaces.http.sse import Sent, Wire
 from tests.surfaces.http.test_access import in_time
@@ -80,16 +80,20 @@ def test_tokens_come_between_their_request_and_their_response(tmp_path: Path) ->
 
 def test_the_tokens_of_other_agents_and_other_owners_are_not_shown(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with serve_home(tmp_path, policy=lambda _: says("A secret answer.")) as server:
+        async with serve_home(tmp_path, policy=lambda _: SLOW) as server:
             wire = await open_feed(server, "?live=true")
             of_owner = await server.mint("read", "run", visibility="own")
             theirs = await Wire.open(server.port, "/v1/events?live=true", of_owner)
+            server.endpoint.go_on.set()
             await server.until(await server.begin("two"), "completed")
+            server.endpoint.go_on.clear()
             mine = await server.begin("one")
             sent: list[Sent] = []
+            await read_until(wire, sent, words=HALF)  # it pauses there
+            server.endpoint.go_on.set()
             await read_until(wire, sent, ends=1)
             assert {each.data["run_id"] for each in sent} == {mine}
-            assert text_of(sent) == "A secret answer."
+            assert text_of(sent) == "".join(WORDS)
             own = await server.ask("POST", "/v1/agents/two/runs", {"message": "Go."}, of_owner)
             heard: list[Sent] = []
             await read_until(theirs, heard, ends=1)
