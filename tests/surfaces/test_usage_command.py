@@ -83,7 +83,7 @@ def test_a_spent_agent_is_refused_before_anything_is_written(shell: Shell) -> No
         shell.write("agents/poor/config.yaml", "name: poor\nmodel: fake/m\nquotas: {credits: 0}\n")
         done = await shell("run", "-a", "poor", "hello")
         assert (done.code, done.complaint) == (
-            2,
+            3,
             "Agent `poor` has spent 0 of 0 credits: nothing is left. Raise quotas.credits.",
         )
         assert (await shell("runs", "list")).out == ""

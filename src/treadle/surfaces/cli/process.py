@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NoReturn
 
-from treadle.domain.errors import TreadleError, UsageError
+from treadle.domain.errors import InsufficientCredits, QuotaExceeded, TreadleError, UsageError
 from treadle.surfaces.cli.output import print_error
 from treadle.surfaces.cli.terminal import columns, is_terminal, one_line
 from treadle.surfaces.cli.word_wrap import fold_note
 from treadle.system.process_privacy import forbid_dumps
 
-FAILED, USAGE, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 4, 130, 141
+FAILED, USAGE, LIMIT_REACHED, NEEDS_AN_ANSWER, INTERRUPTED, PIPE_CLOSED = 1, 2, 3, 4, 130, 141
 DEBUG = "TREADLE_DEBUG"
 
 
@@ -56,6 +56,8 @@ def perform(
 def _report(error: Exception) -> int:
     if isinstance(error, TreadleError):
         print_error(error)
+        if isinstance(error, QuotaExceeded | InsufficientCredits):
+            return LIMIT_REACHED
         return USAGE if isinstance(error, UsageError) else FAILED
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
         print_error("The output cannot be written: no space is left. Free some space, or write elsewhere.")
