@@ -11,7 +11,7 @@ import treadle
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError
-from treadle.testing.models import ScriptedModel, say
+from treadle.testing.models import ScriptedModel, ask, call, say
 
 AGENT = treadle.Agent(name="helper", model="scripted/x", memory={"recall": 0, "remember": False})
 
@@ -82,6 +82,32 @@ def test_a_pydantic_model_is_an_output_type(tmp_path: Path) -> None:
 def test_what_is_not_a_hook_is_refused() -> None:
     with pytest.raises(TypeError, match="'guard' is not a hook"):
         treadle.Engine("sqlite:///:memory:").add_hooks("guard")  # pyright: ignore[reportArgumentType]
+
+
+def test_a_run_can_follow_a_waiting_one_and_continue_an_ended_one(tmp_path: Path) -> None:
+    asking = treadle.Agent(
+        name="asking", model="scripted/x", tools=["clarify"], memory={"recall": 0, "remember": False}
+    )
+
+    async def scenario() -> None:
+        engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
+        model = ScriptedModel(ask(call("clarify", "c1", question="Why?")), say("One."), say("Two."), say("Three."))
+        engine.add_model("scripted", model)
+        async with engine:
+            first = await engine.submit(asking, "1", session="ses_1", asker="channel")
+            async for event in engine.events(first):
+                if event.type == "run_waiting":
+                    break
+            second = await engine.submit(asking, "2", session="ses_1", after_current=True)
+            assert second != first
+            await engine.answer(first, "c1", "So.")
+            assert [(await engine.wait(run)).text for run in (first, second)] == ["One.", "Two."]
+            third = await engine.run(asking, "3", resumed_from=first)
+            assert (third.session_id, third.text) == ("ses_1", "Three.")
+        said = [message.text for message in model.requests[-1].conversation.messages if message.text]
+        assert said[-3:] == ["2", "Two.", "3"]
+
+    asyncio.run(scenario())
 
 
 def test_an_agent_has_a_heartbeat_as_in_its_file() -> None:

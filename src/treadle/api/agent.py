@@ -30,7 +30,7 @@ from treadle.domain.events import (
     ThinkingDelta,
     Token,
 )
-from treadle.domain.ids import SessionId
+from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
@@ -197,6 +197,10 @@ class RunOptions(TypedDict):
     workspace: NotRequired[str | Path | None]
     key: NotRequired[str | None]
     """An idempotency key: the same key returns the same run."""
+    after_current: NotRequired[bool]
+    """Start a run of its own, after those of the session, even if one of them waits and would get the message."""
+    resumed_from: NotRequired[str | None]
+    """The ended run that this one continues, in the session of that run."""
     user: NotRequired[str | None]
     """The user whom the run is for. The user owns a new session, and recalls only their own memories. Sessions of
     other users are not visible. By default the local user, or the owner of the session."""
@@ -340,7 +344,7 @@ def _call(callback: Callable[[Any], None] | None, value: Any) -> None:
 
 def make_submission(spec: AgentSpec, message: str, options: RunOptions) -> Submission:
     """Return a message for an agent with the options of its run, which `apply_options` has applied to the agent."""
-    session, user_id = options.get("session"), options.get("user")
+    session, user_id, ended = options.get("session"), options.get("user"), options.get("resumed_from")
     return Submission(
         spec,
         user(message, *map(make_attachment, options.get("attachments", ()))),
@@ -350,6 +354,8 @@ def make_submission(spec: AgentSpec, message: str, options: RunOptions) -> Submi
         user=user_id or LOCAL_USER,
         only_own=user_id is not None,
         has_own_model=options.get("model") is not None,
+        after_current=options.get("after_current", False),
+        resumed_from=None if ended is None else RunId(ended),
     )
 
 

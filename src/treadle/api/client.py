@@ -104,9 +104,17 @@ class AsyncClient:
         attachments: Sequence[Attachment] = (),
         overrides: Overrides | None = None,
         key: str | None = None,
+        after_current: bool = False,
+        resumed_from: str | None = None,
     ) -> RunId:
-        """Send a message to an agent and return the ID of its run."""
-        new = NewRun(message, session, tuple(attachments), overrides)
+        """Send a message to an agent and return the ID of its run.
+
+        `after_current` starts a run of its own even if a run of the session waits. `resumed_from` names the ended
+        run that it continues."""
+        ended = None if resumed_from is None else RunId(resumed_from)
+        new = NewRun(
+            message, session, tuple(attachments), overrides, after_current=after_current, resumed_from=ended
+        )
         content = await self._connection.send(START.method, START.encode(StartRun(agent, new)), key)
         return msgspec.json.decode(content, type=Accepted).run_id
 
@@ -119,10 +127,19 @@ class AsyncClient:
         attachments: Sequence[Attachment] = (),
         overrides: Overrides | None = None,
         key: str | None = None,
+        after_current: bool = False,
+        resumed_from: str | None = None,
     ) -> Result:
         """Send a message to an agent, wait for the end of its run and return the result."""
         run_id = await self.submit(
-            agent, message, session=session, attachments=attachments, overrides=overrides, key=key
+            agent,
+            message,
+            session=session,
+            attachments=attachments,
+            overrides=overrides,
+            key=key,
+            after_current=after_current,
+            resumed_from=resumed_from,
         )
         return await self.wait(run_id)
 

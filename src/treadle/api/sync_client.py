@@ -65,11 +65,23 @@ class Client:
         attachments: Sequence[Attachment] = (),
         overrides: Overrides | None = None,
         key: str | None = None,
+        after_current: bool = False,
+        resumed_from: str | None = None,
     ) -> RunId:
-        """Send a message to an agent and return the ID of its run."""
+        """Send a message to an agent and return the ID of its run.
+
+        `after_current` starts a run of its own even if a run of the session waits. `resumed_from` names the ended
+        run that it continues."""
         return self._do(
             self._client.submit(
-                agent, message, session=session, attachments=attachments, overrides=overrides, key=key
+                agent,
+                message,
+                session=session,
+                attachments=attachments,
+                overrides=overrides,
+                key=key,
+                after_current=after_current,
+                resumed_from=resumed_from,
             )
         )
 
@@ -82,11 +94,21 @@ class Client:
         attachments: Sequence[Attachment] = (),
         overrides: Overrides | None = None,
         key: str | None = None,
+        after_current: bool = False,
+        resumed_from: str | None = None,
     ) -> Result:
         """Send a message to an agent, wait for the end of its run and return the result."""
-        return self._do(
-            self._client.run(agent, message, session=session, attachments=attachments, overrides=overrides, key=key)
+        run_id = self.submit(
+            agent,
+            message,
+            session=session,
+            attachments=attachments,
+            overrides=overrides,
+            key=key,
+            after_current=after_current,
+            resumed_from=resumed_from,
         )
+        return self.wait(run_id)
 
     def stream(
         self, agent: str, message: str, *, session: str | None = None, overrides: Overrides | None = None

@@ -65,6 +65,10 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     overrides: Overrides | None = None
     wait: Wait | None = None
     """Seconds to wait for the end of the run before responding."""
+    after_current: bool = False
+    """Start a run of its own, after those of the session, even if one of them waits and would get the message."""
+    resumed_from: RunId | None = None
+    """The ended run that this one continues, in the session of that run."""
 
 
 class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
@@ -209,9 +213,16 @@ async def start_run(context: Context, request: StartRun) -> Accepted | RunDetail
         token_quotas=principal.quotas,
         user=principal.user,
         only_own=principal.only_owner is not None,
+        after_current=run.after_current,
+        resumed_from=await continued_run(context, run),
     )
     ticket = await context.service.submit(submission)
     return Accepted(ticket.run_id, ticket.session_id)
+
+
+async def continued_run(context: Context, run: NewRun) -> RunId | None:
+    """Return the ended run that a new one continues, if any. Raise UnknownRun if the caller may not see it."""
+    return None if run.resumed_from is None else (await context.visible_run(run.resumed_from)).origin.run_id
 
 
 @STEER.handler

@@ -120,7 +120,7 @@ class LocalService:
 
         if submission.key is not None and (known := await self._runs.find_submitted(submission.key)):
             return _ticket(await self._runs.record(known), submission)
-        submission = await settle(submission, self._sessions)
+        submission = await settle(submission, self._sessions, self._runs)
         await self._admission.check(submission)
         message, redacted = redact_message(submission.message, self._vault.redactor)
         command = submission.command

@@ -13,7 +13,7 @@ from treadle.core.context.projection import max_cost
 from treadle.core.tools.permissions import check_examples
 from treadle.domain.agents import AgentSpec
 from treadle.domain.commands import CompactSession, SessionCommand, parse_command
-from treadle.domain.errors import MissingKey, SizeLimitExceeded, UnknownModel, UsageError
+from treadle.domain.errors import InvalidState, MissingKey, SizeLimitExceeded, UnknownModel, UsageError
 from treadle.domain.events import Redacted
 from treadle.domain.ids import RunId, SessionId, TokenId
 from treadle.domain.messages import MESSAGE_LIMIT, Message, Part, Text
@@ -23,6 +23,7 @@ from treadle.domain.schemas import check_schema
 from treadle.domain.users import LOCAL_USER, UserId, check_user
 from treadle.operations.context import unknown_session
 from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_running
+from treadle.ports.journal import Runs
 from treadle.ports.model import Models
 from treadle.ports.sessions import Sessions
 from treadle.ports.tool import InvalidArguments, Toolbox
@@ -38,6 +39,7 @@ class Submission(Struct, frozen=True):
     key: str | None = None
     """An idempotency key: the same key returns the same run."""
     resumed_from: RunId | None = None
+    """The ended run that this one continues, in the session of that run."""
     asker: Asker | None = None
     """Where the sender can be asked questions, if at all."""
     token: TokenId | None = None
@@ -69,9 +71,11 @@ class Submission(Struct, frozen=True):
         return parse_command(parts[0].text) if len(parts) == 1 and isinstance(parts[0], Text) else None
 
 
-async def settle(submission: Submission, sessions: Sessions) -> Submission:
+async def settle(submission: Submission, sessions: Sessions, runs: Runs) -> Submission:
     """Return a submission with the owner of its session, and with the model that was chosen for the session. Raise
     UnknownSession if the sender may not see the session."""
+    if submission.resumed_from is not None:
+        submission = await _join_session(submission, submission.resumed_from, runs)
     known = None if submission.session_id is None else await sessions.basics(submission.session_id)
     if submission.session_id is None or known is None:
         return submission
@@ -81,6 +85,22 @@ async def settle(submission: Submission, sessions: Sessions) -> Submission:
     if known.model is not None and known.agent == agent.name and not submission.has_own_model:
         agent = msgspec.structs.replace(agent, model=known.model, provider=None)
     return msgspec.structs.replace(submission, user=known.owner, agent=agent)
+
+
+async def _join_session(submission: Submission, ended: RunId, runs: Runs) -> Submission:
+    """Return a submission in the session of the run that it continues. Raise an error if it names another session,
+    or if that run has not ended."""
+    record = await runs.record(ended)
+    session_id = record.origin.session_id
+    if submission.session_id not in (None, session_id):
+        raise UsageError(
+            f"{ended} belongs to session {session_id}, not to {submission.session_id}. Leave out the session id."
+        )
+    if record.outcome is None:
+        raise InvalidState(
+            f"{ended} has not ended, so no other run can continue it. Send it a message, or resume it."
+        )
+    return msgspec.structs.replace(submission, session_id=session_id, after_current=True)
 
 
 class Admission:

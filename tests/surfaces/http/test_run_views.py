@@ -35,6 +35,34 @@ def test_a_message_steers_a_run_by_either_word(tmp_path: Path) -> None:
     in_time(perform())
 
 
+def test_a_message_after_the_current_run_is_a_run_of_its_own_and_an_ended_run_can_be_continued(
+    tmp_path: Path,
+) -> None:
+    async def perform() -> None:
+        async with serve_home(tmp_path, wants_a_file(), says("No."), says("Later."), says("More.")) as server:
+            first = await server.begin("asking")
+            session = (await server.until(first, "waiting"))["session_id"]
+            assert await server.begin("asking", session_id=session) == first, "a run that waits gets the message"
+            later = await server.begin("asking", session_id=session, after_current=True)
+            assert (await server.ask("GET", f"/v1/runs/{later}")).json["status"] == "pending"
+            early = {"message": "More.", "resumed_from": first}
+            assert (await server.ask("POST", "/v1/agents/asking/runs", early)).problem == "InvalidState"
+            [approval] = (await server.ask("GET", "/v1/approvals")).json["items"]
+            await server.ask("POST", f"/v1/approvals/{approval['approval_id']}", {"decision": "deny"})
+            assert (await server.until(later, "completed"))["result"]["text"] == "Later."
+            more = await server.until(await server.begin("asking", resumed_from=first), "completed")
+            assert (more["session_id"], more["result"]["text"]) == (session, "More.")
+            journal = (await server.ask("GET", f"/v1/runs/{more['run_id']}/journal")).json["items"]
+            assert journal[0]["data"]["resumed_from"] == first
+            elsewhere = {"message": "More.", "resumed_from": first, "session_id": "ses_other"}
+            assert (await server.ask("POST", "/v1/agents/asking/runs", elsewhere)).problem == "UsageError"
+            limited = await server.mint("run", agents=("one",))
+            hidden = await server.ask("POST", "/v1/agents/one/runs", early, token=limited)
+            assert (hidden.status, hidden.problem) == (404, "UnknownRun")
+
+    in_time(perform())
+
+
 def test_a_submission_that_waits_answers_with_the_state_of_its_run(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, policy=lambda _: wants_a_file()) as server:

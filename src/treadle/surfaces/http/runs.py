@@ -9,7 +9,7 @@ from litestar.params import FromPath, JSONBody, QueryParameter
 from treadle.domain.events import RunEnd
 from treadle.domain.ids import RunId
 from treadle.domain.messages import user
-from treadle.operations.run_control import Accepted, NewRun, part_of
+from treadle.operations.run_control import Accepted, NewRun, continued_run, part_of
 from treadle.operations.runs import LONGEST_WAIT, RunDetail, run_detail
 from treadle.operations.submissions import Submission
 from treadle.surfaces.http.agent_overrides import apply_overrides
@@ -39,6 +39,8 @@ async def submit_run(
             user=principal.user,
             only_own=principal.only_owner is not None,
             has_own_model=data.overrides is not None and data.overrides.model is not None,
+            after_current=data.after_current,
+            resumed_from=await continued_run(context, data),
         )
     )
     seconds = data.wait if wait is None else wait
