@@ -162,8 +162,8 @@ def test_an_invalid_submission_is_refused_and_nothing_is_written(tmp_path: Path)
             engine.add_tools(known)
             with pytest.raises(UnknownModel, match="nobody"):
                 await engine.submit(agent(model="nobody/x"), "go")
-            with pytest.raises(UsageError, match="did you mean `known`"):
-                await engine.submit(agent(tools=["knwon"]), "go")
+            with pytest.raises(UsageError, match="did you mean `known`"):  # tools are checked before the model
+                await engine.submit(agent(tools=["knwon"], model="nobody/x"), "go")
             with pytest.raises(SizeLimitExceeded, match="128001"):
                 await engine.submit(agent(), "x" * 128_001)
             assert await engine.service.runs() == []

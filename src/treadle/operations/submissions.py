@@ -118,11 +118,13 @@ class Admission:
         await refuse_unless_running(agent.name, self._books)
         check_message(submission.message)
         _check_beginning(submission)
-        if command is None or isinstance(command, CompactSession):  # a model writes the summary
+        calls_model = command is None or isinstance(command, CompactSession)  # a model writes the summary
+        if calls_model:
             await refuse_spent(agent, submission.token, submission.token_quotas, self._books)
-            self._check_models(submission)
         if command is None:
             self._check_agent(agent)
+        if calls_model:
+            self._check_models(submission)
 
     def _check_agent(self, agent: AgentSpec) -> None:
         if agent.output is not None:
