@@ -8,8 +8,10 @@ import pytest
 from pydantic import BaseModel
 
 import treadle
+from treadle.api.agent import AgentOptions
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import ConfigError
 from treadle.testing.models import ScriptedModel, ask, call, say
 
@@ -110,7 +112,13 @@ def test_a_run_can_follow_a_waiting_one_and_continue_an_ended_one(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_an_agent_has_a_heartbeat_as_in_its_file() -> None:
+def test_an_agent_takes_the_fields_of_its_file() -> None:
+    assert AgentOptions.__annotations__.keys() | {"name", "output"} == set(AgentSpec.__struct_fields__)
+    agent = treadle.Agent(
+        name="a", model="m", hooks=[{"command": "true"}], mcp_servers={"time": {"command": "mcp-server-time"}}
+    )
+    assert agent.spec.hooks[0].command == "true"
+    assert agent.spec.mcp_servers["time"].command == "mcp-server-time"
     beating = treadle.Agent(name="a", model="m", heartbeat={"every": "15m", "message": "Anything new?"})
     assert (beating.spec.heartbeat.every, beating.spec.heartbeat.message) == ("15m", "Anything new?")
     with pytest.raises(ConfigError, match="message must say"):

@@ -30,7 +30,9 @@ from treadle.domain.events import (
     ThinkingDelta,
     Token,
 )
+from treadle.domain.hooks import CommandHook
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.mcp_servers import McpServer
 from treadle.domain.messages import Image, Text, Thinking, user
 from treadle.domain.permissions import ApprovalRules, Asker, SandboxMode, SandboxPolicy
 from treadle.domain.quotas import Quotas
@@ -86,6 +88,8 @@ class AgentOptions(TypedDict, total=False):
     errors: Errors | Mapping[str, Any] | None
     concurrency: int | None
     heartbeat: Heartbeat | Mapping[str, Any] | None
+    mcp_servers: Mapping[str, McpServer | Mapping[str, Any]] | None
+    hooks: Sequence[CommandHook | Mapping[str, Any]]
 
 
 class Agent(Generic[Output]):
