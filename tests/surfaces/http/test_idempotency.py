@@ -8,6 +8,8 @@ from pathlib import Path
 from tests.surfaces.http.served_home import serve_home
 from tests.surfaces.http.sse import Wire
 from tests.surfaces.http.test_access import in_time
+from treadle.operations.registry import all_operations
+from treadle.surfaces.http.idempotency import SECRET_ROUTES
 
 RUNS = "/v1/agents/one/runs"
 
@@ -100,6 +102,10 @@ def test_a_secret_is_shown_once_and_not_stored(tmp_path: Path) -> None:
                 secrets.append(made.json["token"])
                 again = await server.ask("POST", path, {"name": "x"}, Idempotency_Key=path)
                 assert (again.status, again.problem) == (409, "ShownOnce")
+            hook = await server.ask("POST", "/v1/hooks", {"name": "x", "agent": "one", "message": "Go."})
+            rotate = f"/v1/hooks/{hook.json['hook_id']}/rotate"
+            secrets.append((await server.ask("POST", rotate, Idempotency_Key="k")).json["secret"])
+            assert (await server.ask("POST", rotate, Idempotency_Key="k")).problem == "ShownOnce"
             for file in server.home.path.rglob("*"):
                 if file.is_file() and not file.is_socket():
                     content = file.read_bytes()
@@ -107,6 +113,17 @@ def test_a_secret_is_shown_once_and_not_stored(tmp_path: Path) -> None:
                     assert not [secret for secret in secrets if secret.encode() in content], file
 
     in_time(perform())
+
+
+def test_every_response_with_a_secret_is_known() -> None:
+    secret = {"token", "secret", "code", "ticket"}
+    showing = [
+        operation.path
+        for operation in all_operations()
+        if operation.method == "POST" and secret & set(getattr(operation.response, "__struct_fields__", ()))
+    ]
+    assert "/v1/stream-tickets" in showing
+    assert [path for path in showing if SECRET_ROUTES.fullmatch(path) is None] == []
 
 
 def test_a_key_on_a_request_that_does_not_create_changes_nothing(tmp_path: Path) -> None:

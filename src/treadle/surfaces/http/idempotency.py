@@ -7,6 +7,7 @@ has had no effect and can be retried, but never with another body under the same
 import asyncio
 import hashlib
 import logging
+import re
 from typing import cast
 from weakref import WeakValueDictionary
 
@@ -29,7 +30,9 @@ MAX_KEY_CHARACTERS = 255
 RETENTION_SECONDS = 24 * 3600
 SWEEP_INTERVAL_SECONDS = 3600
 REPLAYED_HEADER = (b"idempotent-replayed", b"true")
-SECRET_ROUTES = ("/v1/tokens", "/v1/hooks", "/v1/webhooks")
+SECRET_ROUTES = re.compile(
+    "/v1/(tokens|webhooks|stream-tickets|dashboard/links|hooks(/[^/]+/rotate)?|channels/[^/]+/pair)"
+)
 """Routes whose responses contain a secret, which is not stored."""
 
 
@@ -178,7 +181,7 @@ class _HeldResponse:
 
 def _make_stored_response(request_id: IdempotentRequest, digest: bytes, held: _HeldResponse) -> StoredResponse:
     """Return the response for a repeated request: the same, except that a secret is shown only once."""
-    if request_id.route not in SECRET_ROUTES:
+    if SECRET_ROUTES.fullmatch(request_id.route) is None:
         return StoredResponse(digest, held.status, bytes(held.body))
     detail = (
         "A request with this Idempotency-Key already succeeded, and its secret was shown then. "
