@@ -26,13 +26,22 @@ FIRST_EVENTS = 8
 Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end of the run.")]
 
 
+class RunMetrics(Metrics, frozen=True):
+    """The usage of a run, with the numbers that follow from it."""
+
+    cache_hit_rate: float = 0.0  # pyright: ignore[reportIncompatibleMethodOverride] -- the computed value, sent
+    """The share of the input tokens that came from the cache."""
+    overhead_ms: int = 0  # pyright: ignore[reportIncompatibleMethodOverride] -- the computed value, sent
+    """Time that was spent neither in the model nor in tools."""
+
+
 class RunResult(Struct, frozen=True):
     """The result of a run."""
 
     text: str
     reason: str
     next: str
-    metrics: Metrics
+    metrics: RunMetrics
     stopped: tuple[str, ...] = ()
     unverified_claim: str = ""
     score: float | None = None
@@ -282,7 +291,11 @@ def result_of(end: RunEnd) -> RunResult:
         end.text,
         end.reason,
         end.next,
-        end.metrics,
+        RunMetrics(
+            **msgspec.structs.asdict(end.metrics),
+            cache_hit_rate=end.metrics.cache_hit_rate,
+            overhead_ms=end.metrics.overhead_ms,
+        ),
         end.stopped,
         end.unverified_claim,
         end.score,
