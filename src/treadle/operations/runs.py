@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 
 from treadle.domain.commands import format_command
 from treadle.domain.envelope import Origin, to_json
-from treadle.domain.events import RunEnd, RunForked, RunQueued, UserMessage, WaitReason
+from treadle.domain.events import ModelResolved, RunEnd, RunForked, RunQueued, UserMessage, WaitReason
 from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.runs import Metrics, OutcomeKind, Status
 from treadle.domain.users import LOCAL_USER, UserId
@@ -22,7 +22,7 @@ from treadle.ports.journal import RunFilter, RunRecord
 
 LONGEST_WAIT = 600
 FIRST_EVENTS = 8
-"""The message of a run is among its first events, within this number."""
+"""The message of a run and its model are among its first events, within this number."""
 Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the end of the run.")]
 
 
@@ -90,6 +90,9 @@ class RunDetail(RunView, frozen=True):
     """Null until it has ended."""
     message: str = ""
     """The message that it answers, or the command that it carries out."""
+    provider: str = ""
+    model: str = ""
+    """The model that was resolved for it, with its provider; empty before that. Steps tell which model answered."""
 
 
 class Question(Struct, frozen=True):
@@ -282,8 +285,8 @@ def run_view(record: RunRecord) -> RunView:
 
 async def run_detail(context: Context, record: RunRecord) -> RunDetail:
     end = None if record.outcome is None else (await context.service.wait(record.origin.run_id))[1]
-    message = await message_of(context, record.origin.run_id)
-    return RunDetail(**_fields(record), result=None if end is None else result_of(end), message=message)
+    opening = await read_opening(context, record.origin.run_id)
+    return RunDetail(**_fields(record), result=None if end is None else result_of(end), **opening)
 
 
 def result_of(end: RunEnd) -> RunResult:
@@ -305,20 +308,23 @@ def result_of(end: RunEnd) -> RunResult:
     )
 
 
-async def message_of(context: Context, run_id: RunId) -> str:
-    """Return the message that a run answers, or the command that it carries out."""
-    message = ""
+async def read_opening(context: Context, run_id: RunId) -> dict[str, Any]:
+    """Return what the first events of a run tell: the message that it answers or the command that it carries out,
+    and the model that was resolved for it."""
+    found: dict[str, Any] = {}
     for event in await context.service.page(run_id, 0, FIRST_EVENTS):
         match event.data:
             case RunQueued(command=command) if command is not None:
-                return format_command(command)
+                found["message"] = format_command(command)
             case RunForked(asked=asked):
-                message = asked
+                found["message"] = asked
             case UserMessage(message=said):
-                return said.text
+                found["message"] = said.text
+            case ModelResolved(provider=provider, model=model) if "model" not in found:
+                found |= {"provider": provider, "model": model}
             case _:
                 pass
-    return message
+    return found
 
 
 def _fields(record: RunRecord) -> dict[str, Any]:

@@ -92,6 +92,7 @@ def test_silent_runs_and_metrics_are_returned(tmp_path: Path) -> None:
             loud = (await server.ask("POST", "/v1/agents/one/runs?wait=60", {"message": "Go."})).json
             assert (loud["result"]["text"], loud["result"]["silent"]) == ("Hello.", False)
             assert loud["result"]["metrics"]["actions"] == 0
+            assert (loud["provider"], loud["model"], loud["message"]) == ("fake", "m", "Go.")
             used = loud["result"]["metrics"]
             assert {"steps", "cost", "credits", "input_tokens", "first_token_ms"} < set(used)
             steps = (await server.ask("GET", f"/v1/runs/{loud['run_id']}/steps")).json
