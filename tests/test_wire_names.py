@@ -75,7 +75,7 @@ def wire_names() -> dict[str, object]:
         + found(r"\n(?:MIGRATION_)?LOCK_ID = (\w+)", ".py"),
         "queue entrypoints": found(r'\nJOB = "(\w+)"', ".py"),
         "metrics": found(r'"(treadle_\w+)"', ".py"),
-        "entry points": found(r'_GROUP = "([\w.]+)"', ".py"),
+        "entry points": found(r'GROUP = "([\w.]+)"', ".py"),
         "routes": sorted(served_paths()),
     }
 

@@ -65,10 +65,12 @@ class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
     overrides: Overrides | None = None
     wait: Wait | None = None
     """Seconds to wait for the end of the run before responding."""
-    after_current: bool = False
-    """Start a run of its own, after those of the session, even if one of them waits and would get the message."""
-    resumed_from: RunId | None = None
-    """The ended run that this one continues, in the session of that run."""
+    after_current: Annotated[
+        bool, Meta(description="A run of its own after those of the session, even if one of them waits.")
+    ] = False
+    resumed_from: Annotated[
+        RunId | None, Meta(description="The ended run that this one continues, in the session of that run.")
+    ] = None
 
 
 class StartRun(Struct, frozen=True, forbid_unknown_fields=True):
