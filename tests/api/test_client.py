@@ -19,7 +19,7 @@ from treadle.operations import sessions
 def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with (
-            serve_home(tmp_path, says("One."), says("Two.")) as web,
+            serve_home(tmp_path, *map(says, ("One.", "Two.", "Three.", "Four."))) as web,
             treadle.AsyncClient(web.url, token=web.token) as client,
         ):
             result = await client.run("one", "First?", key="k")
@@ -28,8 +28,16 @@ def test_an_async_client_runs_streams_and_lists(tmp_path: Path) -> None:
             events = [event async for event in client.stream("one", "Second?", session=result.session_id)]
             assert "".join(event.data.text for event in events if isinstance(event.data, Token)) == "Two."
             assert events[-1].type == "run_end"
-            assert len(await client.list_runs(session=result.session_id)) == 2
-            assert [each.runs for each in await client.list_sessions()] == [2]
+            third = await client.run("one", "Third?", resumed_from=result.run_id, after_current=True)
+            assert (third.session_id, third.text) == (result.session_id, "Three.")
+
+            def work() -> treadle.Result:
+                with treadle.Client(web.url, token=web.token) as sync:
+                    return sync.run("one", "Fourth?", resumed_from=result.run_id, after_current=True)
+
+            assert (await asyncio.to_thread(work)).session_id == result.session_id
+            assert len(await client.list_runs(session=result.session_id)) == 4
+            assert [each.runs for each in await client.list_sessions()] == [4]
             renamed = await client.call(sessions.RENAME, sessions.RenameSession(result.session_id, "Chat"))
             assert renamed.title == "Chat"
             with pytest.raises(UnknownRun):
