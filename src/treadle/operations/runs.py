@@ -312,14 +312,15 @@ async def read_opening(context: Context, run_id: RunId) -> dict[str, Any]:
     """Return what the first events of a run tell: the message that it answers or the command that it carries out,
     and the model that was resolved for it."""
     found: dict[str, Any] = {}
+    has_message = False
     for event in await context.service.page(run_id, 0, FIRST_EVENTS):
         match event.data:
             case RunQueued(command=command) if command is not None:
-                found["message"] = format_command(command)
-            case RunForked(asked=asked):
-                found["message"] = asked
-            case UserMessage(message=said):
-                found["message"] = said.text
+                found["message"], has_message = format_command(command), True
+            case RunForked(asked=asked) if not has_message:
+                found["message"] = asked  # unless a message replaces it
+            case UserMessage(message=said) if not has_message:
+                found["message"], has_message = said.text, True
             case ModelResolved(provider=provider, model=model) if "model" not in found:
                 found |= {"provider": provider, "model": model}
             case _:
