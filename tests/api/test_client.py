@@ -63,7 +63,7 @@ def test_a_sync_client_decides_an_approval_and_sees_a_denied_call(tmp_path: Path
             assert (result.outcome, result.text) == ("completed", "I did not.")
             here = await web.engine.wait(result.run_id)
             assert [(call.tool, "Not today." in call.reason) for call in here.denied] == [("write_file", True)]
-            assert here.blocked == ()
+            assert (result.denied, result.blocked) == (here.denied, here.blocked) == (here.denied, ())
 
     asyncio.run(scenario())
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from treadle.api.result import Result
+from treadle.api.result import RefusedCall, RefusedCalls, Result, list_refused_calls
 from treadle.domain.envelope import Event
 from treadle.domain.events import Decision, Remember, RunEnd, SteerMode
 from treadle.domain.ids import ApprovalId, RunId, SessionId
@@ -156,7 +156,17 @@ class AsyncClient:
         while True:
             found = await self._retry(lambda: self.call(runs.SHOW, runs.ShowRun(RunId(run_id), WAIT_SECONDS)))
             if found.result is not None:
-                return read_result(found)
+                return read_result(found, *await self._list_refused_calls(found))
+
+    async def _list_refused_calls(self, run: RunDetail) -> RefusedCalls:
+        """Return the denied and the blocked calls. A run that completed at its first step had none."""
+        if run.result is None or (run.outcome == "completed" and run.result.metrics.steps <= 1):
+            return (), ()
+
+        async def read() -> list[Event]:
+            return [event async for event in self._caller.read_stored(run.run_id)]
+
+        return list_refused_calls(await self._retry(read))
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the events of a run after a sequence, past and future, up to `run_end`.
@@ -255,7 +265,7 @@ class AsyncClient:
                 await failures.wait(error)
 
 
-def read_result(run: RunDetail) -> Result:
+def read_result(run: RunDetail, denied: Sequence[RefusedCall] = (), blocked: Sequence[RefusedCall] = ()) -> Result:
     """Return the result of a run that has ended."""
     assert run.result is not None, f"{run.run_id} has not ended"
     assert run.outcome is not None
@@ -275,4 +285,6 @@ def read_result(run: RunDetail) -> Result:
         found.score,
         found.score_reasons,
         found.diagnosis,
+        tuple(denied),
+        tuple(blocked),
     )
