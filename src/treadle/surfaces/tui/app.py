@@ -277,11 +277,13 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.view.details = not self.view.details
         self.save_preferences(details=self.view.details)
         self.view.redraw()
+        self.flash(texts.DETAILS_SHOWN if self.view.details else texts.DETAILS_HIDDEN)
 
     def action_toggle_thinking(self) -> None:
         self.view.thinking = not self.view.thinking
         self.save_preferences(thinking=self.view.thinking)
         self.view.redraw()
+        self.flash(texts.THINKING_SHOWN if self.view.thinking else texts.THINKING_HIDDEN)
 
     def action_copy_answer(self) -> None:
         self.runner.copy("")

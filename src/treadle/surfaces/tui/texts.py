@@ -47,6 +47,8 @@ WELCOME_SHORT = "Type a message. F1 shows the keys."
 # ── Output of a call ──
 OUTPUT_PLACE = "lines {first} to {last} of {count}"
 OUTPUT_HINT = "Left, Right other calls · Esc closes"
+DETAILS_SHOWN, DETAILS_HIDDEN = "Tool calls are shown in detail.", "Tool calls are shown in short."
+THINKING_SHOWN, THINKING_HIDDEN = "Thinking is shown.", "Thinking is hidden."
 NO_OUTPUT = "No tool call has an output yet."
 
 # ── Input ──
