@@ -1,6 +1,7 @@
 """The terminal UI in a real terminal, against a scripted endpoint."""
 
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -388,3 +389,28 @@ def _last_user(request: Request) -> str:
     said = [message["content"] for message in request.json["messages"] if message["role"] == "user"]
     text = said[-1] if isinstance(said[-1], str) else "".join(part.get("text", "") for part in said[-1])
     return next(line for line in text.split("\n") if line.startswith("about"))
+
+
+def test_it_ends_after_its_terminal_has_gone_without_a_signal(stage: MakeStage) -> None:
+    """Reading from such a terminal returns at once, for ever."""
+    made = stage(says("Hello."))
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        [TREADLE],
+        stdin=inner,
+        stdout=inner,
+        stderr=inner,
+        env={**os.environ, **made.environment, "TERM": "xterm-256color"},
+        cwd=made.folder,
+        start_new_session=True,
+    )
+    os.close(inner)
+    try:
+        shown = b""
+        while b"F1" not in shown:
+            shown += os.read(outer, 65536)
+        os.close(outer)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.wait()

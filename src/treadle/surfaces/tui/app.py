@@ -33,6 +33,7 @@ from treadle.surfaces.tui.prompt_controller import PromptController
 from treadle.surfaces.tui.prompt_view import MessageEditor, PromptExtras
 from treadle.surfaces.tui.review import Review
 from treadle.surfaces.tui.status_line import StatusLine
+from treadle.surfaces.tui.terminal_loss import CHECK_SECONDS, TerminalLoss
 from treadle.surfaces.tui.themes import PLAIN_NAME, choose_theme, find_palette, make_textual_themes
 from treadle.surfaces.tui.transcript import AnswerItem
 from treadle.surfaces.tui.transcript_view import TranscriptView
@@ -111,6 +112,9 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def on_mount(self) -> None:
         self.prompt.take_focus()
         self.display_state.start()
+        terminal = TerminalLoss(lambda: self.exit(Leaving("abandoned")))
+        if terminal.is_watched:
+            self.set_interval(CHECK_SECONDS, terminal.check)
         self.perform(self._open())
 
     async def _open(self) -> None:
