@@ -85,7 +85,8 @@ def install(folder: Path, model_url: str) -> dict[str, str]:
         (home / "agents" / name).mkdir(parents=True)
         (home / "agents" / name / "config.yaml").write_text(text)
     provider = f"{{base_url: '{model_url}', api_mode: chat_completions, api_key: x}}"
-    (home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\n")
+    streams = "streams_per_token: 1000"  # all readers have one token, and one server while the other is away
+    (home / "config.yaml").write_text(f"providers: {{fake: {provider}}}\nserver: {{{streams}}}\n")
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: chaos-tools\nVersion: 1.0\n")
     named = "".join(f"{name} = chaos_plugin:{name}\n" for name in ("effect", "pay", "look"))
     (metadata / "entry_points.txt").write_text(f"[treadle.tools]\n{named}")
