@@ -201,9 +201,9 @@ class Engine:
         return make_result(origin, end, output, *await self._list_refused_calls(origin.run_id, end))
 
     async def _list_refused_calls(self, run_id: RunId, end: RunEnd) -> RefusedCalls:
-        """Return the denied and the blocked calls. A run that completed at its first step had none."""
-        if end.outcome == "completed" and end.metrics.steps <= 1:
-            return (), ()
+        """Return the denied and the blocked calls."""
+        if not self._service.refusals.may_have(run_id) or (end.outcome == "completed" and end.metrics.steps <= 1):
+            return (), ()  # a run that completed at its first step had none
         return list_refused_calls([event async for event in self._service.read_stored(run_id)])
 
     async def events(self, run_id: str, after: int = 0) -> AsyncGenerator[Event, None]:

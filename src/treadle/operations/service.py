@@ -32,6 +32,7 @@ from treadle.operations.context import unknown_session
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
 from treadle.operations.journal_pages import read_stored_events
+from treadle.operations.refusal_watch import RefusalWatch
 from treadle.operations.run_stream import StreamReader, follow_run
 from treadle.operations.schemas import Ticket
 from treadle.operations.usage import UsageAccounts
@@ -73,8 +74,8 @@ class LocalService:
         credits_per_dollar: float = 1.0,
         results: Results | None = None,
     ) -> None:
-        self._journal = journal
-        self._results = results
+        self._journal, self._results = journal, results
+        self.refusals = RefusalWatch(hub)
         self._vault = vault
         self._runs = runs
         self._sessions = sessions
