@@ -70,7 +70,9 @@ def test_a_message_during_a_run(tmp_path: Path, mode: str) -> None:
                 case _:
                     while len(await chat.engine.context.service.runs()) < 2:  # noqa: ASYNC110 -- rows of a database
                         await asyncio.sleep(0.01)
-            assert (len(gated.seen), chat.fake.texts(ANNA)) == (2 if mode == "interrupt" else 1, [])
+            assert len(gated.seen) == (2 if mode == "interrupt" else 1)
+            early = ["answer 2"] if mode == "interrupt" else []  # the second call is not held back
+            assert [text for text in chat.fake.texts(ANNA) if text not in early] == []
             gated.gate.set()
             await chat.says(ANNA, "answer 2")
             assert "two" in gated.seen[1]
