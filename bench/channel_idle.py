@@ -23,7 +23,8 @@ from bench.channel_platforms import BenchPlatform, serve_platform
 from bench.channels import ANSWER, Killer, admit, answer, open_store, write_config
 from bench.pgserver import read_cpu_seconds
 from treadle.domain.ids import RunId, SessionId
-from treadle.ports.channel import ChannelConversation, Incoming, Outgoing
+from treadle.ports.channel import Incoming, Outgoing
+from treadle.ports.channel_store import ChannelConversation
 from treadle.stores.channels import ChannelTables
 
 PLATFORMS = ("telegram", "slack")

@@ -1,8 +1,11 @@
 """What both databases must do for channels."""
 
+import msgspec
+
 from treadle.domain.channels import PairingCode, Person
 from treadle.domain.ids import RunId, SessionId
-from treadle.ports.channel import ChannelConversation, ChannelStore, Incoming, Outgoing
+from treadle.ports.channel import Incoming, Outgoing
+from treadle.ports.channel_store import ChannelConversation, ChannelState, ChannelStore
 
 RUN = RunId("run_1")
 
@@ -44,6 +47,20 @@ async def check_store(store: ChannelStore) -> None:
     assert [item.message.message_id for item in await store.inbox("t")] == ["m1", "m2"]
 
 
+async def check_states(store: ChannelStore) -> None:
+    for number, place in enumerate(("c", "a", "b", "a")):
+        await store.receive("s", [Incoming(f"m{number}", place, "11")], None, 1.0)
+    assert await store.conversations("s", None, 2) == ["a", "b"], "the latest ones"
+    assert await store.conversations("s", "", 2) == ["a", "b"]
+    assert await store.conversations("s", "b", 2) == ["c"]
+    state = ChannelState("s", "failed", "@bot", "no network", 1.5, 9.5, 2.5)
+    await store.keep_state(msgspec.structs.replace(state, status="connected"))
+    await store.keep_state(state)
+    [found] = await store.states()
+    assert msgspec.structs.replace(found, is_held=None) == state
+    assert not found.is_held
+
+
 async def check_settled(store: ChannelStore) -> None:
     from msgspec.structs import replace
 
@@ -60,7 +77,12 @@ async def check_settled(store: ChannelStore) -> None:
     await store.finish("t", (), 5.0, run_id=RUN)
     part = await store.draft("t", Outgoing("k/file/0", "11", ""), None, 6.0)
     assert (part.state, part.message_id) == ("draft", "F1"), "the end of a run closes the drafts of the run only"
-    await store.forget_before(100.0)
+    bare = ChannelConversation("t", "bare", SessionId("ses_none"), "anna", True)
+    await store.keep_conversation(bare)
+    await store.forget_before(100.0, 10.0)
+    assert await store.conversation("t", "bare") is None, "no run, no message"
+    assert await store.conversation("t", "11") is not None, "messages of it are stored"
+    assert await store.codes(0.0) == [], "expired codes are removed"
     assert await store.find_sent("t", key="k") is None
     assert await store.find_sent("t", key="k/file/0") is None
     assert await store.remove_person("t", "11")

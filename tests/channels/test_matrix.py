@@ -11,7 +11,8 @@ from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
 from treadle.channels.matrix import Matrix
 from treadle.domain.channels import Person
-from treadle.ports.channel import ChannelStore, IncomingFile
+from treadle.ports.channel import IncomingFile
+from treadle.ports.channel_store import ChannelStore
 from treadle.testing.channels import PNG, check_channel
 from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
 from treadle.testing.models import FunctionModel, ScriptedModel, say

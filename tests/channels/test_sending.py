@@ -1,6 +1,7 @@
 """Answers of schedules that go to a channel, and agents that send messages with approvals."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -79,10 +80,18 @@ def test_doctor_finds_a_heartbeat_whose_answers_are_lost(tmp_path: Path, target:
 @pytest.mark.parametrize(
     ("changes", "state", "found"),
     [
-        ({"status": "connected", "account": "@bot"}, "ok", "connected as @bot, 0 people"),
+        (
+            {"status": "connected", "account": "@bot"},
+            "ok",
+            "connected as @bot since 2026-11-17 09:30 UTC, 0 people",
+        ),
         ({"status": "connected", "account": "@bot. The device is not verified, so …"}, "note", "not verified"),
         ({"status": "connected", "failed": 3}, "note", "3 messages were given up"),
-        ({"status": "failed", "reason": "no network"}, "note", "not connected: no network"),
+        (
+            {"status": "failed", "reason": "no network"},
+            "note",
+            "not connected since 2026-11-17 09:30 UTC, reconnecting: no network",
+        ),
     ],
 )
 def test_doctor_shows_the_state_of_a_channel(
@@ -91,7 +100,7 @@ def test_doctor_shows_the_state_of_a_channel(
     async def read(home: Home) -> list[ChannelView]:
         async with chatting(tmp_path / "other", ScriptedModel()) as chat:
             [view] = await chat.engine.context.channels().list()
-            return [replace(view, **changes)]
+            return [replace(view, since=datetime(2026, 11, 17, 9, 30, tzinfo=UTC), **changes)]
 
     monkeypatch.setattr("treadle.doctor.channels.read_channels", read)
     channel = {"agent": "hero", "settings": {"token": "{{vault:T}}"}}

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from tests.channels.store_checks import check_settled, check_store
+from tests.channels.store_checks import check_settled, check_states, check_store
 from treadle.stores.sqlite.channels import SqliteChannels
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.writer import InlineWriter
@@ -13,5 +13,6 @@ def test_it_keeps_the_contract() -> None:
         store = SqliteChannels(InlineWriter(open_database(":memory:")))
         await check_store(store)
         await check_settled(store)
+        await check_states(store)
 
     asyncio.run(scenario())

@@ -19,7 +19,8 @@ from treadle.domain.ids import Instant, RunId
 from treadle.domain.secret_refs import find_secret_names, resolve_secret_refs
 from treadle.engine.event_hub import EventHub
 from treadle.operations.service import LocalService
-from treadle.ports.channel import Channel, ChannelAdapter, ChannelStore, FolderChannel, Incoming
+from treadle.ports.channel import Channel, ChannelAdapter, FolderChannel, Incoming
+from treadle.ports.channel_store import ChannelStore
 from treadle.system.clock import SystemClock
 from treadle.tools.entry_points import find_entry_points
 from treadle.vault.vault import HomeVault

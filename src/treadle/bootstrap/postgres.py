@@ -10,6 +10,7 @@ from treadle.dispatch.pgqueuer import PgQueuerDispatcher
 from treadle.domain.ids import Instant, RunId
 from treadle.engine.cluster_sync import ClusterSync
 from treadle.engine.event_hub import EventHub
+from treadle.ports.channel_store import ChannelState
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts
 from treadle.ports.dispatcher import Work
@@ -91,6 +92,19 @@ async def read_postgres_facts(
             await count_guard_events(database, lately),
             await name_vector_engine(database),
         )
+    finally:
+        await database.close()
+
+
+async def read_postgres_channel_states(url: str) -> Sequence[ChannelState]:
+    """Return what servers recorded about their channels, without migrating the database. It is nothing if the
+    database has another schema version. Raise StoreError as `read_postgres_facts` does."""
+    await (await connect(url)).close()
+    database = await open_without_migrating(url)
+    try:
+        if not await has_schema(database) or (await read_facts(database)).version != len(load_migrations()):
+            return ()
+        return await PostgresChannels(database).states()
     finally:
         await database.close()
 

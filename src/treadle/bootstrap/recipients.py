@@ -9,7 +9,8 @@ import msgspec
 from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import ChannelConfig, ChannelLimits, find_recipient
 from treadle.domain.tools import ToolSpec
-from treadle.ports.channel import ChannelStore, FileRefused, FileSource, Outgoing, OutgoingFile
+from treadle.ports.channel import FileRefused, FileSource, Outgoing, OutgoingFile
+from treadle.ports.channel_store import ChannelStore
 from treadle.ports.tool import InvalidArguments, Observation, Subjects, Tool, ToolContext, ToolError
 from treadle.system.clock import SystemClock
 

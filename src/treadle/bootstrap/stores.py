@@ -16,7 +16,7 @@ from treadle.operations.usage import UsageAccounts
 from treadle.ports.access import IdempotencyStore, SignInStore, Tokens
 from treadle.ports.approvals import Approvals
 from treadle.ports.automation import DeadLetters, InboundWebhooks, Schedules, Webhooks
-from treadle.ports.channel import ChannelStore
+from treadle.ports.channel_store import ChannelState, ChannelStore
 from treadle.ports.clock import Clock
 from treadle.ports.deletion import DatabaseFacts, Deletions
 from treadle.ports.dispatcher import Dispatcher
@@ -147,6 +147,14 @@ async def read_server_facts(
     """Return facts about a database on a server, without changing it: its contents (None if it is empty), the
     format that this version writes, the recent findings of guards, and how vectors are compared."""
     return await _import_postgres().read_postgres_facts(database, recent_seconds)
+
+
+async def read_channel_states(database: str) -> Sequence[ChannelState]:
+    """Return what servers recorded about their channels, without changing the database."""
+    if is_postgres(database):
+        return await _import_postgres().read_postgres_channel_states(database)
+    async with open_stores_readonly(database) as stores:
+        return await stores.channels.states()
 
 
 def _import_postgres() -> ModuleType:

@@ -17,7 +17,8 @@ from treadle.domain.channels import (
     choose_user,
 )
 from treadle.domain.ids import Instant
-from treadle.ports.channel import ChannelStore, Incoming
+from treadle.ports.channel import Incoming
+from treadle.ports.channel_store import ChannelStore
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 """Letters and digits that cannot be mistaken for each other."""

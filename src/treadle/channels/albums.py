@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from treadle.ports.channel import ChannelStore, InboxItem, Incoming
+from treadle.ports.channel import Incoming
+from treadle.ports.channel_store import ChannelStore, InboxItem
 from treadle.ports.clock import Clock
 
 ALBUM_SECONDS = 1.0

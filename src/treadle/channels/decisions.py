@@ -12,7 +12,8 @@ from treadle.domain.ids import ApprovalId, RunId
 from treadle.operations.approval_service import Answer
 from treadle.operations.service import LocalService
 from treadle.ports.approvals import ApprovalRecord
-from treadle.ports.channel import ChannelStore, Incoming, OutboxItem
+from treadle.ports.channel import Incoming
+from treadle.ports.channel_store import ChannelStore, OutboxItem
 from treadle.ports.journal import RunFilter, RunRecord
 
 MAX_CHILDREN = 100

@@ -24,7 +24,8 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Message, user
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission
-from treadle.ports.channel import ChannelConversation, ChannelStore, InboxItem, Incoming, Outgoing
+from treadle.ports.channel import Incoming, Outgoing
+from treadle.ports.channel_store import ChannelConversation, ChannelStore, InboxItem
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import RunRecord, Runs
 

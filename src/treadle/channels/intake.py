@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from treadle.channels.access import Access
 from treadle.channels.incoming import clean_message
 from treadle.domain.channels import ChannelConfig
-from treadle.ports.channel import ChannelStore, Incoming, Outgoing
+from treadle.ports.channel import Incoming, Outgoing
+from treadle.ports.channel_store import ChannelStore
 from treadle.ports.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -19,9 +19,11 @@ from treadle.operations.channels import (
     NewPairing,
     PairingView,
     PendingPersonView,
+    RecordedStateView,
 )
 from treadle.operations.schemas import maybe, moment
-from treadle.ports.channel import Channel, ChannelError, ChannelStore, Outgoing
+from treadle.ports.channel import Channel, ChannelError, Outgoing
+from treadle.ports.channel_store import ChannelState, ChannelStore
 from treadle.ports.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -58,10 +60,18 @@ class HomeChannelManager:
 
     async def list(self) -> Sequence[ChannelView]:
         codes = await self._store.codes(self._clock.now())
-        return [await self._view(name, config, codes) for name, config in self._configs.items()]
+        states = {state.channel: state for state in await self._store.states()}
+        return [await self._view(name, config, codes, states) for name, config in self._configs.items()]
 
-    async def _view(self, name: str, config: ChannelConfig, codes: Sequence[PairingCode]) -> ChannelView:
+    async def _view(
+        self,
+        name: str,
+        config: ChannelConfig,
+        codes: Sequence[PairingCode],
+        states: Mapping[str, ChannelState],
+    ) -> ChannelView:
         runner = self._runners.get(name)
+        recorded = None if runner is not None and runner.is_holder else states.get(name)
         counts = await self._store.counts(name)
         people = tuple(_to_view(person) for person in await self._store.people(name))
         pending = tuple(
@@ -84,6 +94,8 @@ class HomeChannelManager:
             counts.get("failed", 0),
             people,
             pending,
+            None if runner is None or not runner.is_holder else moment(runner.since),
+            None if recorded is None else _to_recorded(recorded),
         )
 
     async def test(self, channel: str) -> str:
@@ -196,6 +208,17 @@ def _check(user: str) -> None:
             check_user(user)
         except ValueError as error:
             raise UsageError(f"The user is invalid: {error}.") from None
+
+
+def _to_recorded(state: ChannelState) -> RecordedStateView:
+    return RecordedStateView(
+        state.status,
+        state.account,
+        state.reason,
+        moment(state.since),
+        moment(state.recorded_at),
+        state.is_held,
+    )
 
 
 def _to_view(person: Person) -> ChannelPersonView:

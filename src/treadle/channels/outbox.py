@@ -16,16 +16,8 @@ from treadle.domain.durations import parse_duration
 from treadle.domain.events import ChannelFailed, ChannelSent, EventData
 from treadle.domain.ids import RunId
 from treadle.domain.webhooks import retry_delay
-from treadle.ports.channel import (
-    Channel,
-    ChannelBusy,
-    ChannelRefused,
-    ChannelStore,
-    ContentRefused,
-    OutboxItem,
-    Outgoing,
-    UploadChannel,
-)
+from treadle.ports.channel import Channel, ChannelBusy, ChannelRefused, ContentRefused, Outgoing, UploadChannel
+from treadle.ports.channel_store import ChannelStore, OutboxItem
 from treadle.ports.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -44,7 +44,8 @@ from treadle.domain.events import (
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import Text
 from treadle.operations.service import LocalService
-from treadle.ports.channel import ChannelStore, FileSource, Outgoing
+from treadle.ports.channel import FileSource, Outgoing
+from treadle.ports.channel_store import ChannelStore
 from treadle.ports.clock import Clock
 
 MIN_DRAFT_CHARACTERS = 24

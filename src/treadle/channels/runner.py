@@ -16,7 +16,8 @@ from treadle.domain.channels import ChannelConfig, ChannelStatus
 from treadle.domain.events import EventData
 from treadle.domain.ids import Instant, RunId
 from treadle.operations.service import LocalService
-from treadle.ports.channel import Channel, ChannelStore, FileSource, Incoming, WebhookChannel
+from treadle.ports.channel import Channel, CleanedChannel, FileSource, Incoming, WebhookChannel
+from treadle.ports.channel_store import ChannelState, ChannelStore
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
 
@@ -55,6 +56,8 @@ class ChannelRunner:
         self.account = ""
         self.reason = ""
         self.retry_at: Instant | None = None
+        self.since = clock.now()
+        """When the status began."""
         self.counts: Counter[str] = Counter()
         """How often each thing happened to messages: received, dropped, sent, retried, failed."""
         self._make = make
@@ -67,6 +70,12 @@ class ChannelRunner:
         """Reads what a platform posts to this process while another one holds the channel."""
         self._outbox: ChannelOutbox | None = None
         self._inbox: Inbox | None = None
+        self._changed = asyncio.Event()
+
+    @property
+    def is_holder(self) -> bool:
+        """Whether this process holds the channel's connection, or is about to open it."""
+        return self._inbox is not None
 
     def wake(self) -> None:
         """Look for messages that were stored outside, such as those of schedules."""
@@ -85,15 +94,18 @@ class ChannelRunner:
         )
         self._stored = asyncio.Event()
         self._outbox, self._inbox = outbox, inbox
-        others = [asyncio.create_task(self._look_around(inbox)), asyncio.create_task(self._sweep())]
+        parts = (self._look_around(inbox), self._sweep(outbox), self._record_states())
+        others = [asyncio.create_task(part) for part in parts]
         try:
             await self._connect_forever(outbox)
         finally:
             self._outbox = self._inbox = None
-            self.status = "stopped"
+            self._set_status("stopped")
             for task in others:
                 task.cancel()
             await asyncio.wait(others)
+            with suppress(Exception):
+                await self._record()
             for part in (inbox, watch, outbox):
                 await part.close()
 
@@ -111,25 +123,60 @@ class ChannelRunner:
                 async with asyncio.timeout(POLL_SECONDS if self._is_shared else None):
                     await self._stored.wait()
 
-    async def _sweep(self) -> None:
+    async def _sweep(self, outbox: ChannelOutbox) -> None:
         while True:
             with suppress(Exception):
-                await self._store.forget_before(self._clock.now() - KEPT_SECONDS)
+                now = self._clock.now()
+                await self._store.forget_before(now - KEPT_SECONDS, now)
+            if outbox.channel is not None:
+                await self._clean(outbox.channel)
             await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _clean(self, channel: Channel) -> None:
+        """Delete the records of the adapter that are as old as message IDs that are forgotten."""
+        if isinstance(channel, CleanedChannel):
+            try:
+                await channel.clean(self._clock.now() - KEPT_SECONDS)
+            except Exception as error:
+                logger.error("channel %s: old records were not deleted: %s", self.name, error)
+
+    # ── State ──
+
+    def _set_status(self, status: ChannelStatus, reason: str = "", retry_at: Instant | None = None) -> None:
+        if status != self.status:
+            self.since = self._clock.now()
+        self.status, self.reason, self.retry_at = status, reason, retry_at
+        self._changed.set()
+
+    async def _record_states(self) -> None:
+        """Record each state, for processes that do not hold the connection and for the doctor."""
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            try:
+                await self._record()
+            except Exception as error:
+                logger.error("channel %s: its state was not recorded; retrying: %s", self.name, error)
+                self._changed.set()
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _record(self) -> None:
+        now = self._clock.now()
+        state = ChannelState(self.name, self.status, self.account, self.reason, self.since, self.retry_at, now)
+        await self._store.keep_state(state)
 
     # ── The connection ──
 
     async def _connect_forever(self, outbox: ChannelOutbox) -> None:
         failures = 0
         while True:
-            self.status, self.retry_at = "starting" if not failures else "failed", None
+            self._set_status("failed" if failures else "starting", self.reason if failures else "")
             began = self._clock.monotonic()
             reason = await self._connect(outbox)
             failures = 1 if self._clock.monotonic() - began >= STEADY_SECONDS else failures + 1
             delay = min(FIRST_BACKOFF_SECONDS * 2 ** min(failures - 1, 20), MAX_BACKOFF_SECONDS)
             delay *= 0.75 + random.random() / 2
-            self.status, self.reason = "failed", reason
-            self.retry_at = self._clock.now() + delay
+            self._set_status("failed", reason, self._clock.now() + delay)
             logger.warning("channel %s: not connected, next attempt in %.0f s: %s", self.name, delay, reason)
             await asyncio.sleep(delay)
 
@@ -142,6 +189,7 @@ class ChannelRunner:
                 account = await channel.check()
             outbox.attach(channel)
             self.report_connected(account)
+            await self._clean(channel)
             await channel.receive(self)
         except Exception as error:
             return f"{error or type(error).__name__}"[:500]
@@ -192,10 +240,14 @@ class ChannelRunner:
     async def cursor(self) -> str | None:
         return await self._store.cursor(self.name)
 
+    async def conversations(self, after: str | None, limit: int) -> Sequence[str]:
+        return await self._store.conversations(self.name, after, limit)
+
     def report_connected(self, account: str) -> None:
         if self.status != "connected":
             logger.info("channel %s: connected as %s", self.name, account)
-        self.status, self.account, self.reason, self.retry_at = "connected", account, "", None
+        self.account = account
+        self._set_status("connected")
 
     def _count(self, what: str) -> None:
         self.counts[what] += 1

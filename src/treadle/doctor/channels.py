@@ -1,28 +1,37 @@
-"""The chat channels of a home, as the process that owns it has them."""
+"""The chat channels of a home: as the process that owns it has them, or as the process that holds a connection has
+recorded it. Nothing is connected for it."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from treadle.bootstrap.channels import find_adapter, resolve_settings
-from treadle.bootstrap.stores import find_owner
+from treadle.bootstrap.stores import find_owner, read_channel_states
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
+from treadle.doctor.database import SERVER_SECONDS
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
 from treadle.operations.channels import LIST, ChannelView
+from treadle.ports.channel_store import ChannelState
 
 UNVERIFIED = "The device is not verified"
 """The account of a Matrix channel says so. Clients such as Element then exchange no encrypted messages with it."""
 
+MATRIX_DOCS = "See the page about Matrix in the docs."
 
-async def describe_channels(home: Home) -> Sequence[Finding]:
-    """Return a finding for each configured channel. Nothing is connected for it."""
+
+async def describe_channels(home: Home, *, offline: bool = False) -> Sequence[Finding]:
+    """Return a finding for each configured channel. Offline, a database on a server is not asked either."""
     configs = home.config().channels
     heartbeats = _describe_heartbeats(home, configs)
     if not configs:
         return heartbeats
     views = {view.name: view for view in await read_channels(home) or ()}
-    return [*(_describe(home, name, config, views.get(name)) for name, config in configs.items()), *heartbeats]
+    states = {} if views or (offline and is_postgres(home.database_url)) else await _read_recorded(home)
+    found = [_describe(home, name, config, views.get(name), states.get(name)) for name, config in configs.items()]
+    return [*found, *heartbeats]
 
 
 def _describe_heartbeats(home: Home, configs: Mapping[str, ChannelConfig]) -> list[Finding]:
@@ -41,7 +50,9 @@ def _describe_heartbeats(home: Home, configs: Mapping[str, ChannelConfig]) -> li
     return found
 
 
-def _describe(home: Home, name: str, config: ChannelConfig, view: ChannelView | None) -> Finding:
+def _describe(
+    home: Home, name: str, config: ChannelConfig, view: ChannelView | None, state: ChannelState | None
+) -> Finding:
     title = f"channel {name}"
     if not config.enabled:
         return setting(title, "disabled")
@@ -51,17 +62,64 @@ def _describe(home: Home, name: str, config: ChannelConfig, view: ChannelView | 
         home.agent(config.agent)
     except (ValueError, TreadleError) as error:
         return Finding(title, "wrong", str(error), "Fix it in config.yaml.")
-    if view is None:
-        return setting(title, f"{config.platform or name}, agent {config.agent}; `treadle serve` connects to it")
+    if view is not None:
+        return _describe_view(title, name, view)
+    if state is not None:
+        return _describe_state(title, name, state)
+    return setting(title, f"{config.platform or name}, agent {config.agent}; `treadle serve` connects to it")
+
+
+def _describe_view(title: str, name: str, view: ChannelView) -> Finding:
+    """Return a finding about what the process that owns the home says now."""
+    since = "" if view.since is None else f" since {_write_time(view.since)}"
     if view.status == "failed":
-        return Finding(title, "note", f"not connected: {view.reason}", f"Run `treadle channels test {name}`.")
+        found = f"not connected{since}, reconnecting: {view.reason}"
+        return Finding(title, "note", found, f"Run `treadle channels test {name}`.")
     if view.failed:
         return Finding(title, "note", f"{view.failed} messages were given up", "The log of the server says why.")
     if view.status == "connected" and UNVERIFIED in view.account:
-        return Finding(title, "note", f"connected as {view.account}", "See the page about Matrix in the docs.")
+        return Finding(title, "note", f"connected as {view.account}", MATRIX_DOCS)
     if view.status == "connected":
-        return Finding(title, "ok", f"connected as {view.account}, {len(view.people)} people")
+        return Finding(title, "ok", f"connected as {view.account}{since}, {len(view.people)} people")
     return setting(title, view.status)
+
+
+def _describe_state(title: str, name: str, state: ChannelState) -> Finding:
+    """Return a finding about what the process that holds the connection recorded. Whether a process holds it is
+    known with PostgreSQL: the holder has a lock. With SQLite, no process answered."""
+    since = _write_time(datetime.fromtimestamp(state.since, UTC))
+    account = f" as {state.account}" if state.account else ""
+    match state.status:
+        case "connected":
+            recorded = f"connected{account} since {since}"
+        case "failed":
+            recorded = f"not connected since {since}, reconnecting: {state.reason}"
+        case _:
+            recorded = f"{state.status} since {since}"
+    if not state.is_held:
+        found = f"no server holds the connection (probed); the last one recorded: {recorded}"
+        return Finding(title, "note", found, "Start one: treadle serve", "recorded")
+    found = f"a server holds the connection (probed) and recorded: {recorded}"
+    if state.status == "connected" and UNVERIFIED in state.account:
+        return Finding(title, "note", found, MATRIX_DOCS, "recorded")
+    if state.status == "connected":
+        return Finding(title, "ok", found, basis="recorded")
+    advice = f"Run `treadle channels test {name}`." if state.status == "failed" else ""
+    return Finding(title, "note", found, advice, "recorded")
+
+
+def _write_time(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+async def _read_recorded(home: Home) -> Mapping[str, ChannelState]:
+    """Return what was recorded about channels. It is nothing if the database cannot be read, which another finding
+    reports."""
+    try:
+        async with asyncio.timeout(SERVER_SECONDS):
+            return {state.channel: state for state in await read_channel_states(home.database_url)}
+    except (TreadleError, TimeoutError):
+        return {}
 
 
 async def read_channels(home: Home) -> Sequence[ChannelView] | None:

@@ -59,7 +59,7 @@ async def examine(
         describe_sandbox(home),
         describe_server(home, timeout_seconds, offline=offline),
         describe_mcp(home),
-        describe_channels(home),
+        describe_channels(home, offline=offline),
     )
     return [
         describe_home(home),

@@ -5,10 +5,11 @@ from typing import Literal
 from msgspec import Struct
 
 State = Literal["ok", "set", "note", "wrong"]
-"""ok: it was tried and works. set: it is configured and was not tried. note: something optional is missing. wrong:
-something does not work."""
-Basis = Literal["probed", "setting"]
-"""probed: it was tried or read just now. setting: it is what the configuration says, and was not tried."""
+"""ok: it was tried and works, or was recorded to work. set: it is configured and was not tried. note: something
+optional is missing. wrong: something does not work."""
+Basis = Literal["probed", "recorded", "setting"]
+"""probed: it was tried or read just now. recorded: it is what another process has stored, and was not tried.
+setting: it is what the configuration says, and was not tried."""
 
 
 class Finding(Struct, frozen=True):

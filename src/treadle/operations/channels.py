@@ -35,6 +35,20 @@ class PendingPersonView(Struct, frozen=True):
     expires_at: datetime
 
 
+class RecordedStateView(Struct, frozen=True):
+    """What the process that holds the connection of a channel last recorded. It was not checked just now."""
+
+    status: ChannelStatus
+    account: str
+    reason: str
+    """Why it is not connected."""
+    since: datetime
+    """When the status began."""
+    recorded_at: datetime
+    is_held: bool | None
+    """Whether a process holds the connection now, as the database sees it. With SQLite null."""
+
+
 class ChannelView(Struct, frozen=True):
     """A configured channel. The state of its connection is that of the process that answers."""
 
@@ -58,6 +72,10 @@ class ChannelView(Struct, frozen=True):
     """Messages that were given up in the last 30 days."""
     people: tuple[ChannelPersonView, ...]
     pending: tuple[PendingPersonView, ...]
+    since: datetime | None = None
+    """When the status began, if the process that answers holds the connection."""
+    recorded: RecordedStateView | None = None
+    """What another process recorded, if the process that answers does not hold the connection."""
 
 
 class OneChannel(Struct, frozen=True, forbid_unknown_fields=True):

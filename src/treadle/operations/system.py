@@ -29,11 +29,12 @@ class DoctorFinding(Struct, frozen=True):
 
     about: str
     state: Literal["ok", "set", "note", "wrong"]
-    """ok: it was tried and works. set: it is configured and was not tried. note: something optional is missing.
-    wrong: something does not work."""
+    """ok: it was tried and works, or was recorded to work. set: it is configured and was not tried. note: something
+    optional is missing. wrong: something does not work."""
     found: str
     advice: str = ""
-    basis: Literal["probed", "setting"] = "probed"
+    basis: Literal["probed", "recorded", "setting"] = "probed"
+    """probed: it was tried or read just now. recorded: another process has stored it. setting: it is configured."""
 
 
 class WorkerView(Struct, frozen=True):

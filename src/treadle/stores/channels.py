@@ -9,7 +9,8 @@ import msgspec
 from treadle.domain.channels import CODE_SECONDS, PairingCode, Person
 from treadle.domain.ids import Instant, RunId
 from treadle.domain.messages import make_sendable
-from treadle.ports.channel import ChannelConversation, InboxItem, Incoming, OutboxItem, Outgoing
+from treadle.ports.channel import Incoming, Outgoing
+from treadle.ports.channel_store import ChannelConversation, ChannelState, InboxItem, OutboxItem
 
 Statement = tuple[str, tuple[Any, ...]]
 """The name of a statement, and its values."""
@@ -70,6 +71,24 @@ class ChannelTables(ABC):
 
     async def keep_conversation(self, conversation: ChannelConversation) -> None:
         await self._rows("keep_channel_conversation", *msgspec.structs.astuple(conversation))
+
+    async def conversations(self, channel: str, after: str | None, limit: int) -> Sequence[str]:
+        if after is None:
+            found = await self._rows("channel_latest_conversations", channel, limit)
+        else:
+            found = await self._rows("channel_conversations_after", channel, after, limit)
+        return [row[0] for row in found]
+
+    # ── State ──
+
+    async def states(self) -> Sequence[ChannelState]:
+        return [
+            ChannelState(*row[:7], is_held=None if row[7] is None else bool(row[7]))
+            for row in await self._rows("channel_states")
+        ]
+
+    async def keep_state(self, state: ChannelState) -> None:
+        await self._rows("keep_channel_state", *msgspec.structs.astuple(state)[:7])
 
     # ── Received ──
 
@@ -153,8 +172,13 @@ class ChannelTables(ABC):
     async def counts(self, channel: str) -> Mapping[str, int]:
         return {str(state): int(count) for state, count in await self._rows("channel_counts", channel)}
 
-    async def forget_before(self, before: Instant) -> None:
-        await self.perform(("forget_channel_inbox", (before,)), ("forget_channel_outbox", (before,)))
+    async def forget_before(self, before: Instant, now: Instant) -> None:
+        await self.perform(
+            ("forget_channel_inbox", (before,)),
+            ("forget_channel_outbox", (before,)),
+            ("expire_channel_codes", (now,)),
+            ("forget_channel_conversations", ()),
+        )
 
 
 def _text(value: object) -> str:

@@ -8,11 +8,12 @@ import pytest
 from bench.channels import find_faults, measure
 
 from tests.channels.home import telegram_settings, write_home
-from tests.channels.store_checks import check_settled, check_store
+from tests.channels.store_checks import check_settled, check_states, check_store
 from tests.channels.test_telegram import echo
 from tests.patience import HANG_SECONDS
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
+from treadle.doctor.channels import describe_channels
 from treadle.domain.channels import Person
 from treadle.stores.postgres import leader_lock
 from treadle.stores.postgres.channels import PostgresChannels
@@ -26,6 +27,7 @@ def test_it_keeps_the_contract(url: str) -> None:
         store = PostgresChannels(database)
         await check_store(store)
         await check_settled(store)
+        await check_states(store)
         await database.close()
 
     asyncio.run(scenario())
@@ -52,10 +54,20 @@ def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatc
             await fake.write(11, "one")
             await fake.wait_for(lambda: fake.texts(11) == ["you said: one"])
             await second.enter_async_context(managers[1].run_in_background())
-            assert (await managers[1].list())[0].status == "waiting"
+            [other] = await managers[1].list()
+            assert (other.status, other.since) == ("waiting", None)
+            assert other.recorded is not None
+            assert (other.recorded.status, other.recorded.is_held) == ("connected", True)
+            [found] = await describe_channels(Home(home, database=url))
+            assert (found.state, found.basis) == ("ok", "recorded")
+            assert "a server holds the connection (probed) and recorded: connected as @" in found.found
             await first.aclose()
             await fake.write(11, "two")
             await fake.wait_for(lambda: fake.texts(11) == ["you said: one", "you said: two"])
+            await second.aclose()
+            [found] = await describe_channels(Home(home, database=url))
+            assert (found.state, found.basis) == ("note", "recorded")
+            assert "no server holds the connection (probed); the last one recorded: stopped since" in found.found
 
     asyncio.run(scenario())
 

@@ -93,6 +93,37 @@ SELECT state, count(*) FROM channel_inbox WHERE channel = $1 AND state <> 'done'
 UNION ALL
 SELECT state, count(*) FROM channel_outbox WHERE channel = $1 AND state IN ('ready', 'failed') GROUP BY state;
 
+-- name: keep_channel_state
+INSERT INTO channel_states (channel, status, account, reason, since, retry_at, recorded_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (channel) DO UPDATE SET status = excluded.status, account = excluded.account, reason = excluded.reason,
+    since = excluded.since, retry_at = excluded.retry_at, recorded_at = excluded.recorded_at;
+
+-- name: channel_states
+SELECT channel, status, account, reason, since, retry_at, recorded_at, EXISTS (
+    SELECT 1 FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND objsubid = 1
+      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND ((classid::BIGINT << 32) | objid::BIGINT) = hashtextextended('treadle/channel/' || channel, 3))
+FROM channel_states ORDER BY channel;
+
+-- name: channel_latest_conversations
+SELECT conversation FROM channel_inbox WHERE channel = $1
+GROUP BY conversation ORDER BY max(number) DESC LIMIT $2;
+
+-- name: channel_conversations_after
+SELECT DISTINCT conversation FROM channel_inbox WHERE channel = $1 AND conversation > $2
+ORDER BY conversation LIMIT $3;
+
+-- name: forget_channel_conversations
+-- Those without a session: a message that started no run has created them.
+DELETE FROM channel_conversations
+WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.session_id = channel_conversations.session_id)
+  AND NOT EXISTS (
+    SELECT 1 FROM channel_inbox
+    WHERE channel_inbox.channel = channel_conversations.channel
+      AND channel_inbox.conversation = channel_conversations.conversation);
+
 -- name: forget_channel_inbox
 DELETE FROM channel_inbox WHERE state = 'done' AND received_at < $1;
 

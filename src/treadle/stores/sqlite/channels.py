@@ -18,6 +18,9 @@ READ_ONLY = frozenset(
         "channel_outbox",
         "channel_output",
         "channel_counts",
+        "channel_states",
+        "channel_latest_conversations",
+        "channel_conversations_after",
     )
 )
 """Statements that need no transaction of the writer when they are alone."""

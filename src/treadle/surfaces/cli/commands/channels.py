@@ -52,7 +52,11 @@ async def list_channels(json: Json = False) -> int:
             note(f"{view.name}:{person.sender} {person.name} is {person.user}: {', '.join(person.grants)}")
         for waiting in view.pending:
             note(f"{view.name}: {waiting.name or waiting.sender} waits for `treadle channels approve CODE`")
-        if view.reason:
+        if view.recorded is not None and view.recorded.is_held:
+            recorded = view.recorded
+            said = f"{recorded.status} since {local_time(recorded.since)} {recorded.reason or recorded.account}"
+            note(f"{view.name}: the server that holds the connection recorded: {said.strip()}")
+        elif view.reason:
             note(f"{view.name}: {view.reason}")
     return 0
 

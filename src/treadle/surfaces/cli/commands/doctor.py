@@ -27,7 +27,8 @@ async def diagnose(
     """Check the configuration, the providers and every guard, and print what is missing.
 
     Nothing is changed or charged: providers with a key are asked for the list of their models. Each line is
-    `probed` or a `setting`, which was not tried. The exit code is 1 if something is wrong."""
+    `probed`, `recorded` by another process, or a `setting`; the latter two were not tried. The exit code is 1 if
+    something is wrong."""
     with ProgressLine(is_shown=not json) as line:
         line.show("checking the configuration and the providers …")
         from treadle.doctor.examination import examine

@@ -1,0 +1,10 @@
+-- What the process that holds the connection of a channel last recorded about it.
+CREATE TABLE channel_states (
+    channel     TEXT NOT NULL PRIMARY KEY,
+    status      TEXT NOT NULL,
+    account     TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    since       REAL NOT NULL,                 -- when the status began
+    retry_at    REAL,
+    recorded_at REAL NOT NULL
+) STRICT, WITHOUT ROWID;
