@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,51 @@ def test_a_message_that_is_delivered_again_as_another_one_is_not_accepted(tmp_pa
                 await write_and_wait(anna, "third")
                 assert len(await engine.context.service.runs()) == 3
             assert anna.texts(ROOM) == [f"you said: {text}" for text in ("pay 100", "second", "third")]
+
+    asyncio.run(scenario())
+
+
+def count_rows(folder: Path, file: str, table: str) -> int:
+    path = folder / "home" / "channels" / "matrix" / file
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 -- a name of this test
+
+
+def test_old_records_are_deleted_and_their_messages_are_still_not_accepted_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        fake = make_room()
+        async with (
+            asyncio.timeout(HANG_SECONDS),
+            serve_fake_matrix(fake),
+            open_person(fake.url, ANNA, PASSWORD, BOT, tmp_path / "anna") as anna,
+        ):
+            async with serve_bot(fake, tmp_path):
+                for text in ("pay 100", "second", "third"):
+                    await write_and_wait(anna, text)
+            kinds = [(each["type"], each["sender"]) for each in fake.events]
+            paid = fake.events[kinds.index(("m.room.encrypted", ANNA))]
+            keys = count_rows(tmp_path, "keys.db", "megolminboundsessions")
+            assert count_rows(tmp_path, "decrypted.db", "decrypted") > keys
+            monkeypatch.setattr("treadle.channels.runner.KEPT_SECONDS", -60.0)
+            async with serve_bot(fake, tmp_path) as engine:
+                await fake.replay(paid)
+                await write_and_wait(anna, "fourth")  # the key opens what comes later
+                assert len(await engine.context.service.runs()) == 4
+            assert anna.texts(ROOM).count("you said: pay 100") == 1
+            async with serve_bot(fake, tmp_path) as engine:
+                await fake.replay(paid)
+                await write_and_wait(anna, "fifth")
+                assert len(await engine.context.service.runs()) == 5
+                keys = count_rows(tmp_path, "keys.db", "megolminboundsessions")
+                left = count_rows(tmp_path, "decrypted.db", "decrypted")
+                assert left <= keys + 2, "the last one of each key, and those since the cleaning"
+            monkeypatch.setattr("treadle.channels.matrix_device.UNUSED_SECONDS", -120.0)
+            async with serve_bot(fake, tmp_path):
+                while count_rows(tmp_path, "decrypted.db", "decrypted"):  # noqa: ASYNC110 -- rows of a database
+                    await asyncio.sleep(0.01)
+                assert count_rows(tmp_path, "keys.db", "megolminboundsessions") == 0
 
     asyncio.run(scenario())
 

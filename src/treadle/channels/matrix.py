@@ -103,7 +103,7 @@ class MatrixSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Matrix:
-    """Implements `ports.channel.Channel`. A conversation is a room ID, or `ROOM/EVENT` for a thread."""
+    """Implements `ports.channel.CleanedChannel`. A conversation is a room ID, or `ROOM/EVENT` for a thread."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         try:
@@ -267,6 +267,11 @@ class Matrix:
         url = self._settings.homeserver.rstrip("/") + path
         data = await download(self._session, url, max_bytes, headers)
         return decrypt_file(data, key) if key else data
+
+    async def clean(self, before: float) -> None:
+        """Delete what refuses replays of messages from before a time, and make these messages unreadable."""
+        if self._device is not None:
+            self._device.clean(self._client, before)
 
     async def close(self) -> None:
         await self._invitations.close()

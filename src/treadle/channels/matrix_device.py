@@ -4,6 +4,7 @@ import os
 import re
 import secrets
 import sqlite3
+import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,7 +22,9 @@ from nio import (  # pyright: ignore[reportMissingTypeStubs] -- it has none
     MegolmEvent,
     SyncResponse,
 )
+from nio.crypto import InboundGroupSession  # pyright: ignore[reportMissingTypeStubs] -- it has none
 from nio.crypto.attachments import decrypt_attachment  # pyright: ignore[reportMissingTypeStubs] -- it has none
+from nio.store.models import ForwardedChains, MegolmInboundSessions  # pyright: ignore[reportMissingTypeStubs] -- it has none
 
 from treadle.ports.channel import ChannelError, ChannelRefused
 
@@ -29,6 +32,11 @@ NO_ROOMS: dict[str, Any] = {"room": {"rooms": []}}
 DAMAGED = (peewee.DatabaseError, sqlite3.DatabaseError)
 """What is raised for files that are not those of a device."""
 RESTORE = "Restore the folder of the channel from a copy, or delete it: then the agent continues as a new device."
+UNUSED_SECONDS = 365 * 86_400.0
+"""Clients begin a new key after a week or a hundred messages, unless a room says otherwise. The key of a quiet room
+may be in use for much longer."""
+UNUSED_INDEX = -1
+"""The position of a record that says only when a key was first seen."""
 _DEVICE_ID = re.compile(r"[A-Za-z0-9._~=/+-]{1,100}")
 _STORE_KEY = "treadle"
 """The folder is private to the user, so its files need no secret of their own."""
@@ -44,7 +52,7 @@ class FileKey(Struct, frozen=True):
 
 class DecryptedMessages:
     """Which messages were decrypted, in a file: the event of each key and position. Used as a mapping by the
-    library, whose own one forgets them when the process ends."""
+    library, whose own one forgets them when the process ends. `clean` bounds it."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, isolation_level=None)
@@ -52,8 +60,12 @@ class DecryptedMessages:
         self._database.execute("PRAGMA synchronous=NORMAL")
         self._database.execute(
             "CREATE TABLE IF NOT EXISTS decrypted (sender_key TEXT, session_id TEXT, message_index INTEGER, "
-            "event_id TEXT, sent_at INTEGER, PRIMARY KEY (sender_key, session_id, message_index)) WITHOUT ROWID"
+            "event_id TEXT, sent_at INTEGER, recorded_at REAL NOT NULL DEFAULT 0, "
+            "PRIMARY KEY (sender_key, session_id, message_index)) WITHOUT ROWID"
         )
+        columns = [row[1] for row in self._database.execute("PRAGMA table_info(decrypted)")]
+        if "recorded_at" not in columns:  # of a version before 0.1.0
+            self._database.execute("ALTER TABLE decrypted ADD COLUMN recorded_at REAL NOT NULL DEFAULT 0")
 
     def __getitem__(self, key: tuple[str, str, int]) -> tuple[str, int]:
         query = "SELECT event_id, sent_at FROM decrypted WHERE (sender_key, session_id, message_index) = (?, ?, ?)"
@@ -63,7 +75,33 @@ class DecryptedMessages:
         return found
 
     def __setitem__(self, key: tuple[str, str, int], event: tuple[str, int]) -> None:
-        self._database.execute("INSERT OR REPLACE INTO decrypted VALUES (?, ?, ?, ?, ?)", (*key, *event))
+        # The time of the homeserver is not used to clean: it could be any.
+        values = (*key, *event, time.time())
+        self._database.execute("INSERT OR REPLACE INTO decrypted VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def note_session(self, sender_key: str, session_id: str) -> None:
+        """Record a key that has decrypted nothing yet, so that it is deleted if it never does."""
+        query = "SELECT 1 FROM decrypted WHERE (sender_key, session_id) = (?, ?)"
+        if self._database.execute(query, (sender_key, session_id)).fetchone() is None:
+            self[sender_key, session_id, UNUSED_INDEX] = ("", 0)
+
+    def list_sessions(self, before: float) -> list[tuple[str, str, int, float]]:
+        """Return keys with records from before a time: the last position of these, and when the key last decrypted
+        something."""
+        query = (
+            "SELECT sender_key, session_id, max(message_index) FILTER (WHERE recorded_at < ?), max(recorded_at) "
+            "FROM decrypted GROUP BY sender_key, session_id HAVING min(recorded_at) < ?"
+        )
+        return self._database.execute(query, (before, before)).fetchall()
+
+    def forget(self, sender_key: str, session_id: str, index: int) -> None:
+        """Delete the records of a key at positions before this one."""
+        query = "DELETE FROM decrypted WHERE (sender_key, session_id) = (?, ?) AND message_index < ?"
+        self._database.execute(query, (sender_key, session_id, index))
+
+    def forget_session(self, sender_key: str, session_id: str) -> None:
+        query = "DELETE FROM decrypted WHERE (sender_key, session_id) = (?, ?)"
+        self._database.execute(query, (sender_key, session_id))
 
     def close(self) -> None:
         self._database.close()
@@ -91,6 +129,26 @@ class MatrixDevice:
         if self._decrypted is None:
             self._decrypted = DecryptedMessages(self._folder / "decrypted.db")
         client.olm.message_index_store = cast("Any", self._decrypted)
+
+    def clean(self, client: AsyncClient, before: float) -> None:
+        """Delete the records of messages that were decrypted before a time. The keys are advanced past these
+        messages first, so that they cannot be decrypted again. A key that was not used for a year is deleted."""
+        if self._decrypted is None or client.olm is None:
+            return
+        sessions = {(each.sender_key, each.id): each for each in client.olm.inbound_group_store}
+        for sender_key, session_id in sessions:
+            self._decrypted.note_session(sender_key, session_id)
+        for sender_key, session_id, index, used_at in self._decrypted.list_sessions(before):
+            session = sessions.get((sender_key, session_id))
+            if session is None or used_at < before - UNUSED_SECONDS:
+                if session is not None:
+                    delete_session(client, session)
+                self._decrypted.forget_session(sender_key, session_id)
+                continue
+            if index >= session.first_known_index:
+                advance_session(client, session, index + 1)
+            # The last record stays: it says when the key was last used.
+            self._decrypted.forget(sender_key, session_id, index)
 
     def close(self) -> None:
         if self._decrypted is not None:
@@ -175,6 +233,30 @@ def is_replay(client: AsyncClient, room_id: str, event: Any) -> bool:
         return session is not None and bool(session.decrypt(event.ciphertext))
     except (vodozemac.MegolmDecryptionException, vodozemac.DecodeException):
         return False  # the key opens only later messages
+
+
+def advance_session(client: AsyncClient, session: InboundGroupSession, index: int) -> None:
+    """Make a key open only messages at this position and later ones, as stored too."""
+    assert client.olm is not None
+    fresh = InboundGroupSession.import_session(
+        session.export_session(index),
+        session.ed25519,
+        session.sender_key,
+        session.room_id,
+        session.forwarding_chain,
+    )
+    client.olm.save_inbound_group_session(fresh)
+    client.olm.inbound_group_store[session.room_id][session.sender_key][session.id] = fresh
+
+
+def delete_session(client: AsyncClient, session: InboundGroupSession) -> None:
+    """Delete a key. Messages that it encrypted cannot be decrypted any more."""
+    assert client.olm is not None
+    client.olm.inbound_group_store[session.room_id][session.sender_key].pop(session.id, None)
+    store = cast("Any", client.store)
+    with store.database.bind_ctx(store.models):
+        ForwardedChains.delete().where(ForwardedChains.session == session.id).execute()
+        MegolmInboundSessions.delete().where(MegolmInboundSessions.session_id == session.id).execute()
 
 
 def is_encrypted(client: AsyncClient, room_id: str) -> bool:
