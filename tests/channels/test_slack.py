@@ -194,44 +194,6 @@ def test_a_missing_scope_is_named() -> None:
     asyncio.run(scenario())
 
 
-def test_what_was_written_while_no_server_was_connected_is_read(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        fake = FakeSlack()
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_slack(fake):
-            settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
-            limits = {"messages_per_minute": 1000}
-            channel = {"agent": "hero", "settings": settings, "streaming": False, "mode": "queue", "limits": limits}
-            write_home(tmp_path, {"slack": channel}, {"BOT": TOKEN, "APP": APP_TOKEN})
-            async with opened(tmp_path, echo()) as engine:
-                manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
-                async with manager.run_in_background():
-                    await fake.write("UANNA", "hello")
-                    thread = await fake.write("UANNA", f"<@{BOT_USER}> in a channel", channel="C1")
-                    await fake.wait_for(lambda: fake.texts("DUANNA") and fake.texts("C1"))
-                    await fake.wait_for(lambda: not fake.unacknowledged)
-                wanted = [f"message {number}" for number in range(40)]
-                for text in wanted:
-                    await fake.write("UANNA", text, is_lost=True)
-                reply = {"thread_ts": thread, "parent_user_id": BOT_USER}
-                await fake.write("UANNA", "not for the bot", channel="C1", is_lost=True)
-                await fake.write("UANNA", "and then?", channel="C1", is_lost=True, **reply)
-                await fake.write("UANNA", f"<@{BOT_USER}> again", channel="C1", is_lost=True)
-                fake.errors["conversations.history"] = [
-                    (429, {"ok": False, "error": "ratelimited"}, {"Retry-After": "0"})
-                ]
-                async with manager.run_in_background():
-                    await fake.write("UANNA", "live")
-                    await fake.wait_for(lambda: "you said: live" in fake.texts("DUANNA"))
-                    said = [f"you said: {text}" for text in ("hello", *wanted, "live")]
-                    assert fake.texts("DUANNA") == said, "all of them, once, in order"
-                    await fake.wait_for(lambda: len(fake.texts("C1")) == 3)
-                    assert "and then?" in "".join(fake.texts("C1"))
-                    assert "not for the bot" not in "".join(fake.texts("C1"))
-
-    asyncio.run(scenario())
-
-
 def test_a_connection_that_slack_refreshes_is_opened_again_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,29 +216,5 @@ def test_a_connection_that_slack_refreshes_is_opened_again_at_once(
                     await fake.wait_for(lambda: fake.texts("DUANNA") == ["you said: one", "you said: two"])
                     [view] = await manager.list()
                     assert (view.status, view.reason) == ("connected", "")
-
-    asyncio.run(scenario())
-
-
-def test_a_history_that_may_not_be_read_does_not_stop_the_channel(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        fake = FakeSlack()
-        async with asyncio.timeout(HANG_SECONDS), serve_fake_slack(fake):
-            settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
-            write_home(
-                tmp_path, {"slack": {"agent": "hero", "settings": settings}}, {"BOT": TOKEN, "APP": APP_TOKEN}
-            )
-            async with opened(tmp_path, echo()) as engine:
-                manager: Any = engine.context.channels()
-                await manager.store.keep_person(ANNA)
-                await manager.store.receive("slack", [], '{"places": {"DUANNA": "1", "C9": "1"}}', 0.0)
-                refused = {"ok": False, "error": "missing_scope", "needed": "im:history"}
-                fake.errors["conversations.history"] = [
-                    (200, refused, {}),
-                    (200, {"ok": False, "error": "channel_not_found"}, {}),
-                ]
-                async with manager.run_in_background():
-                    await fake.write("UANNA", "hello")
-                    await fake.wait_for(lambda: fake.texts("DUANNA") == ["you said: hello"])
 
     asyncio.run(scenario())

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Mapping
-from contextlib import aclosing
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
@@ -20,7 +19,7 @@ from treadle.channels.download import download
 from treadle.channels.incoming import read_all
 from treadle.channels.markdown import SLACK, measure, render
 from treadle.channels.slack_events import is_direct_event, list_files, read_command, read_press, unescape
-from treadle.channels.slack_history import MissingScope, SlackPosition, read_missed
+from treadle.channels.slack_history import CatchUp, MissingScope, SlackPosition
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
@@ -111,14 +110,21 @@ class Slack:
         return f"{found.get('user', '')} in {found.get('team', '')}"
 
     async def receive(self, receiver: Receiver) -> None:
-        position = await self._catch_up(receiver)
-        while True:
-            began = time.monotonic()
-            await self._follow(receiver, position)
-            if time.monotonic() - began < MIN_CONNECTED_SECONDS:
-                return
+        position = SlackPosition(await receiver.cursor())
+        position.open_gap(time.time())
+        await receiver.accept((), position.encode())  # before a new message moves the position
+        call = partial(self._call_patiently, form="data")
+        catch_up = CatchUp(call, receiver, position, partial(self._deliver_missed, receiver, position))
+        try:
+            while True:
+                began = time.monotonic()
+                await self._follow(receiver, position, catch_up)
+                if time.monotonic() - began < MIN_CONNECTED_SECONDS:
+                    return
+        finally:
+            await catch_up.close()
 
-    async def _follow(self, receiver: Receiver, position: SlackPosition) -> None:
+    async def _follow(self, receiver: Receiver, position: SlackPosition, catch_up: CatchUp) -> None:
         """Pass on messages until Slack ends the connection, which it does from time to time."""
         headers = {"Authorization": f"Bearer {self._settings.app_token}"}
         opened = await self._request("apps.connections.open", headers=headers)
@@ -133,25 +139,42 @@ class Slack:
                     envelope = cast("dict[str, Any]", json.loads(frame.data))
                     if envelope.get("type") == "disconnect":
                         return
-                    if found := read_all((envelope,), self._read):
-                        await self._accept(receiver, found, position)
-                    if "envelope_id" in envelope:  # only after it was stored
-                        await socket.send_json({"envelope_id": envelope["envelope_id"]})
+                    found = read_all((envelope,), self._read)
+                    store = partial(self._store, receiver, position, found, envelope.get("envelope_id"), socket)
+                    if found and not catch_up.is_over:
+                        catch_up.hold(found[0], store)
+                    else:
+                        await store()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise ChannelError(f"the connection was lost: {error or type(error).__name__}") from None
 
-    async def _catch_up(self, receiver: Receiver) -> SlackPosition:
-        """Pass on what was written while no server was connected. Slack repeats what happens meanwhile."""
-        position = SlackPosition(await receiver.cursor())
-        call = partial(self._call_patiently, form="data")
-        async with aclosing(read_missed(call, position.places)) as places:
-            async for events in places:
-                envelopes = [{"type": "events_api", "payload": {"event": each}} for each in events]
-                await self._accept(receiver, read_all(envelopes, self._read), position)
-        return position
+    async def _store(
+        self,
+        receiver: Receiver,
+        position: SlackPosition,
+        found: list[Incoming],
+        envelope_id: str | None,
+        socket: aiohttp.ClientWebSocketResponse,
+    ) -> None:
+        """Store messages, and acknowledge them after that. Slack repeats them on another connection otherwise."""
+        try:
+            if found:
+                await self._accept(receiver, found, position, position.encode())
+            if envelope_id is not None and not socket.closed:
+                await socket.send_json({"envelope_id": envelope_id})
+        except Exception:
+            await socket.close()
+            raise
 
-    async def _accept(self, receiver: Receiver, found: list[Incoming], position: SlackPosition) -> None:
-        before = position.encode()
+    async def _deliver_missed(
+        self, receiver: Receiver, position: SlackPosition, events: Sequence[dict[str, Any]]
+    ) -> None:
+        envelopes = [{"type": "events_api", "payload": {"event": each}} for each in events]
+        await self._accept(receiver, read_all(envelopes, self._read), position, "")
+
+    async def _accept(
+        self, receiver: Receiver, found: list[Incoming], position: SlackPosition, before: str
+    ) -> None:
         for message in found:
             position.note(message)
         cursor = position.encode()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -31,6 +32,7 @@ class FakeSlack:
         """What people have written, oldest first."""
         self.url = ""
         self._number = 0
+        self._began = int(time.time())
         self._socket: web.WebSocketResponse | None = None
         self._changed = asyncio.Condition()
 
@@ -78,7 +80,7 @@ class FakeSlack:
 
     def _next(self) -> str:
         self._number += 1
-        return f"1700000000.{self._number:06d}"
+        return f"{self._began}.{self._number:06d}"
 
     async def _send(self, envelope: dict[str, Any]) -> None:
         envelope_id = f"env-{self._next()}"
@@ -114,6 +116,8 @@ class FakeSlack:
                 return self._post(values)
             case "conversations.history" | "conversations.replies":
                 return self._read_history(values)
+            case "users.conversations":
+                return self._list_conversations(values)
             case "conversations.open":
                 return {"channel": {"id": f"D{values['users']}"}}
             case "chat.update":
@@ -141,7 +145,7 @@ class FakeSlack:
         """Return messages after a time: of a thread, oldest first, or those that are in no thread, newest first."""
         thread = values.get("ts")
         found = [
-            {name: value for name, value in each.items() if name != "channel"}
+            {name: value for name, value in (each | self._describe_thread(each)).items() if name != "channel"}
             for each in self.history
             if each["channel"] == values["channel"]
             and each["ts"] > values.get("oldest", "")
@@ -151,6 +155,20 @@ class FakeSlack:
         page = (found if thread else found[::-1])[start : start + count]
         following = str(start + count) if start + count < len(found) else ""
         return {"messages": page, "response_metadata": {"next_cursor": following}}
+
+    def _describe_thread(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Return what a history adds to the first message of a thread."""
+        replies = [each["ts"] for each in self.history if each.get("thread_ts") == message["ts"]]
+        return {"thread_ts": message["ts"], "latest_reply": max(replies)} if replies else {}
+
+    def _list_conversations(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Return the conversations of one kind in which people have written."""
+        first = {"im": "D", "public_channel": "C", "private_channel": "G"}[values["types"]]
+        found = sorted({each["channel"] for each in self.history if each["channel"].startswith(first)})
+        start, count = int(values.get("cursor") or 0), min(int(values.get("limit", 100)), MAX_PAGE)
+        following = str(start + count) if start + count < len(found) else ""
+        page = [{"id": each} for each in found[start : start + count]]
+        return {"channels": page, "response_metadata": {"next_cursor": following}}
 
     def _complete(self, values: dict[str, Any]) -> dict[str, Any]:
         given = values["files"]
