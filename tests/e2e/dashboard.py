@@ -349,7 +349,13 @@ def fill(board: Board) -> dict[str, str]:
     board.call("POST", "/v1/hooks", {"name": "ci", "agent": "default", "message": "{{payload}}"})
     board.call("POST", "/v1/webhooks", {"url": "https://example.com/hook", "events": ["run_end"]})
     board.call(
-        "POST", "/v1/memory", {"agent": "default", "text": "The team prefers short answers.", "pinned": True}
+        "POST",
+        "/v1/memory",
+        {
+            "agent": "default",
+            "text": "The team prefers **short** answers.\n\n- no `emoji`\n- see the [guide](https://example.com/guide)",
+            "pinned": True,
+        },
     )
     board.call(
         "PUT",

@@ -130,3 +130,12 @@ def test_images_of_a_steer_reach_the_run_from_another_process(tmp_path: Path) ->
             assert PIXEL in msgspec.json.encode(event.data).decode()
 
     asyncio.run(scenario())
+
+
+def test_every_setting_of_an_agent_is_described_in_the_api_as_in_the_reference() -> None:
+    schemas = build_description()["components"]["schemas"]
+    reference = (Path(__file__).parents[2] / "docs" / "reference" / "settings.md").read_text()
+    for struct in ("AgentSpec", "Limits", "MemorySettings", "Retry", "ApprovalRules", "Quotas"):
+        for name, schema in schemas[struct]["properties"].items():
+            assert schema.get("description"), f"{struct}.{name}"
+            assert schema["description"].replace("|", "\\|") in reference

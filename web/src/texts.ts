@@ -104,7 +104,7 @@ export const texts = {
   search: { title: "Search", about: "Find messages and answers of all sessions.", placeholder: "Text to find", none: "Nothing found", noneHint: "Try fewer or other words.", kinds: { message: "Message", answer: "Answer" } },
   chat: {
     title: "Chat", newTitle: "New chat", about: "Talk to an agent. The run continues if you close the page.", rename: "Rename", runs: "Runs", new: "New chat",
-    sessions: "Sessions", none: "No sessions yet", earlier: (runs: number) => `Load earlier messages (${runs} more runs)`, agent: "Agent", message: "Message",
+    sessions: "Sessions", none: "No sessions yet", noneHint: "Write a message to begin one.", earlier: (runs: number) => `Load earlier messages (${runs} more runs)`, agent: "Agent", message: "Message",
     placeholder: "Message. Enter sends, Shift+Enter begins a new line", model: "Model", agentModel: (name: string) => (name ? `Model of the agent (${name})` : "Model of the agent"), attach: "Attach files", detach: (name: string) => `Remove ${name}`, stop: "Stop", send: "Send",
     noAgents: "No agents yet", titleField: "Title", deleteTitle: "Delete this session?", deleteBody: "Its runs, events, results and memories are deleted permanently.",
   },
@@ -112,22 +112,22 @@ export const texts = {
     title: "Approvals", about: "Tool calls that wait for a decision. The run continues as soon as you decide.", call: (tool: string) => `Approval of ${tool}`, run: "Run",
     expires: "Expires", why: "Why:", arguments: (tool: string) => `Arguments of ${tool}`, note: "Note", notePlaceholder: "The agent reads it", approve: "Approve",
     approveEdited: "Approve as edited", edit: "Edit", allowSession: "Allow for the session", deny: "Deny", notObject: "The arguments must be a JSON object.",
-    none: "Nothing waits for a decision", noneHint: "Calls that an agent may not make on its own appear here.",
+    none: "Nothing waits for a decision", noneHint: "Calls that an agent may not make on its own appear here. Its setting approvals says which these are.",
   },
   agents: {
     title: "Agents", about: "Each agent is a file in the home: its model, its tools and its limits.", create: "New agent", name: "Name", model: "Model", tools: "Tools", state: "State",
     stateOf: (name: string) => `State of ${name}`, states: { running: "Running", paused: "Paused", stopped: "Stopped" } as Record<string, string>, defaultModel: "default",
     none: "No agents yet", noneHint: "Create one here, or on the command line:", settings: "Settings (JSON)", notJson: "Not valid JSON", valid: "The settings fit the schema.",
-    review: "Review changes", changes: "Changes", keepEditing: "Keep editing", known: "Settings", deleteTitle: (name: string) => `Delete ${name}?`,
+    review: "Review changes", changes: "Changes", keepEditing: "Keep editing", known: "Settings", keysOf: (name: string) => `Keys of ${name}`, deleteTitle: (name: string) => `Delete ${name}?`,
     deleteBody: "Only its settings are deleted. Its sessions and memories stay.",
   },
   schedules: {
     title: "Schedules", about: "Messages that are sent to agents at set times.", create: "New schedule", message: "Message", agent: "Agent", every: "When", everyHint: "30m, 1d, or cron",
     zone: "Time zone", session: "Session", next: "Next", last: "Last", heartbeat: "Heartbeat:", paused: "Paused", pause: "Pause", resume: "Resume",
-    deleteTitle: "Delete this schedule?", none: "No schedules yet", noneHint: "A schedule starts a run at set times, such as every morning.",
+    deleteTitle: "Delete this schedule?", none: "No schedules yet", noneHint: "Create one to start a run at set times, such as every morning.",
   },
   channels: {
-    title: "Channels", channel: "Channel", state: "State", people: "People", unsent: "Unsent", actions: "Actions", code: "Pairing code", approve: "Approve", pair: "Create a code", test: "Test", revoke: "Revoke",
+    title: "Channels", channel: "Channel", state: "State", since: "since", recorded: "Recorded by the server that holds it:", people: "People", unsent: "Unsent", actions: "Actions", code: "Pairing code", approve: "Approve", pair: "Create a code", test: "Test", revoke: "Revoke",
     none: "No channels. Configure one under `channels:` in config.yaml, then restart the server.", revokeTitle: "Revoke access?",
     states: { starting: "starting", connected: "connected", waiting: "held by another process", failed: "not connected", stopped: "stopped" } as Record<string, string>,
     pending: (count: number) => `${count} waiting for approval`, approved: (name: string, channel: string) => `${name} may write on ${channel} now.`,
@@ -144,7 +144,7 @@ export const texts = {
     title: "Webhooks", about: "Addresses that receive events of runs, signed and retried.", create: "New webhook", url: "Address", events: "Events", eventsHint: "types, separated by spaces", agents: "Agents",
     attempts: "Attempts at most", state: "State", delivered: "Last delivery", disabled: "Disabled", retrying: (attempts: number) => `Retrying (${attempts})`, active: "Active", dead: "Dead letters",
     deadAbout: "Events that could not be delivered.", retryAll: "Retry all", retried: (events: number) => `${events} events will be sent again.`, event: "Event", reason: "Reason", queued: "Queued",
-    secret: "The signing secret.", deleteTitle: "Delete this webhook?", none: "No webhooks yet", noneHint: "A webhook tells another service when a run ends or waits.", noDead: "No dead letters",
+    secret: "The signing secret.", deleteTitle: "Delete this webhook?", none: "No webhooks yet", noneHint: "Create one to tell another service when a run ends or waits.", noDead: "No dead letters", noDeadHint: "Events that cannot be delivered appear here, and can be sent again.",
   },
   memory: {
     title: "Memory", about: "What agents remember across sessions.", add: "Add memory", assign: "Assign to user", assignAbout: "Moves the memories of this agent from one user to another.", agent: "Agent", kind: "Kind",
@@ -186,7 +186,7 @@ export const texts = {
   usage: {
     title: "Usage", about: "Tokens and cost over time.", by: "Group by", bys: { agent: "Agent", model: "Model", token: "Token" }, period: "Period", days: (days: number) => (days === 365 ? "Last year" : `Last ${days} days`),
     cost: "Cost", runs: "Runs", calls: "Model calls", input: "Input tokens", output: "Output tokens", cached: "From cache", costOverTime: "Cost", tokensOverTime: "Tokens",
-    unpriced: (calls: number) => `${calls} calls have no known price.`, none: "No usage in this period", noneHint: "Runs appear here as they use models.",
+    unpriced: (calls: number) => `${calls} calls have no known price.`, none: "No usage in this period", noneHint: "Start a run, or choose a longer period.",
   },
   system: {
     title: "System", about: "The server, its workers, its health and its guards.", version: "Version", store: "Database", stores: { sqlite: "SQLite", postgres: "PostgreSQL" }, home: "Home", python: "Python", uptime: "Up for", process: "Process",

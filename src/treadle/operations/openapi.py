@@ -8,6 +8,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec.structs import FieldInfo
 
+from treadle.operations.field_docs import describe_fields
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import Problem
 
@@ -37,6 +38,7 @@ def describe(operations: Iterable[AnyOperation], version: str) -> dict[str, Any]
     public = [operation for operation in operations if operation.public]
     types = list(_types(public))
     schemas, components = msgspec.json.schema_components(types, ref_template=REFERENCE)
+    describe_fields(components)
     named = dict(zip(map(_key, types), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for operation in public:

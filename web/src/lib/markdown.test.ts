@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { parseInline, parseMarkdown, revealHidden, safeHref, type Block, type Inline } from "./markdown";
+import { parseInline, parseMarkdown, revealHidden, safeHref, stripMarkdown, type Block, type Inline } from "./markdown";
 
 const plain = (parts: Inline[]): string =>
   parts.map((part) => ("text" in part ? part.text : "children" in part ? plain(part.children) : "\n")).join("");
@@ -12,6 +12,16 @@ describe("markdown", () => {
 
   it("keeps the text of markers without a partner", () => {
     expect(plain(parseInline("2 * 3 ** 4 _ 5 ` 6 [x"))).toBe("2 * 3 ** 4 _ 5 ` 6 [x");
+  });
+
+  it("strips the marks from an excerpt, wherever it is cut", () => {
+    expect(stripMarkdown("…ings ## Findings The **longest** module is `decide.py`. See the [guide](https://example.com/guide) for **wh…")).toBe("…ings Findings The longest module is decide.py. See the guide for wh…");
+    expect(stripMarkdown("| module | lines | |---|---| | decide.py | 310 | ```python def longest(): ```")).toBe("module · lines · decide.py · 310 · def longest():");
+    expect(stripMarkdown("a | b, 2 * 3, snake_case and C# stay")).toBe("a | b, 2 * 3, snake_case and C# stay");
+    expect(stripMarkdown("[a](javascript:x) <img src=x onerror=y>")).toBe("a (javascript:x) <img src=x onerror=y>");
+    const began = Date.now();
+    stripMarkdown("*".repeat(3000) + "[".repeat(3000) + "|-".repeat(9000) + "---|".repeat(9000) + "# ".repeat(9000));
+    expect(Date.now() - began).toBeLessThan(500);
   });
 
   it("nests lists and keeps code in an unclosed fence", () => {

@@ -173,6 +173,22 @@ function cells(line: string): string[] {
   return line.trim().replace(/^\||\|$/g, "").split("|").map((cell) => cell.trim());
 }
 
+/** Return an excerpt on one line without the marks of Markdown. It may begin and end anywhere. */
+export function stripMarkdown(excerpt: string): string {
+  const plain = excerpt
+    .replace(/`{3,}[\w+#.-]{0,40}(?=\s|$)/g, "")
+    .replace(/\|?(?:[ :]*-{3,}[ :]*\|)+(?:[ :]*-{3,}[ :]*)?/g, "|")
+    .replace(/(^|[\s…])#{1,6}\s+/g, "$1")
+    .replace(/(^|…)>\s+/g, "$1");
+  const cells = plain.split(/(?:^|\s)\|(?=\s|\||$)/);
+  const rows = cells.length > 2 ? cells.map((cell) => cell.replace(/^\|+|\|+$/g, "").trim()).filter(Boolean).join(" · ") : plain;
+  return flatten(parseInline(rows)).replace(/\*\*|~~/g, "").replace(/\s+/g, " ").trim();
+}
+
+function flatten(parts: Inline[]): string {
+  return parts.map((part) => ("text" in part ? part.text : "children" in part ? flatten(part.children) : " ")).join("");
+}
+
 const SPECIAL = /[`*_~[!<\\\n]|https?:\/\//g;
 
 /** Parse emphasis, code, links and line breaks. Markers without a partner stay text. */

@@ -8,7 +8,7 @@ from treadle.surfaces.http.api_description import build_description
 PATH = "/v1/openapi.json"
 
 
-@get(PATH, opt={"scope": None}, include_in_schema=False, sync_to_thread=False)
+@get(PATH, opt={"scope": None}, include_in_schema=False, sync_to_thread=True)
 def show_description() -> Response[bytes]:
     return Response(msgspec.json.encode(build_description()), media_type="application/json")
 
