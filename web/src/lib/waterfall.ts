@@ -38,7 +38,8 @@ export class Waterfall {
   spans: Span[] = [];
   start = 0;
   end = 0;
-  #open = new Map<string, Span>();
+  /** The places of spans that are in progress. */
+  #open = new Map<string, number>();
   #step = 0;
 
   add(lines: readonly Line[]): void {
@@ -98,16 +99,15 @@ export class Waterfall {
       key: `${key}:${line.sequence}`, kind, label, detail: line.text ?? "", start: line.at, end: null, failed: false,
       step: line.step ?? this.#step, sequence: line.sequence, runId: line.run_id ?? null, depth,
     };
-    this.spans.push(span);
-    this.#open.set(key, span);
+    this.#open.set(key, this.spans.push(span) - 1);
   }
 
   #close(key: string, line: Line, failed: boolean): void {
-    const span = this.#open.get(key);
-    if (!span) return;
-    span.end = line.at;
-    span.failed = failed;
-    if (failed && line.text) span.detail = line.text;
+    const at = this.#open.get(key);
+    const span = at === undefined ? undefined : this.spans[at];
+    if (at === undefined || !span) return;
+    const detail = failed && line.text ? line.text : span.detail;
+    this.spans[at] = { ...span, end: line.at, failed, detail }; // another object: rows are drawn again only for one
     this.#open.delete(key);
   }
 }

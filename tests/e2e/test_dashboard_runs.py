@@ -1,0 +1,134 @@
+"""Runs in the dashboard: the tree of sub-agents and the timeline while they grow, and pages of the list."""
+
+import json
+import re
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.e2e.dashboard import (
+    FORGETFUL,
+    WAIT_MS,
+    Board,
+    Visitor,
+    needs_assets,
+    needs_browser,
+    open_browser,
+    reply,
+)
+from tests.fake_endpoint import Behaviour, Request, calls, fragment
+
+pytestmark = [needs_browser, needs_assets]
+expect.set_options(timeout=WAIT_MS)
+PAGE_RUNS = 50
+
+
+def delegate(request: Request) -> Behaviour:
+    """Start a sub-agent if the message says so, with one `delegate` less."""
+    messages: list[dict[str, Any]] = request.json.get("messages", [])
+    text = str(messages[-1]["content"]) if messages else ""
+    if messages and messages[-1]["role"] == "user" and "delegate" in text:
+        arguments = json.dumps({"message": "slow " + "delegate " * (text.count("delegate") - 1)})
+        return calls(fragment(0, f"call_{len(messages)}", "agent_spawn", arguments))
+    return reply(request)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Generator[Browser]:
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Generator[Board]:
+    opened = Board(tmp_path, delegate)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+@pytest.fixture
+def visitor(browser: Browser, board: Board) -> Generator[Visitor]:
+    found = Visitor(browser.new_context(viewport={"width": 1280, "height": 800}), board)
+    found.sign_in()
+    yield found
+    assert found.complaints == []
+    found.context.close()
+
+
+def rows(page: Page) -> Locator:
+    """Return the runs of a tree, without the total."""
+    return page.locator("#main tbody tr.link")
+
+
+def test_the_tree_of_sub_agents_grows_and_ends_while_it_is_shown(visitor: Visitor, board: Board) -> None:
+    leader = {"name": "leader", "model": "fake/m", "tools": ["agent_spawn"], "memory": FORGETFUL}
+    board.call("POST", "/v1/agents", {**leader, "approvals": {"default": "ask", "via": "api"}})
+    run = board.run("slow delegate delegate", "leader", wait=0)["run_id"]
+    page = visitor.see(f"/runs/{run}?tab=tree")
+    for number in (1, 2):  # each sub-agent starts the next one after an approval
+        expect(rows(page)).to_have_count(number)
+        expect(rows(page).last).to_contain_text("Waits for approval")
+        [approval] = board.call("GET", "/v1/approvals")["items"]
+        board.call("POST", f"/v1/approvals/{approval['approval_id']}", {"decision": "approve"})
+    expect(rows(page)).to_have_count(3)
+    expect(rows(page).last).to_contain_text("Running")
+    board.model.go_on()
+    for number in range(3):
+        expect(rows(page).nth(number)).to_contain_text("Completed")
+    rows(page).last.get_by_role("link").click()
+    expect(page.locator("nav[aria-label=Views], nav.tabs").first).to_be_visible()
+    assert run not in page.url
+
+
+def test_the_timeline_shows_steps_calls_and_what_is_in_progress(visitor: Visitor, board: Board) -> None:
+    run = board.run("Which module is the longest? use a tool")["run_id"]
+    page = visitor.see(f"/runs/{run}?tab=timeline")
+    spans = page.locator(".fall button.span")
+    expect(spans).to_have_count(5)
+    names = [each.strip() for each in spans.locator(".name").all_inner_texts()]
+    assert names == ["Step 1", "m", "bash", "Step 2", "m"]
+    boxes = [each.bounding_box() for each in spans.locator(".bar").all()]
+    tracks = [each.bounding_box() for each in spans.locator(".track").all()]
+    for box, track in zip(boxes, tracks, strict=True):
+        assert box is not None
+        assert track is not None
+        assert track["x"] - 1 <= box["x"] <= box["x"] + box["width"] <= track["x"] + track["width"] + 3
+    starts = [box["x"] for box in boxes if box is not None]
+    assert starts == sorted(starts), "in the order of their starts"
+    spans.nth(2).click()
+    expect(page).to_have_url(re.compile("tab=steps"))
+    slow = board.run("slow please", wait=0)["run_id"]
+    page = visitor.see(f"/runs/{slow}?tab=timeline")
+    expect(spans.last).to_contain_text("in progress")
+    board.model.go_on()
+    expect(spans.filter(has_text="in progress")).to_have_count(0)
+
+
+def test_pages_of_runs_are_turned_back(visitor: Visitor, board: Board) -> None:
+    for number in range(PAGE_RUNS + 5):
+        board.run(f"Question {number}", wait=0)
+    page = visitor.see("/runs")
+    older, newer = page.get_by_role("button", name="Older"), page.get_by_role("button", name="Newer")
+    expect(rows(page)).to_have_count(PAGE_RUNS)
+    expect(newer).to_have_count(0)
+    first = rows(page).first.locator(".message").inner_text()
+    older.click()
+    expect(rows(page)).to_have_count(5)
+    expect(rows(page).last).to_contain_text("Question 0")
+    expect(older).to_have_count(0)
+    newer.click()
+    expect(rows(page)).to_have_count(PAGE_RUNS)
+    expect(rows(page).first).to_contain_text(first)
+    expect(newer).to_have_count(0)
+    older.click()
+    expect(rows(page)).to_have_count(5)
+    page.reload()  # a link to a later page has no page before it in the history
+    expect(rows(page)).to_have_count(5)
+    newer.click()
+    expect(rows(page)).to_have_count(PAGE_RUNS)
+    assert "cursor" not in page.url
