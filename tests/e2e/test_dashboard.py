@@ -81,25 +81,6 @@ def test_every_page_is_accessible_fits_and_complains_of_nothing(
     visitor.context.close()
 
 
-def test_empty_pages_say_what_to_do(browser: Browser, board: Board) -> None:
-    visitor = visit(browser, board)
-    visitor.sign_in()
-    for path, words in {
-        "/runs": "No runs yet",
-        "/approvals": "Nothing waits for a decision",
-        "/schedules": "No schedules yet",
-        "/inbound-webhooks": "No inbound webhooks yet",
-        "/webhooks": "No webhooks yet",
-        "/memory": "No memories",
-        "/vault": "No secrets yet",
-        "/usage": "No usage in this period",
-        "/nowhere-at-all": "",
-    }.items():
-        if words:
-            expect(visitor.see(path).get_by_role("heading", name=words)).to_be_visible()
-    visitor.context.close()
-
-
 # ── Signing in ──
 
 

@@ -66,7 +66,10 @@ def test_hostile_output_stays_inert(tmp_path: Path, message: str) -> None:
             waiting = board.run(f"a command {REORDERED}", "reviewer", wait=0)["run_id"]
             visitor.see(f"/runs/{asking}").get_by_role("button", name="main", exact=True).wait_for()
             visitor.see(f"/runs/{waiting}").get_by_role("button", name="Deny").wait_for()
+            for text in (*CORPUS, REORDERED) if "img" in message else ():
+                board.call("POST", "/v1/memory", {"agent": "default", "text": text[:8000]})
             for path in (
+                "/memory?agent=default",
                 f"/runs/{asking}",
                 f"/runs/{waiting}",
                 f"/runs/{waiting}?tab=timeline",
