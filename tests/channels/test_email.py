@@ -76,6 +76,9 @@ class OneMessage:
     async def cursor(self) -> str | None:
         return None
 
+    async def conversations(self, after: str | None, limit: int) -> Sequence[str]:
+        return ()
+
     def report_connected(self, account: str) -> None:
         pass
 

@@ -36,6 +36,9 @@ class Recorder:
     async def cursor(self) -> str:
         return self._cursor
 
+    async def conversations(self, after: str | None, limit: int) -> Sequence[str]:
+        return ()
+
     def report_connected(self, account: str) -> None: ...
 
     async def wait_for(self, count: int) -> list[Incoming]:

@@ -118,6 +118,9 @@ def test_memories_are_rendered_and_excerpts_have_no_marks(visitor: Visitor, boar
         expect(shown.locator("strong")).to_have_text("short")
         expect(shown.locator("li code")).to_have_text("emoji")
         expect(shown.get_by_role("link")).to_have_attribute("rel", "noopener noreferrer nofollow")
+        remembered = page.locator("#main td", has_text="Asked: Summarise the modules")
+        expect(remembered).to_contain_text("The longest module is decide.py.")
+        expect(remembered).not_to_contain_text("**")
         assert find_overflow(page) == []
         assert not AXE.exists() or axe_violations(page) == []
     page = visitor.see("/search?text=longest")

@@ -29,7 +29,9 @@ async def describe_channels(home: Home, *, offline: bool = False) -> Sequence[Fi
     if not configs:
         return heartbeats
     views = {view.name: view for view in await read_channels(home) or ()}
-    states = {} if views or (offline and is_postgres(home.database_url)) else await _read_recorded(home)
+    states: Mapping[str, ChannelState] = (
+        {} if views or (offline and is_postgres(home.database_url)) else await _read_recorded(home)
+    )
     found = [_describe(home, name, config, views.get(name), states.get(name)) for name, config in configs.items()]
     return [*found, *heartbeats]
 
