@@ -29,9 +29,8 @@ async def describe_channels(home: Home, *, offline: bool = False) -> Sequence[Fi
     if not configs:
         return heartbeats
     views = {view.name: view for view in await read_channels(home) or ()}
-    states: Mapping[str, ChannelState] = (
-        {} if views or (offline and is_postgres(home.database_url)) else await _read_recorded(home)
-    )
+    is_asked = not views and not (offline and is_postgres(home.database_url))
+    states = await _read_recorded(home) if is_asked else dict[str, ChannelState]()
     found = [_describe(home, name, config, views.get(name), states.get(name)) for name, config in configs.items()]
     return [*found, *heartbeats]
 
@@ -100,7 +99,9 @@ def _describe_state(title: str, name: str, state: ChannelState) -> Finding:
             recorded = f"{state.status} since {since}"
     if not state.is_held:
         found = f"no server holds the connection (probed); the last one recorded: {recorded}"
-        return Finding(title, "note", found, "Start one: treadle serve", "recorded")
+        if state.status == "stopped":
+            return Finding(title, "set", f"{found}; `treadle serve` connects to it", basis="recorded")
+        return Finding(title, "note", found, "It may have been killed. Start one: treadle serve", "recorded")
     found = f"a server holds the connection (probed) and recorded: {recorded}"
     if state.status == "connected" and UNVERIFIED in state.account:
         return Finding(title, "note", found, MATRIX_DOCS, "recorded")

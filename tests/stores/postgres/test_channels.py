@@ -66,7 +66,7 @@ def test_one_of_two_servers_holds_a_channel(url: str, tmp_path: Path, monkeypatc
             await fake.wait_for(lambda: fake.texts(11) == ["you said: one", "you said: two"])
             await second.aclose()
             [found] = await describe_channels(Home(home, database=url))
-            assert (found.state, found.basis) == ("note", "recorded")
+            assert (found.state, found.basis) == ("set", "recorded")
             assert "no server holds the connection (probed); the last one recorded: stopped since" in found.found
 
     asyncio.run(scenario())
