@@ -255,8 +255,9 @@ def delete_session(client: AsyncClient, session: InboundGroupSession) -> None:
     client.olm.inbound_group_store[session.room_id][session.sender_key].pop(session.id, None)
     store = cast("Any", client.store)
     with store.database.bind_ctx(store.models):
-        ForwardedChains.delete().where(ForwardedChains.session == session.id).execute()
-        MegolmInboundSessions.delete().where(MegolmInboundSessions.session_id == session.id).execute()
+        chains, keys = cast("Any", ForwardedChains), cast("Any", MegolmInboundSessions)
+        chains.delete().where(chains.session == session.id).execute()
+        keys.delete().where(keys.session_id == session.id).execute()
 
 
 def is_encrypted(client: AsyncClient, room_id: str) -> bool:
