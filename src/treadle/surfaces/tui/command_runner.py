@@ -117,7 +117,7 @@ class CommandRunner:
         """Show the list of sessions and do what the user chooses."""
         from treadle.surfaces.tui.picker_screen import PickerScreen
 
-        app, notice = self._app, ""
+        app, notice, highlighted = self._app, "", ""
         while True:
             picked = await self._pick(
                 PickerScreen(
@@ -129,6 +129,7 @@ class CommandRunner:
                     edits=True,
                     query=query,
                     notice=notice,
+                    highlighted=highlighted,
                 )
             )
             if picked is None:
@@ -143,7 +144,7 @@ class CommandRunner:
                     await self.choose_fork(session_id)
                     return
                 case "rename" | "delete":
-                    notice = await self._change_session(session_id, picked)
+                    notice, highlighted = await self._change_session(session_id, picked), picked.key
 
     async def _change_session(self, session_id: SessionId, picked: "Picked") -> str:
         """Rename or delete a session. Return what to tell the user in the list, which opens again."""
