@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.money import format_cost
 from treadle.operations import runs, sessions
 from treadle.operations.operation import list_items
-from treadle.surfaces.cli.output import amount, short_id, when
+from treadle.surfaces.cli.output import short_id, when
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import Slash
@@ -310,20 +311,21 @@ class CommandRunner:
         app = self._app
         found = (await app.link.call(sessions.RUNS, sessions.RunsOfSession(self._session()))).items
         rows: list[str] = []
-        cost, tokens = 0.0, 0
+        cost, tokens, unpriced = 0.0, 0, 0
         for run in found[-100:]:
             detail = await app.link.call(runs.SHOW, runs.ShowRun(run.run_id))
             if detail.result is None:
                 continue
             used = detail.result.metrics
             cost, tokens = cost + used.cost, tokens + used.input_tokens + used.output_tokens
+            unpriced += used.unpriced_calls
             message = " ".join(detail.message.split())[:40].replace("|", "/")
             rows.append(
                 f"| {short_id(run.run_id)} | {message} | {used.steps} | {format_count(used.input_tokens)} "
-                f"| {format_count(used.output_tokens)} | ${amount(used.cost)} |"
+                f"| {format_count(used.output_tokens)} | {format_cost(used.cost, used.unpriced_calls)} |"
             )
         head = "| run | message | steps | in | out | cost |\n|---|---|---|---|---|---|\n"
-        total = f"\n\n{format_count(tokens)} tokens, ${amount(cost)}"
+        total = f"\n\n{format_count(tokens)} tokens, {format_cost(cost, unpriced)}"
         self._report(f"## {texts.COST}\n\n{head}" + "\n".join(rows) + total)
 
     async def _export(self, argument: str) -> None:
