@@ -71,6 +71,7 @@ LATER = {
     "llm_error": {"asked_wait": ("asked_wait",)},
     "run_start": {"result_header": ("guidance", "result_header")},
     "budget_hint": {"kept": ("kept",)},
+    "memory_recalled": {"precedes": ("precedes",)},
     "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
 }
 """Event type -> a field that is always present since it exists -> fields that older journals lack without it."""
