@@ -3,8 +3,15 @@
 import pytest
 from hypothesis import assume, example, given, settings
 
+from tests.domain.test_envelope import ORIGIN
 from tests.tools.shell.test_parsing import FRAGMENTS
-from treadle.core.tools.permissions import apply_rules
+from treadle.core.fold import fold
+from treadle.core.state import new_state
+from treadle.core.tools.permissions import apply_rules, rule_on_call
+from treadle.domain.agents import AgentSpec
+from treadle.domain.events import RunQueued
+from treadle.domain.ids import RunId
+from treadle.domain.lineage import Lineage
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict, make_exact_pattern
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
@@ -128,6 +135,25 @@ def test_stricter_rules_still_decide() -> None:
     assert verdict(line, approvals=allow(exact, make_deploy="ask")) == "ask", "rules of the agent file go first"
     assert verdict(line, exact, approvals=allow(make_deploy="ask")) == "auto", "a reviewer has answered it"
     assert verdict(line, exact, approvals=ApprovalRules(default="deny")) == "deny"
+
+
+def test_the_rules_of_all_ancestors_apply_to_a_child_run() -> None:
+    line = "cd sub && make deploy"
+    exact = make_exact_pattern(line)
+    subjects = TOOL.subjects(BashArguments(line))
+
+    def rule(parent: ApprovalRules, own: ApprovalRules, *grants: Grant) -> Verdict:
+        child = AgentSpec("child", "m", approvals=own)
+        lineage = Lineage(RunId("run_1"), 1, "c", "spawn", ("parent",), approvals=(parent,))
+        state = new_state(ORIGIN)
+        fold(state, RunQueued(child, lineage=lineage), 1, 0.0)
+        return rule_on_call(state, BASH, subjects, grants).verdict
+
+    assert rule(allow(exact), allow(exact)) == "auto"
+    assert rule(ASKS, allow(exact)) == "ask"
+    assert rule(allow(exact), ASKS) == "ask"
+    assert rule(ASKS, ASKS, Grant("bash", exact)) == "auto"
+    assert rule(allow(make_deploy="deny"), allow(exact), Grant("bash", exact)) == "deny"
 
 
 def test_a_rule_for_a_line_can_deny_it() -> None:
