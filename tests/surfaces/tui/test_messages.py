@@ -239,7 +239,7 @@ def test_thinking_is_hidden_and_shown(tmp_path: Path) -> None:
             assert "Some reasons." not in read_screen(app)
             await pilot.press("ctrl+t")
             await wait_for_text(app, pilot, "Some reasons.")
-            assert texts.THINKING_SHOWN in read_screen(app)
+            await wait_for_text(app, pilot, texts.THINKING_SHOWN)
             await pilot.press("ctrl+t")
             await wait_for(pilot, lambda: "Some reasons." not in read_screen(app))
             await enter(pilot, "/details")
