@@ -91,7 +91,8 @@ TOO_LARGE = any_of(
 LOWER_BOUND = any_of(
     r"""
     (?:必须|必需|应该?|需要?|须)大于(?:等于)?  (?:不能|不可|不得)(?:小于|低于)
-    \b(?:greater|more|larger|higher) than (?:or equal to )?(?:0|1|zero|one)\b  \bat least\b  below minimum  \b(?:value|be|is) >=? ?\d
+    \b(?:greater|more|larger|higher) than (?:or equal to )?(?:0|1|zero|one)\b  \bat least\b  below minimum
+    \b(?:value|be|is) >=? ?\d
     """
 )
 """That a value is too small."""
@@ -106,10 +107,10 @@ INVALID_VALUE = any_of(
 
 NOT_ITS_SIZE = any_of(
     r"""
-    same time  \bboth\b  \bconflict\w*  mutually  \binstead of\b  \buse \w+ instead  \btypes?\b  \bints?\b  \bintegers?\b
-    \bstrings?\b  \bnumeric\b  \bnull\b  \bnone\b  \bmissing\b  \brequired?\b  \bunknown\b  \bunrecognized\b
-    \bunexpected\b  \bunsupported\b  not (?:supported|allowed|permitted)  \bextra\b  \bpositive\b  \bnegative\b
-    类型  整数  为空  缺少  缺失  未知  不支持  同时  冲突  正数  负数
+    same time  \bboth\b  \bconflict\w*  mutually  \binstead of\b  \buse \w+ instead  \btypes?\b  \bints?\b
+    \bintegers?\b  \bstrings?\b  \bnumeric\b  \bnull\b  \bnone\b  \bmissing\b  \brequired?\b  \bunknown\b
+    \bunrecognized\b  \bunexpected\b  \bunsupported\b  not (?:supported|allowed|permitted)  \bextra\b
+    \bpositive\b  \bnegative\b  类型  整数  为空  缺少  缺失  未知  不支持  同时  冲突  正数  负数
     """
 )
 """That a value is refused for another reason than its size."""
