@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from pathlib import Path
 
 import treadle
@@ -76,6 +77,22 @@ def test_a_file_that_is_written_again_without_a_change_is_not_reported(tmp_path:
     home.config()
     assert [change.sections for change in seen] == [("house_rules",)]
     home.config_file.unlink()
+    assert home.config().house_rules == "Be brief.", "an editor may be about to write it"
+    home.live.monotonic = lambda: time.monotonic() + 1
+    assert home.config().house_rules == ""
+
+
+def test_a_file_that_is_empty_for_a_moment_is_not_applied(tmp_path: Path) -> None:
+    write(tmp_path / "config.yaml", "house_rules: Be brief.")
+    home = Home(tmp_path).with_live_config()
+    assert home.live is not None
+    write(home.config_file, "")
+    assert home.config().house_rules == "Be brief."
+    write(home.config_file, "house_rules: Be kind.")
+    assert home.config().house_rules == "Be kind."
+    write(home.config_file, "")
+    assert home.config().house_rules == "Be kind."
+    home.live.monotonic = lambda: time.monotonic() + 1
     assert home.config().house_rules == ""
 
 
