@@ -10,6 +10,7 @@ from tests.fake_endpoint import PAUSE, Answer, FakeEndpoint, says
 from tests.surfaces.http.process import Serving
 from tests.surfaces.http.served_home import serve_home, write_home
 from tests.surfaces.shell import Shell
+from tests.surfaces.terminal import CTRL_D, Terminal
 from treadle.config.home import Home
 from treadle.config.live_config import ConfigChange
 from treadle.config.shared_settings import describe_settings
@@ -178,6 +179,25 @@ def test_a_command_that_owns_the_home_is_an_owner_too(tmp_path: Path) -> None:
             out, _ = await asyncio.to_thread(owner.communicate)
             assert out == b"First.\n"
             assert "base_uri" in (await shell("run", "Hello.")).complaint
+
+    asyncio.run(scenario())
+
+
+def test_a_conversation_attached_to_an_owner_goes_on_while_the_file_is_invalid(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with FakeEndpoint(policy=lambda _: says("All is well.")) as endpoint:
+            shell = Shell(tmp_path / "home", endpoint.url).configure()
+            serving = Serving(shell)
+            await asyncio.to_thread(serving.start)
+            write(shell.home / "config.yaml", INVALID)
+            async with Terminal(shell, "chat", "--inline", folder=tmp_path) as terminal:
+                await terminal.shows("the running owner still uses the previous")
+                await terminal.shows("> ")
+                terminal.types("Hello.\n")
+                await terminal.shows("All is well.")
+                terminal.types(CTRL_D)
+                assert await terminal.ends() == 0
+            serving.stop()
 
     asyncio.run(scenario())
 
