@@ -111,7 +111,7 @@ def _describe_guard(data: e.EventData) -> str | None:
         case e.EmptyTurn():
             return "the model said nothing; it is asked again"
         case e.Continuation(count=count):
-            return f"the reply was cut at the model's token limit; continuing ({count})"
+            return f"the reply is not complete; continuing ({count})"
         case e.PhantomAction(claim=claim):
             return f"it claims what it has not done: {one_line(claim, WIDTH)}; it is asked again"
         case e.CallWritten(received=received):

@@ -151,9 +151,9 @@ async def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json =
 
 def _make_engine() -> "HostedEngine":
     from treadle.api.engine import create_engine
-    from treadle.surfaces.cli.connection import current_home
+    from treadle.surfaces.cli.connection import configured_home
 
-    return create_engine(home=current_home())
+    return create_engine(home=configured_home())
 
 
 def _price(profile: Profile) -> str:
