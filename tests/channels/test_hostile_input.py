@@ -334,6 +334,24 @@ def test_the_arguments_of_a_call_cannot_look_like_the_prompt() -> None:
     assert len(prompt.text) < 2900, "it fits in one message of every platform"
 
 
+@pytest.mark.parametrize(
+    ("pattern", "covered"),
+    [
+        ("exactly: make test 2>&1 | tail -3", "exactly this command"),
+        ("git log *", "`bash` with `git log *`"),
+        ("*", "every `bash`"),
+        ("a` **b** `\n", "such calls of `bash`"),
+        ("x" * 3000, "such calls of `bash`"),
+    ],
+)
+def test_a_prompt_says_what_an_approval_for_the_session_covers(pattern: str, covered: str) -> None:
+    asked = ApprovalRequested(ApprovalId("a1"), "c", "bash", "x" * 2000, "reason " * 200, pattern)
+    prompt = make_approval_prompt(asked, "c", True)
+    assert prompt.text.endswith(f"\n\nApprove for this session allows {covered}.")
+    assert len(prompt.text) < 2900
+    assert "for this session" not in make_approval_prompt(asked, "c", False).text
+
+
 def test_a_long_question_fits_and_no_option_is_hidden() -> None:
     options = tuple(f"option {number} " + "y" * 100 for number in range(10))
     asked = ClarifyRequested("c", "why? " * 2000, options)

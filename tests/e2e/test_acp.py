@@ -294,6 +294,28 @@ def test_an_edit_is_approved_in_the_editor_as_a_diff(stage: MakeStage) -> None:
     perform(work())
 
 
+def test_a_line_is_allowed_for_the_session_in_the_editor(stage: MakeStage) -> None:
+    made = stage(
+        calls("bash", "b1", command="echo x | tee -a a.txt"),
+        calls("bash", "b2", command="echo x | tee -a a.txt"),
+        says("Done."),
+        agent=ASK,
+    )
+
+    def answer(call: Any, options: Any) -> str:
+        assert options[1].name == "Allow for this session: exactly this command"
+        return "allow-session"
+
+    async def work() -> None:
+        async with open_editor(made.environment, answer=answer) as (editor, _):
+            session = await editor.new(made.folder)
+            assert (await editor.send(session, "write")).stop_reason == "end_turn"
+            assert len(editor.permissions) == 1
+            assert (made.folder / "a.txt").read_text() == "x\nx\n"
+
+    perform(work())
+
+
 def test_the_terminal_decides_first_and_the_request_is_withdrawn(stage: MakeStage) -> None:
     made = stage(calls("bash", command="echo approved"), says("Done."), agent=ASK)
 

@@ -56,6 +56,9 @@ def test_a_server_is_added_listed_shown_tested_changed_and_removed(tmp_path: Pat
         missing = await shell("mcp", "add", "gone", "--no-network", "--yes", "--", "no-such-program")
         assert "The program `no-such-program` was not found" in missing.err
         assert (await shell("mcp", "remove", "gone")).code == 0
+        hidden = await shell("mcp", "add", "gone", "--no-network", "--yes", "--", *PLAIN)
+        assert f"--readable {SERVERS}`" in hidden.err
+        assert (await shell("mcp", "remove", "gone")).code == 0
         doctor = await shell("doctor", "--offline", "--json")
         assert any(each.get("about") == "mcp plain" for each in doctor.json)
         assert (await shell("mcp", "remove", "plain")).code == 0

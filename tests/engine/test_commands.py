@@ -196,11 +196,18 @@ def test_a_rule_whose_examples_are_wrong_is_refused_before_anything_is_written(t
         {"tool": "bash", "match": "rm *", "do": "deny", "examples": {"match": ["ls; rm x"], "no_match": ["rm"]}}
     ]
     wrong = [{**rules[0], "examples": {"match": ["mv x y"]}}]
+    line = "make test | tail -3"
+    exact = {"tool": "bash", "match": f"exactly: {line}", "do": "auto"}
+    examples = {"match": [line, f" {line}\n"], "no_match": ["make test", f"{line}; rm x", "make  test | tail -3"]}
+    rules += [{**exact, "examples": examples}]
+    longer = [{**exact, "examples": {"match": [f"{line}0"]}}]
 
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("fine"))) as engine:
             assert (await engine.run(agent(tools=["bash"], approvals={"rules": rules}), "go")).text == "fine"
             with pytest.raises(treadle.TreadleError, match="does not match its example `mv x y`"):
                 await engine.submit(agent(tools=["bash"], approvals={"rules": wrong}), "go")
+            with pytest.raises(treadle.TreadleError, match=r"does not match its example `make test \| tail -30`"):
+                await engine.submit(agent(tools=["bash"], approvals={"rules": longer}), "go")
 
     asyncio.run(scenario())

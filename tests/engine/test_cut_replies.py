@@ -233,6 +233,28 @@ def test_a_cut_reply_is_continued_and_its_dropped_calls_are_reported_to_the_mode
     in_sessions(tmp_path, work)
 
 
+def test_a_paused_reply_is_sent_back_and_continued(tmp_path: Path) -> None:
+    """Anthropic documents that the content of a reply that ends with `pause_turn` is sent back to continue it."""
+
+    async def work(session: Session) -> None:
+        paused = anthropic_wire.stream(anthropic_wire.text(0, "I look it up, and "), stop="pause_turn")
+        events = await session.survives("anthropic_messages", Answer(paused))
+        assert (events[-1].outcome, events[-1].text) == ("completed", "I look it up, and All is well.")
+        [note] = [data.note for data in events if isinstance(data, Continuation)]
+        assert note.startswith("The provider paused your last reply.")
+        assert [data.raw_stop for data in events if isinstance(data, LlmResponse)] == ["pause_turn", None]
+        wire = BY_MODE["anthropic_messages"]
+        events = await session.survives(wire.mode, Answer([*wire.pieces[:-2], *wire.end("pause_turn")]))
+        [note] = [data.note for data in events if isinstance(data, Continuation)]
+        assert "none of its tool calls was run" in note
+        assert session.struck == []
+        events = await session.survives("anthropic_messages", *[Answer(paused)] * 6)
+        assert events[-1].outcome == "truncated"
+        assert events[-1].reason == "The answer was paused by the provider and 5 continuations were not enough."
+
+    in_sessions(tmp_path, work)
+
+
 # ── Calls written as text ──────────────────────────────────────────────────────────────────────────
 
 

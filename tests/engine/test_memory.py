@@ -42,9 +42,9 @@ def test_another_session_is_reminded_and_the_same_one_is_not(tmp_path: Path) -> 
             assert not of(e.MemoryRecalled, await journal(engine, stranger.run_id)), "it is the agent's own"
         asked = [request.conversation.messages[-1].text for request in model.requests]
         assert asked[1] == "Does Ada like to drink it hot?", "it stands in the conversation already"
-        assert asked[2].startswith("What was it that Ada likes to drink?\n\n[from memory:")
+        assert asked[2].startswith("[from memory:")
         assert "Answered: Ada likes green tea." in asked[2]
-        assert asked[2].endswith("[end of memory]")
+        assert asked[2].endswith("[end of memory]\n\nWhat was it that Ada likes to drink?"), "the question is last"
         [recalled] = of(e.MemoryRecalled, events)
         assert recalled.by == "text"
         types = [event.type for event in events]

@@ -274,7 +274,7 @@ def test_arguments_that_are_no_object_are_never_a_call(arguments: str, stop: str
     assert "call 2 of it (add) has arguments that are not a JSON object" in failure.message
 
 
-@pytest.mark.parametrize("stop", ["pause_turn", "flux_capacitor", None])
+@pytest.mark.parametrize("stop", ["flux_capacitor", None])
 def test_calls_are_not_run_after_an_end_that_is_not_known(stop: str | None) -> None:
     failure = broken(*stream(asks(0, "b", "now", "{}"), stop=stop))
     assert (failure.kind, failure.retryable) == ("malformed", True)

@@ -118,7 +118,7 @@ def heard_by_us(completed: Completed) -> Heard:
     ]
     usage = completed.usage
     assert not usage.estimated
-    stop = completed.raw_stop if completed.stop == "other" else completed.stop
+    stop = completed.raw_stop or completed.stop
     return Heard(
         parts,
         None if stop == "null" else stop,

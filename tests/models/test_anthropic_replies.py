@@ -196,7 +196,7 @@ def test_arguments_of_nothing_but_space() -> None:
         ("model_context_window_exceeded", "max_tokens", None),
         ("refusal", "refusal", None),
         ("tool_use", "other", "tool_use"),
-        ("pause_turn", "other", "pause_turn"),
+        ("pause_turn", "max_tokens", "pause_turn"),
         ("flux_capacitor", "other", "flux_capacitor"),
         (None, "other", "null"),
     ],

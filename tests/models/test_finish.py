@@ -19,7 +19,7 @@ WORDS: dict[ReplyEnd, tuple[str, ...]] = {
     "cut": (
         "length", "LENGTH", "max_tokens", "MAX_TOKENS", "model_length", "max_output_tokens",
         "FINISH_REASON_MAX_TOKENS",
-        "model_context_window_exceeded", "token_limit_reached", "truncated_by_server",
+        "model_context_window_exceeded", "token_limit_reached", "truncated_by_server", "pause_turn",
     ),
     "filtered": (
         "content_filter", "CONTENT_FILTER", "content-filter", "SAFETY", "RECITATION", "PROHIBITED_CONTENT", "SPII",
@@ -31,7 +31,7 @@ WORDS: dict[ReplyEnd, tuple[str, ...]] = {
         "timeout",
         "server_error", "upstream_failure",
     ),
-    "unknown": ("flux_capacitor", "pause_turn", "OTHER", "null"),
+    "unknown": ("flux_capacitor", "OTHER", "null"),
 }  # fmt: skip
 """From the references of OpenAI, Anthropic, Google, Mistral (`model_length`), DeepSeek
 (`insufficient_system_resource`), Zhipu (`sensitive`, `network_error`), Bedrock (`guardrail_intervened`),

@@ -105,7 +105,28 @@ REPLY = {
     "generation length is too large: at most 2048": 2048,
 }
 
+REPLY_WITHOUT_A_NUMBER = """
+max_tokens参数非法。请检查文档。
+[1210]max_tokens参数非法
+max token参数非法。请检查文档
+默认`max_tokens`参数不合法
+参数max_tokens无效，请检查
+max_completion_tokens 参数有误
+max_tokens 应小于模型允许的值
+invalid params, max_tokens
+The parameter `max_tokens` specified in the request is not valid
+Invalid parameter: max_output_tokens
+""".strip().splitlines()
+
 SOMETHING_ELSE = """
+The parameter max_tokens specified in the request are not valid: max_tokens and max_completion_tokens cannot be set at the same time.
+The parameter `max_tokens` specified in the request are not valid: expected an integer, but got `"1000"` instead.
+Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1 instead.
+max_tokens参数类型错误
+max_tokens参数非法：必须大于0
+max_tokens不能为空，参数非法
+messages参数非法。请检查文档。
+API 调用参数有误，请检查文档。
 messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes
 A maximum of 100 PDF pages may be provided.
 The file is too large: 40MB > 32MB
@@ -161,6 +182,21 @@ def test_the_conversation_is_too_long(message: str) -> None:
 @pytest.mark.parametrize("message", REPLY)
 def test_a_reply_limit_that_is_too_large_is_recognised(message: str) -> None:
     assert blamed(message) == (Blame.REPLY, REPLY[message])
+
+
+@pytest.mark.parametrize("message", REPLY_WITHOUT_A_NUMBER)
+@pytest.mark.parametrize("size", [SMALL, LARGE, RequestSize(400, 20_000)], ids=["small", "large", "bounded"])
+def test_a_reply_limit_that_is_refused_without_a_reason_is_too_large(message: str, size: RequestSize) -> None:
+    assert blamed(message, size) == (Blame.REPLY, None)
+    decision = classify_error(400, json.dumps({"error": {"message": message}}), size)
+    assert decision.rule.kind == "invalid_request"
+    assert "max_tokens" in decision.rule.next_step
+    assert not decision.is_unclear
+
+
+def test_a_code_in_front_of_a_message_is_not_a_limit() -> None:
+    message = "[1210]max_tokens参数非法：限制数值范围[1,131072]"
+    assert blamed(message, SMALL) == (Blame.REPLY, 131_072)
 
 
 @pytest.mark.parametrize("message", SOMETHING_ELSE)

@@ -523,6 +523,35 @@ def test_a_tool_that_is_unknown_here_is_not_a_divergence(tmp_path: Path) -> None
     assert "`odd` is not known here" in found.cannot
 
 
+def test_a_line_that_was_not_offered_before_is_not_a_divergence(tmp_path: Path) -> None:
+    """Older journals offer no rule for a line that no glob describes."""
+
+    async def scenario() -> tuple[Recorded, Any]:
+        async with opened(tmp_path, ScriptedModel(ask(call("bash", command="true | cat")))) as engine:
+            service: Any = engine.service
+            made = agent(tools=["bash"], approvals={"default": "ask", "via": "api"}, memory=QUIET)
+            run_id = await engine.submit(made, "go")
+            await until(engine, run_id, "run_waiting")
+            return await record_of(engine, run_id), service._tools
+
+    record, tools = asyncio.run(scenario())
+    asked = next(event for event in record.events if isinstance(event.data, e.ApprovalRequested))
+    assert isinstance(asked.data, e.ApprovalRequested)
+    assert asked.data.pattern == "exactly: true | cat"
+
+    def offer(pattern: str | None) -> Replayed:
+        data = msgspec.structs.replace(asked.data, pattern=pattern)
+        changed = msgspec.structs.replace(asked, data=data, raw=msgspec.json.encode(data))
+        events = tuple([changed if each is asked else each for each in record.events])
+        return replay(msgspec.structs.replace(record, events=events), tools)
+
+    assert offer(asked.data.pattern).divergence is None
+    assert offer(None).divergence is None
+    other = offer("true *").divergence
+    assert other is not None
+    assert [difference.path for difference in other.differences] == ["pattern"]
+
+
 CHANGED_SINCE = {
     "v1": {("run_end", "memory_saved", "type"), ("llm_response", "llm_response", "usage.input_tokens")},
     "v2": {("run_end", "memory_saved", "type"), ("llm_response", "llm_response", "usage.input_tokens")},

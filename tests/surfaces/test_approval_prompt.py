@@ -100,6 +100,36 @@ def test_what_is_allowed_for_a_session_or_for_good_is_not_asked_again(shell: She
         assert len(files(folder)) == 3
 
 
+def test_a_line_that_no_glob_describes_is_allowed_as_it_is(shell: Shell, folder: Path) -> None:
+    line = "echo [x] | tee -a one.txt"
+    script = (
+        wants("bash", command=line),
+        wants("bash", "c2", command=line),
+        says("Twice."),
+        wants("bash", command=f"{line} "),
+        wants("bash", "c2", command=f"{line} two.txt"),
+        says("Once more."),
+    )
+
+    @against(shell, *script)
+    async def _(server: FakeEndpoint) -> None:
+        async with Terminal(shell, "run", "Write notes.", folder=folder, columns=200) as terminal:
+            await terminal.shows("Run it? [y]es [s]ession [a]lways")
+            terminal.types("?\n")
+            await terminal.shows("s: run it, and approve exactly this command for this session")
+            await terminal.shows("Run it?")
+            terminal.types("a\n")
+            await terminal.shows("Allowed from now on: exactly this command. The rule is in")
+            assert await terminal.ends() == 0
+            assert terminal.screen.count("Run it?") == 2, "only the first call asked"
+        assert f"match: 'exactly: {line}'" in files(shell.home / "agents" / "default")["allowed.yaml"]
+        shell.cwd = folder
+        done = await shell("run", "Another.")
+        assert (done.code, done.out) == (0, "Once more.\n")
+        assert files(folder) == {"one.txt": "[x]\n" * 3}, "the longer line is denied in a pipe"
+        assert (await shell("agents", "show", "default")).code == 0
+
+
 def test_a_question_is_answered_by_its_number(shell: Shell, folder: Path) -> None:
     @against(shell, wants("clarify", question="Which key?", options=["iron", "brass"]), says("Brass it is."))
     async def _(server: FakeEndpoint) -> None:

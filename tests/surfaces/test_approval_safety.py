@@ -74,7 +74,7 @@ def test_a_call_is_shown_as_it_will_run_and_in_its_folder(shell: Shell, folder: 
 def test_only_a_plain_yes_is_one(shell: Shell, folder: Path) -> None:
     """Enter asks again, text behind a yes is not dropped, and what cannot be remembered is not offered."""
 
-    @against(shell, wants("bash", command="touch a; touch b"), says("Fine."))
+    @against(shell, wants("bash", command="touch a\ntouch b"), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Do it.", folder=folder) as terminal:
             for typed, told in [
@@ -164,7 +164,9 @@ def test_a_change_is_shown_where_it_is_in_the_file(
 @pytest.mark.parametrize(
     ("tool", "arguments", "pattern", "expected"),
     [
-        ("bash", '{"command": "git log -n 3"}', "git log *", ["git log -n 3", "git log *"]),
+        ("bash", '{"command": "git log -n 3"}', "git log *", ["exactly: git log -n 3", "git log *"]),
+        ("bash", '{"command": " make | tail\\n"}', "exactly: make | tail", ["exactly: make | tail"]),
+        ("bash", '{"command": "make test"}', "make test", ["make test"]),
         ("bash", '{"command": "rm [a]"}', "rm [[]a]", ["rm [[]a]"]),
         ("write_file", '{"path": "src/../src/a.py"}', "src/a.py", ["src/a.py", "src/*"]),
         ("write_file", '{"path": "../a.py"}', "../a.py", ["../a.py"]),

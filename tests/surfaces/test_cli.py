@@ -82,7 +82,7 @@ def test_an_answer_goes_to_standard_output_and_nothing_else_does(shell: Shell) -
         again = await shell("run", "-", stdin=b"What is 2+3?\n")
         assert again == (0, "5\n", "reminded of 1 thing from earlier sessions\n")
         assert await shell("run", "Say nothing.") == (0, "", "")
-        assert server.requests[1].json["messages"][-1]["content"].startswith("What is 2+3?\n\n[from memory")
+        assert server.requests[1].json["messages"][-1]["content"].endswith("[end of memory]\n\nWhat is 2+3?")
 
 
 def test_json_prints_every_event(shell: Shell) -> None:

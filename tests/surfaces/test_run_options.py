@@ -162,7 +162,7 @@ def test_commands_take_a_beginning_last_or_a_title(shell: Shell) -> None:
         listed = await shell("runs", "list", "--state", "completed", "--since", "1h", "--json")
         assert [run["run_id"] for run in listed.json] == [second["run_id"], run_id]
         for words in (
-            ("--state", "failed"),
+            ("--status", "failed"),
             ("--since", "2999-01-01"),
             ("--state", "waiting", "--agent", "default"),
         ):

@@ -91,7 +91,7 @@ def test_what_a_run_waits_for_is_shown(shell: Shell, folder: Path) -> None:
 
 def test_only_calls_that_a_rule_can_match_are_remembered(shell: Shell, folder: Path) -> None:
     script = (
-        wants("bash", command="touch a; touch b"),
+        wants("bash", command="touch a\ntouch b"),
         wants("bash", "c2", command="touch c"),
         wants("bash", "c3", command="touch d"),
         says("Fine."),
@@ -109,6 +109,30 @@ def test_only_calls_that_a_rule_can_match_are_remembered(shell: Shell, folder: P
         assert (done.code, done.out) == (0, "Fine.\n")
         assert "Approved for this session: `bash` with `touch *`.\n" in done.err
         assert set(files(folder)) == {"a", "b", "c", "d"}
+
+
+def test_a_line_is_remembered_for_the_session_as_it_was_requested(shell: Shell, folder: Path) -> None:
+    line = "echo [x] | tee -a a"
+    script = (
+        wants("bash", command=line),
+        wants("bash", "c2", command=line),
+        wants("bash", "c3", command=f"{line}; echo y"),
+        says("Fine."),
+    )
+
+    @against(shell, *script)
+    async def _(server: FakeEndpoint) -> None:
+        approval = approval_in((await waiting(shell, folder))["said"])
+        shown = await shell("approvals", "show", approval)
+        assert re.search(r"rule +exactly the command `echo \[x\] \| tee -a a`\n", shown.out), shown.out
+        edited = await shell("approvals", "approve", approval, "--session", "--arguments", '{"command": "touch b"}')
+        assert edited.code == 2
+        assert "the rule is for exactly the command as it was requested" in edited.err
+        again = await shell("approvals", "approve", approval, "--session")
+        assert again.code == 4, "the longer line is another one"
+        assert f"Approved for this session: exactly the command `{line}`.\n" in again.err
+        assert files(folder) == {"a": "[x]\n[x]\n"}
+        assert (await shell("approvals", "deny", approval_in(again.err))).code == 0
 
 
 @pytest.mark.parametrize(("option", "made"), [("--yes", {"a", "b"}), ("--no", {"a"})])

@@ -90,7 +90,8 @@ def test_the_subjects_for_rules(commands: ShellCommands) -> None:
         return found.texts, found.opaque is not None, found.caution is not None, found.pattern
 
     assert subjects("git status -s") == (("git status -s",), False, False, "git status *")
-    assert subjects("cd x && rm -rf y") == (("cd x", "rm -rf y"), False, False, None)
+    line = "cd x && rm -rf y"
+    assert subjects(line) == (("cd x", "rm -rf y"), False, False, f"exactly: {line}")
     assert subjects("rm -rf /") == (("rm -rf /",), False, True, None)
     assert subjects("curl x | sh") == (("curl x", "sh"), True, True, None)
 

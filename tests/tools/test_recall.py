@@ -33,6 +33,34 @@ def test_a_part_of_the_text(arguments: str, text: str) -> None:
     assert call(arguments) == text
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ('"5-15"', "5-15"),
+        ('"5:15"', "5-15"),
+        ('"5..15"', "5-15"),
+        ("[5, 15]", "5-15"),
+        ('"90-"', "90-100"),
+        ('"90"', "90-100"),
+        ("90", "90-100"),
+        ('"-3"', "97-100"),
+        ('"0-1000000"', "0-100"),
+    ],
+)
+def test_a_range_in_place_of_start_and_length(given: str, read: str) -> None:
+    first, _, end = read.partition("-")
+    answer = call(f'{{"call_id": "c7", "range": {given}}}')
+    assert answer.startswith(f"{TEXT[int(first) : int(end)]}\n[characters {read} of 100")
+
+
+@pytest.mark.parametrize(
+    "given", ['"15-5"', '"all"', "null", f'"{"9" * 9000}"', "{}", "[1, 2, 3]", '"5-15", "start": 5']
+)
+def test_a_range_that_is_none_is_refused_with_the_parameters(given: str) -> None:
+    with pytest.raises(InvalidArguments, match=r"range.*recall takes: call_id"):
+        call(f'{{"call_id": "c7", "range": {given}}}')
+
+
 def test_invalid_ranges_are_refused() -> None:
     with pytest.raises(ToolError, match="no text is stored for the call `c8`"):
         call('{"call_id": "c8"}')

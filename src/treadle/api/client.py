@@ -197,9 +197,9 @@ class AsyncClient:
         wanted = runs.ListRuns(agent, None if session is None else SessionId(session))
         return await list_items(self._caller, runs.LIST, wanted, limit)
 
-    async def list_sessions(self, *, limit: int = 50) -> list[SessionView]:
-        """Return sessions, latest first."""
-        return await list_items(self._caller, sessions.LIST, sessions.ListSessions(), limit)
+    async def list_sessions(self, *, limit: int = 50, children: bool = False) -> list[SessionView]:
+        """Return sessions, latest first; with `children`, also those of sub-agents."""
+        return await list_items(self._caller, sessions.LIST, sessions.ListSessions(children=children), limit)
 
     # ── Acting on runs ──
 

@@ -132,9 +132,9 @@ class Client:
         """Return runs, newest first."""
         return self._do(self._client.list_runs(agent=agent, session=session, limit=limit))
 
-    def list_sessions(self, *, limit: int = 50) -> list[SessionView]:
+    def list_sessions(self, *, limit: int = 50, children: bool = False) -> list[SessionView]:
         """Return sessions, latest first."""
-        return self._do(self._client.list_sessions(limit=limit))
+        return self._do(self._client.list_sessions(limit=limit, children=children))
 
     def steer(self, run_id: str, message: str, mode: SteerMode = "steer") -> int:
         """Send a message to a run in progress. Return the sequence of the event."""

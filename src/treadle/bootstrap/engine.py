@@ -20,6 +20,7 @@ from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import database_files
 from treadle.config.home import Home
+from treadle.config.shared_settings import describe_settings
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
@@ -319,6 +320,7 @@ def _context(
         mcp=HomeMcpStatus(config.home, config.mcp),
         channels=_make_lazy_channels(config, stores, service, hub),
         home=config.home.path,
+        settings=lambda: describe_settings(config.home.config()),
         metrics=NoMetrics() if config.telemetry is None else config.telemetry.metrics or NoMetrics(),
     )
 

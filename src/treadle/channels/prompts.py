@@ -4,12 +4,14 @@ import re
 
 from treadle.domain.events import ApprovalRequested, ClarifyRequested, RunEnd, RunWaiting
 from treadle.domain.ids import RunId
+from treadle.domain.permissions import is_exact_pattern
 from treadle.ports.channel import Button, Outgoing
 
 MAX_SHOWN_ARGUMENTS, MAX_REASON = 1500, 500
 MAX_QUESTION, MAX_OPTION = 1000, 150
 """Characters: a prompt fits in one message of every platform, with its notes."""
 MAX_BUTTONS, MAX_LABEL = 8, 60
+MAX_PATTERN = 200
 HELP = (
     "Write what you need. While I work, further messages reach me too.\n\n"
     "`/stop` ends what I am doing.\n"
@@ -19,6 +21,7 @@ HELP = (
     "`/approve` and `/deny` decide what I may do, for people who may approve."
 )
 APPROVE, APPROVE_SESSION, DENY = "approve", "session", "deny"
+SESSION_LABEL = "Approve for this session"
 ANSWER_PREFIX = "option/"
 
 
@@ -40,12 +43,24 @@ def make_approval_prompt(asked: ApprovalRequested, conversation: str, has_button
     text = f"**Approval needed** for `{asked.name}`: {reason}\n\n{fence}\n{arguments}\n{fence}{cut}"
     if not has_buttons:
         text += "\n\nReply `approve` or `deny`."
+    elif asked.pattern:
+        text += f"\n\n{SESSION_LABEL} allows {_describe_grant(asked.name, asked.pattern)}."
     buttons = (
         Button("Approve", APPROVE),
-        *((Button("Approve for this session", APPROVE_SESSION),) if asked.pattern else ()),
+        *((Button(SESSION_LABEL, APPROVE_SESSION),) if asked.pattern else ()),
         Button("Deny", DENY),
     )
     return Outgoing(f"approval/{asked.approval_id}", conversation, text, buttons if has_buttons else ())
+
+
+def _describe_grant(tool: str, pattern: str) -> str:
+    """Return which calls an approval for the session covers. A pattern that is not plain text is not shown."""
+    if is_exact_pattern(pattern):
+        return "exactly this command"
+    if pattern == "*":
+        return f"every `{tool}`"
+    is_plain = pattern.isprintable() and "`" not in pattern and len(pattern) <= MAX_PATTERN
+    return f"`{tool}` with `{pattern}`" if is_plain else f"such calls of `{tool}`"
 
 
 def make_question_prompt(asked: ClarifyRequested, run_id: RunId, conversation: str, has_buttons: bool) -> Outgoing:

@@ -53,19 +53,33 @@ class LiveConfig:
         self._read = read
         self._seen = file_fingerprint(path)
         self._current = read()
+        self._vanished_at: float | None = None
+        """When the file was first seen empty or missing. An editor may be about to write it."""
+        self.monotonic = time.monotonic
+        """The clock that measures how long the file is empty or missing."""
         self.listeners: list[Callable[[ConfigChange], None]] = []
         """Called with every change."""
 
     def refresh(self) -> "HomeConfig":
         """Return the settings; apply the file first if it has changed and is valid."""
         seen = file_fingerprint(self._path)
-        if seen != self._seen and not _is_being_written(seen):
+        if seen != self._seen and not self._is_unsettled(seen):
             self._seen = seen
             if (change := self._find_change()) is not None:
                 self._current = change.config
                 for listener in self.listeners:
                     listener(change)
         return self._current
+
+    def _is_unsettled(self, seen: tuple[int, int, int] | None) -> bool:
+        """Return whether the file may be in the middle of being replaced. Some file systems report an emptied file
+        with its old time."""
+        if seen is not None and seen[1] > 0:
+            self._vanished_at = None
+            return _is_being_written(seen)
+        if self._vanished_at is None:
+            self._vanished_at = self.monotonic()
+        return self.monotonic() - self._vanished_at < SETTLE_SECONDS
 
     @asynccontextmanager
     async def watch(self, say: Callable[[str], None]) -> AsyncGenerator[None]:

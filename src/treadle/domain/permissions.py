@@ -10,6 +10,8 @@ Verdict = Literal["auto", "ask", "deny"]
 ConcernKind = Literal["private", "unconfined"]
 """What a tool finds on this machine that needs a reviewer: a private place, or that no sandbox confines it."""
 SandboxMode = Literal["auto", "required", "off"]
+EXACT_PREFIX = "exactly: "
+"""How a pattern begins that matches one command line and no other."""
 Asker = Literal["terminal", "channel", "command", "editor", "dashboard", "api"]
 """Who sent a message and can be asked back."""
 
@@ -46,7 +48,8 @@ class ApprovalRule(Struct, frozen=True, omit_defaults=True):
     """`auto`: run the call. `ask`: wait for a reviewer. `deny`: reject the call."""
     match: str | None = None
     """A glob. For `bash` it is compared with each command of the parsed line, for file tools with the path, for
-    other tools with their text arguments. Null: every call."""
+    other tools with their text arguments. `exactly: LINE` matches one command line as a whole, and is not a glob.
+    Null: every call."""
     examples: Examples = Examples()
     """Examples that are checked when the rule is read."""
 
@@ -73,6 +76,21 @@ class ApprovalRules(Struct, frozen=True, omit_defaults=True):
     @property
     def expires_seconds(self) -> float | None:
         return None if self.expires is None else parse_duration(self.expires)
+
+
+def make_exact_pattern(line: str) -> str:
+    """Return the pattern that matches this command line and no other."""
+    return f"{EXACT_PREFIX}{line}"
+
+
+def read_exact_pattern(pattern: str) -> str | None:
+    """Return the only command line that a pattern matches, or None if the pattern is a glob."""
+    return pattern.removeprefix(EXACT_PREFIX) if pattern.startswith(EXACT_PREFIX) else None
+
+
+def is_exact_pattern(pattern: str | None) -> bool:
+    """Return whether a pattern matches one command line and no other."""
+    return pattern is not None and read_exact_pattern(pattern) is not None
 
 
 def make_sandbox_policy(given: SandboxMode | SandboxPolicy) -> SandboxPolicy:

@@ -12,6 +12,12 @@ COMMAND, COMMAND_ALIAS = "bash", "run_command"
 """The tool that runs commands, and its alias."""
 
 
+def strip_line(command: str) -> str:
+    """Return a command line without the blanks around it. A backslash keeps a blank that follows it."""
+    stripped = command.strip(" \t\n")
+    return command if stripped.endswith("\\") else stripped
+
+
 class ToolSpec(Struct, frozen=True, omit_defaults=True):
     """The declaration of a tool. It is journaled when a run starts, so that a run that is resumed later, by other
     code, is decided by what the tool declared then."""

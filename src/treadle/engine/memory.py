@@ -36,7 +36,9 @@ async def recall_memories(state: RunState, deps: EngineDeps) -> tuple[EventData,
                 for shown, score in zip(section.memories, scores, strict=True)
             ]
         )
-        events.append(MemoryRecalled(reminders, section.text, recall.by, settings.place, section.notes))
+        events.append(
+            MemoryRecalled(reminders, section.text, recall.by, settings.place, section.notes, precedes=True)
+        )
     return tuple(events)
 
 

@@ -138,6 +138,8 @@ class NoSessions:
         before: SessionId | None = None,
         agents: Sequence[str] | None = None,
         owner: UserId | None = None,
+        *,
+        children: bool = True,
     ) -> Sequence[SessionRecord]:
         return ()
 

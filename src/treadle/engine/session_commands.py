@@ -20,6 +20,7 @@ from treadle.domain.events import (
 from treadle.domain.graphemes import truncate
 from treadle.domain.ids import SegmentId
 from treadle.domain.messages import Image, Message, Text, user
+from treadle.domain.money import format_cost
 from treadle.engine.deps import EngineDeps
 from treadle.engine.owned_run import OwnedRun
 from treadle.engine.run_history import load_run_history
@@ -168,14 +169,16 @@ async def _measure_usage(run: OwnedRun, deps: EngineDeps) -> SessionUsage:
 
 def _describe_usage(used: SessionUsage) -> str:
     size, window = used.context_tokens, used.context_window
-    price = f"${used.cost:.4f}"
+    price = format_cost(used.cost, used.unpriced_calls)
     if used.unpriced_calls:
-        price += f" and {used.unpriced_calls} model calls of unknown price"
+        calls = "1 model call" if used.unpriced_calls == 1 else f"{used.unpriced_calls:,} model calls"
+        price += f" ({calls} without a known price)"
     lines = (
         f"runs      {used.runs}, with {used.steps} steps and {used.tool_calls} tool calls",
-        f"tokens    {used.input_tokens} in ({used.cached_tokens} of them from a cache), {used.output_tokens} out",
+        f"tokens    {used.input_tokens:,} in ({used.cached_tokens:,} of them from a cache), "
+        f"{used.output_tokens:,} out",
         f"cost      {price}",
-        f"context   about {size} of {window} tokens ({size / window:.0%}), {used.messages} messages",
+        f"context   about {size:,} of {window:,} tokens ({size / window:.0%}), {used.messages} messages",
         f"segments  {used.segments}",
     )
     return "\n".join(lines)

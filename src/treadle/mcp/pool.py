@@ -193,7 +193,7 @@ class ServerPool:
         try:
             await connection.open(target.server.start_timeout)
         except ConnectionFailed as error:
-            raise _Unavailable(_add_login_hint(str(error), target)) from None
+            raise _Unavailable(_add_path_hint(_add_login_hint(str(error), target), target)) from None
         return connection
 
     def _make_transport(self, target: ServerTarget, server: "RunningServer") -> "Transport":
@@ -298,6 +298,24 @@ class _Unavailable(Exception):
 def _import_sdk() -> None:
     """Import what uses the SDK, which takes about a second."""
     import_module("treadle.mcp.connection")
+
+
+def _add_path_hint(reason: str, target: ServerTarget) -> str:
+    """Say which setting shows a file that the program did not find, because its sandbox hides it."""
+    for word in target.server.args:  # a program that is not found is named as such
+        place = Path(word).expanduser()
+        if word in reason and place.is_absolute() and place.exists() and not _is_shown(place, target):
+            return (
+                f"{reason}. Its sandbox hides {place.parent}: add that folder to `readable` of the server's entry "
+                f"(`treadle mcp add --readable {place.parent}`)"
+            )
+    return reason
+
+
+def _is_shown(place: Path, target: ServerTarget) -> bool:
+    rights = target.rights
+    folders = (target.workspace, *(Path(name).expanduser() for name in (*rights.readable, *rights.writable)))
+    return rights.mode == "off" or any(place.is_relative_to(folder) for folder in folders)
 
 
 def _add_login_hint(reason: str, target: ServerTarget) -> str:

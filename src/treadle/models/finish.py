@@ -9,8 +9,8 @@ from typing import Final, Literal
 from treadle.domain.events import StopReason
 
 ReplyEnd = Literal["ended", "tools", "unknown", "cut", "filtered", "malformed", "failed"]
-"""`cut`: stopped at a limit before the model was done. `filtered`: refused or withheld. `malformed`: the provider
-could not parse the call that the model wrote. `failed`: the provider aborted the reply."""
+"""`cut`: stopped at a limit, or paused by the provider, before the model was done. `filtered`: refused or withheld.
+`malformed`: the provider could not parse a call of the model. `failed`: the provider aborted the reply."""
 
 _SEVERITY: Final[dict[ReplyEnd, int]] = {
     "ended": 0,
@@ -38,7 +38,7 @@ _WORDS: Final[dict[ReplyEnd, str]] = {
     "tools": "tool_calls tool_call tool_use tools function_call function_calls tool_execution call calls",
     "cut": """length max_tokens max_token max_output_tokens max_completion_tokens max_new_tokens max_length
         model_length token_limit token_limit_reached context_length context_length_exceeded context_window_exceeded
-        model_context_window_exceeded incomplete truncated unfinished limit""",
+        model_context_window_exceeded incomplete truncated unfinished limit pause_turn pause paused""",
     "filtered": """content_filter content_filtered content_filtering filter filtered refusal refused safety
         recitation blocklist blocked prohibited_content spii language image_safety image_prohibited_content
         image_recitation sensitive guardrail guardrail_intervened guardrails moderation flagged policy_violation
@@ -50,6 +50,9 @@ _WORDS: Final[dict[ReplyEnd, str]] = {
         network_error server_error internal_error timeout timed_out interrupted disconnected error_limit
         overloaded unavailable run_abort preempted deadline_exceeded""",
 }
+_PAUSE: Final = "pause"
+"""In the words of a provider that paused a reply, such as `pause_turn` of Anthropic. The reply is sent back and the
+model goes on."""
 _SUBSTRINGS: Final[tuple[tuple[ReplyEnd, str], ...]] = (
     ("malformed", "malform invalid unexpected unpars"),
     (
@@ -107,6 +110,11 @@ class Ending:
         end = end or classify_finish_word(word)
         if self.end is None or _SEVERITY[end] > _SEVERITY[self.end]:
             self.end, self.word = end, word
+
+    def word_for(self, stop: StopReason) -> str | None:
+        """Return the finish word if it says more than the stop reason does: an unknown end or a pause."""
+        is_pause = self.end == "cut" and _PAUSE in (self.word or "").lower()
+        return self.word if stop == "other" or is_pause else None
 
     @property
     def runs_calls(self) -> bool:

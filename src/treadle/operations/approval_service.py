@@ -19,6 +19,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import make_sendable, user
+from treadle.domain.permissions import is_exact_pattern
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step
 from treadle.operations.submissions import check_message
@@ -63,6 +64,11 @@ class ApprovalService:
             raise InvalidState(_describe_decision(record))
         if answer.arguments is not None and answer.decision == "deny":
             raise UsageError("A denied call does not run: pass edited arguments only with an approval.")
+        if answer.arguments is not None and answer.remember == "session" and is_exact_pattern(record.pattern):
+            raise UsageError(
+                "Edited arguments cannot be remembered: the rule is for exactly the command as it was requested. "
+                "Approve them once."
+            )
         if answer.arguments is not None:
             self._check_edited(record.tool, answer.arguments)
         if self._vault.redactor.redact(answer.arguments or "").names:

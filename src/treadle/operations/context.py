@@ -158,6 +158,8 @@ class Context:
     sign_ins: "SignInService" = _ABSENT
     address: Callable[[], str | None] = lambda: None
     """The URL of the server in this process; None if it serves no port."""
+    settings: Callable[[], dict[str, Any]] = _ABSENT
+    """Return the settings of the home that are in use, without secrets."""
     requests: "IdempotencyStore" = _ABSENT
     retention: "RetentionService" = _ABSENT
     automation: "Callable[[], Automation]" = _ABSENT

@@ -3,6 +3,8 @@
 A submission here carries its agent as that command has read it, so only a caller that may do anything may use
 them."""
 
+from typing import Any
+
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
@@ -28,6 +30,13 @@ class ServerAddress(Struct, frozen=True):
 
     url: str | None
     """None: it does not."""
+
+
+class SettingsInUse(Struct, frozen=True):
+    """The settings that the process that owns the home uses."""
+
+    settings: dict[str, Any]
+    """The content of `config.yaml` without secrets, as plain values."""
 
 
 SUBMIT = Operation(
@@ -75,6 +84,16 @@ ADDRESS = Operation(
     public=False,
 )
 
+SETTINGS = Operation(
+    "local.settings",
+    "GET",
+    "/v1/attached/settings",
+    scope="admin",
+    request=NoParameters,
+    response=SettingsInUse,
+    public=False,
+)
+
 
 @SUBMIT.handler
 async def submit(context: Context, request: SubmitWhole) -> Ticket:
@@ -105,3 +124,9 @@ async def hand_over(context: Context, request: NoParameters) -> None:
 async def show_address(context: Context, request: NoParameters) -> ServerAddress:
     """Get where this process serves HTTP."""
     return ServerAddress(context.address())
+
+
+@SETTINGS.handler
+async def show_settings(context: Context, request: NoParameters) -> SettingsInUse:
+    """Get the settings that this process uses, which an invalid config.yaml does not change."""
+    return SettingsInUse(context.settings())

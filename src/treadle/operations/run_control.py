@@ -14,7 +14,7 @@ from treadle.operations.context import Context
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import refuse_other_model
 from treadle.operations.runs import OneRun, RunDetail, Wait
-from treadle.operations.schemas import AgentName, Delivered, Said
+from treadle.operations.schemas import AgentName, Delivered, FirstSaid, Said
 
 if TYPE_CHECKING:
     from treadle.domain.agents import AgentSpec
@@ -59,7 +59,7 @@ class Accepted(Struct, frozen=True):
 
 
 class NewRun(Struct, frozen=True, forbid_unknown_fields=True):
-    message: Said
+    message: FirstSaid
     session_id: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     attachments: Attachments = ()
     overrides: Overrides | None = None

@@ -11,6 +11,8 @@ from treadle.domain.messages import MESSAGE_LIMIT
 Item = TypeVar("Item")
 Said = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
 """A text that a caller sends to an agent."""
+FirstSaid = Annotated[str, Meta(min_length=1, extra_json_schema={"maxLength": MESSAGE_LIMIT})]
+"""The message of a new run. Its length is checked after the state of the agent, in the order of all such checks."""
 AgentName = Annotated[str, Meta(min_length=1, max_length=64)]
 SessionName = Annotated[str, Meta(min_length=1, max_length=200)]
 Cursor = Annotated[str, Meta(max_length=200, description="`next` of the page before.")]

@@ -66,6 +66,7 @@ class SessionDetail(SessionView, frozen=True):
 class ListSessions(Struct, frozen=True, forbid_unknown_fields=True):
     cursor: Cursor | None = None
     limit: Limit = 50
+    children: Annotated[bool, Meta(description="Also list the sessions of sub-agents.")] = False
 
 
 class ShowSession(Struct, frozen=True, forbid_unknown_fields=True):
@@ -157,7 +158,9 @@ PRUNE = Operation(
 async def list_sessions(context: Context, request: ListSessions) -> Page[SessionView]:
     """List sessions, the latest first."""
     before, principal = None if request.cursor is None else SessionId(request.cursor), context.principal
-    found = await context.sessions.newest(request.limit + 1, before, principal.agents, principal.only_owner)
+    found = await context.sessions.newest(
+        request.limit + 1, before, principal.agents, principal.only_owner, children=request.children
+    )
     views = tuple(map(session_view, found[: request.limit]))
     return Page(views, views[-1].session_id if len(found) > request.limit else None)
 

@@ -1,7 +1,6 @@
 """Messages for agents, and the checks on them. Everything that can be checked is checked here, before anything is
 written."""
 
-from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_
 from treadle.ports.journal import Runs
 from treadle.ports.model import Models
 from treadle.ports.sessions import Sessions
-from treadle.ports.tool import InvalidArguments, Toolbox
+from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
 from treadle.ports.vault import Redactor
 
 
@@ -175,16 +174,16 @@ class Admission:
         except ValueError as error:
             raise UsageError(f"The approvals of agent `{agent.name}`: {error}. Fix the rule.") from None
 
-    def _seen_in(self, tool_name: str, example: str) -> Sequence[str]:
+    def _seen_in(self, tool_name: str, example: str) -> Subjects:
         """Return what a rule matches when a tool is called with this text as its only required argument."""
         tool = self._tools.find(tool_name)
         required: list[str] = [] if tool is None else tool.spec.schema.get("required", [])
         if tool is None or len(required) != 1:
-            return (example,)
+            return Subjects((example,))
         try:
-            return tool.subjects(tool.parse(msgspec.json.encode({required[0]: example}).decode())).texts
+            return tool.subjects(tool.parse(msgspec.json.encode({required[0]: example}).decode()))
         except InvalidArguments:
-            return (example,)
+            return Subjects((example,))
 
 
 def _check_user(name: UserId) -> None:

@@ -82,9 +82,11 @@ class Sessions(Protocol):
         before: SessionId | None = None,
         agents: Sequence[str] | None = None,
         owner: UserId | None = None,
+        *,
+        children: bool = True,
     ) -> Sequence[SessionRecord]:
         """Return sessions, latest run first, optionally only those after `before` in this order, of these agents,
-        or of this owner."""
+        of this owner, or not begun by a parent run."""
         ...
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:

@@ -41,16 +41,18 @@ class Subjects(Struct, frozen=True):
     """Each is matched against the globs of the rules: the commands of a shell line, or the text arguments of other
     tools."""
     opaque: str | None = None
-    """Why the effect of the call cannot be determined. Then no rule can allow it; only the default decides."""
+    """Why the effect of the call cannot be determined. Then no glob can allow it; only the default decides."""
     caution: str | None = None
     """Why the call needs approval whatever the rules say."""
     pattern: str | None = None
-    """The glob to offer to a reviewer who wants to allow such calls from now on."""
+    """The pattern to offer to a reviewer who wants to allow such calls from now on: a glob, or an exact line."""
     only_by_path: tuple[str, ...] = ()
     """Programs named by a path, if nothing else makes the call opaque. A rule that names such a path without a glob
     allows it."""
     concern: "Concern | None" = None
     """What the tool found on this machine that needs a reviewer."""
+    whole: str | None = None
+    """The whole command line. A pattern that names exactly this line allows all of it, also if it is opaque."""
 
 
 PRIVATE_PREFIX, UNCONFINED_PREFIX = "private place: ", "no sandbox: "

@@ -25,6 +25,7 @@ from treadle.domain.events import (
 from treadle.domain.events.version_1 import ADDED
 from treadle.domain.excerpts import take_excerpt
 from treadle.domain.ids import Instant
+from treadle.domain.permissions import is_exact_pattern
 from treadle.domain.time_format import format_minute
 
 MEASURED = frozenset(("duration_ms", "first_token_ms", "model_ms", "tool_ms", "epoch", "breaker_seconds"))
@@ -71,6 +72,7 @@ LATER = {
     "llm_error": {"asked_wait": ("asked_wait",)},
     "run_start": {"result_header": ("guidance", "result_header")},
     "budget_hint": {"kept": ("kept",)},
+    "memory_recalled": {"precedes": ("precedes",)},
     "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
 }
 """Event type -> a field that is always present since it exists -> fields that older journals lack without it."""
@@ -184,6 +186,8 @@ def _drop_incomparable(event: Event, recorded: dict[str, Any], today: dict[str, 
             for name in fields:
                 today.pop(name, None)
                 recorded.pop(name, None)
+    if event.type == "approval_requested" and recorded["pattern"] is None and is_exact_pattern(today["pattern"]):
+        today["pattern"] = None  # exact lines were not always offered
     for told_then, fields in FORMER.get(event.type, {}).items():
         if told_then in stored:
             for name in fields:

@@ -12,7 +12,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.excerpts import take_excerpt
 from treadle.domain.messages import ToolUse
-from treadle.domain.tools import ToolSpec
+from treadle.domain.tools import ToolSpec, strip_line
 from treadle.ports.tool import (
     CallEnvironment,
     Concern,
@@ -137,10 +137,11 @@ class RecordedTool:
             return self._known.subjects(arguments)
         self._box.guessed.add(self.spec.name)
         texts = tuple(_texts(vars(arguments)))
+        whole = strip_line(texts[0]) if len(texts) == 1 else None
         for data in self._script.decisions():
             if isinstance(data, e.ApprovalRequested) and data.name == self.spec.name:
-                return Subjects(texts, pattern=data.pattern)
-        return Subjects(texts, pattern="*")
+                return Subjects(texts, pattern=data.pattern, whole=whole)
+        return Subjects(texts, pattern="*", whole=whole)
 
     async def assess(self, arguments: Any, scene: CallEnvironment) -> Concern | None:
         """Return what the tool found on the machine, if the call needed an approval or was denied for it."""

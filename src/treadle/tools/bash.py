@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from treadle.domain.events.tool_calls import ProcessKilled, SandboxDenied
-from treadle.domain.tools import COMMAND, COMMAND_ALIAS, ToolSpec
+from treadle.domain.tools import COMMAND, COMMAND_ALIAS, ToolSpec, strip_line
 from treadle.ports.sandbox import Command, CommandError, Commands, EndedBy, Finished, GitUse, SandboxMissing
 from treadle.ports.tool import (
     UNCONFINED_PREFIX,
@@ -94,13 +94,14 @@ class Bash:
 
     def subjects(self, arguments: BashArguments) -> Subjects:
         from treadle.tools.shell.destructive import find_caution
-        from treadle.tools.shell.glob_suggestion import suggest_pattern
+        from treadle.tools.shell.glob_suggestion import suggest_line, suggest_pattern
         from treadle.tools.shell.parser import parse_commands
 
         parsed = parse_commands(arguments.command)
         caution = find_caution(arguments.command, parsed)
-        pattern = None if caution is not None else suggest_pattern(parsed)
-        return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path)
+        line = strip_line(arguments.command)
+        pattern = None if caution is not None else suggest_pattern(parsed) or suggest_line(line)
+        return Subjects(parsed.commands, parsed.opaque, caution, pattern, parsed.only_by_path, whole=line)
 
     async def assess(self, arguments: BashArguments, scene: CallEnvironment) -> Concern | None:
         """Ask for approval if no sandbox works, unless a rule allows the command or the agent disables the

@@ -114,6 +114,20 @@ def test_a_text_that_is_too_long_is_refused_alike_on_every_route(tmp_path: Path)
     in_time(perform())
 
 
+def test_the_state_of_an_agent_is_checked_before_the_length_of_a_message(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with serve_home(tmp_path) as server:
+            await server.ask("POST", "/v1/agents/one/state", {"state": "paused"})
+            for message in ("x", "x" * 128_001):
+                reply = await server.ask("POST", "/v1/agents/one/runs", {"message": message})
+                assert (reply.status, reply.problem) == (409, "InvalidState")
+            description = (await server.ask("GET", "/v1/openapi.json")).json
+            message = description["components"]["schemas"]["NewRun"]["properties"]["message"]
+            assert message["maxLength"] == 128_000
+
+    in_time(perform())
+
+
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'{"message": "x", "overrides": {"output": {"a":'])
 def test_a_deeply_nested_body_is_refused(tmp_path: Path, opening: bytes) -> None:
     async def perform() -> None:

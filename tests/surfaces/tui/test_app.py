@@ -8,7 +8,7 @@ from tests.patience import HANG_SECONDS
 from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
 from treadle.operations import runs
 from treadle.operations.local_admin import SUBMIT
-from treadle.surfaces.tui import keys
+from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.commands import COMMANDS
 from treadle.surfaces.tui.help_screen import make_help
@@ -38,6 +38,7 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
             app.prompt.put('{"path": "b.txt", "content": "edited"}')
             await pilot.press("enter")
             await wait_for(pilot, lambda: "2 that" in read_screen(app))
+            await wait_for(pilot, lambda: app.prompt.placeholder == texts.PLACEHOLDER_ANSWER)
             await pilot.press("2")
             await wait_for(pilot, lambda: "All done." in read_screen(app))
             screen = read_screen(app)

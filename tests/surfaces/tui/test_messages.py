@@ -8,7 +8,7 @@ import pytest
 from textual import events
 from textual.pilot import Pilot
 
-from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
+from tests.surfaces.tui.stage import WITH_BASH, enter, open_app, read_screen, wait_for
 from treadle.surfaces.tui import display_state, texts
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.notification import notify_terminal
@@ -89,6 +89,46 @@ def test_a_rule_for_the_session_approves_the_next_call(tmp_path: Path) -> None:
             await pilot.press("4")
             await wait_for_text(app, pilot, "Both.")
             assert (tmp_path / "work" / "a.txt").read_text() == "two"
+
+    asyncio.run(talk())
+
+
+def test_a_line_is_allowed_for_the_session_as_it_is(tmp_path: Path) -> None:
+    line = "echo [x] 2>&1 | tee -a a.txt"
+    model = ScriptedModel(
+        ask(call("bash", command=line)),
+        ask(call("bash", command=line)),
+        ask(call("bash", command=f"{line}; echo more")),
+        say("All."),
+    )
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model, agent=WITH_BASH.replace("auto", "ask")) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for_text(app, pilot, "4 allow allow exactly this command for this session")
+            await pilot.press("4")
+            await wait_for(pilot, lambda: f"command: {line}; echo more" in read_screen(app))
+            await wait_for(pilot, lambda: "4 allow" in read_screen(app))
+            assert (tmp_path / "work" / "a.txt").read_text() == "[x]\n[x]\n"
+            await pilot.press("3", "enter")
+            await wait_for_text(app, pilot, "All.")
+
+    asyncio.run(talk())
+
+
+def test_a_line_that_is_hard_to_read_is_not_allowed_for_the_session(tmp_path: Path) -> None:
+    model = ScriptedModel(ask(call("bash", command="touch a\ntouch b")), say("Done."))
+
+    async def talk() -> None:
+        async with open_app(tmp_path, model, agent=WITH_BASH.replace("auto", "ask")) as (app, pilot):
+            await enter(pilot, "go")
+            await wait_for(pilot, lambda: "3 deny" in read_screen(app))
+            assert "4 allow" not in read_screen(app)
+            await pilot.press("4")
+            await wait_for_text(app, pilot, texts.NO_RULE)
+            await pilot.press("3", "enter")
+            await wait_for_text(app, pilot, "Done.")
+            assert list((tmp_path / "work").iterdir()) == []
 
     asyncio.run(talk())
 
@@ -199,7 +239,7 @@ def test_thinking_is_hidden_and_shown(tmp_path: Path) -> None:
             assert "Some reasons." not in read_screen(app)
             await pilot.press("ctrl+t")
             await wait_for_text(app, pilot, "Some reasons.")
-            assert texts.THINKING_SHOWN in read_screen(app)
+            await wait_for_text(app, pilot, texts.THINKING_SHOWN)
             await pilot.press("ctrl+t")
             await wait_for(pilot, lambda: "Some reasons." not in read_screen(app))
             await enter(pilot, "/details")

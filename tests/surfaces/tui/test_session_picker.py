@@ -68,6 +68,9 @@ def test_escape_ends_renaming_and_the_list_stays(tmp_path: Path) -> None:
             await pilot.press("ctrl+e", *" at sea", "enter")
             await wait_for(pilot, lambda: is_listed(app, "ships at sea"))
             assert sorted(await list_titles(app)) == ["sails", "ships at sea"]
+            await pilot.press("ctrl+x")
+            await wait_for(pilot, lambda: "Delete “ships at sea”" in read_screen(app))
+            await pilot.press("n")
             await pilot.press("ctrl+e", "ctrl+u", "enter")
             await wait_for(pilot, lambda: "The title is empty" in read_screen(app))
             assert isinstance(app.screen, PickerScreen)

@@ -3,6 +3,7 @@ import { diffLines } from "./diff";
 import { formatBytes, formatCost, formatDuration, shortId } from "./format";
 import { check, exampleOf } from "./json_schema";
 import type { LiveEvent } from "./live_protocol";
+import { describeRule } from "./rules";
 import { patchRun } from "./run_patch";
 import { FrameReader } from "./sse";
 import { Transcript, type ToolItem } from "./transcript";
@@ -103,6 +104,13 @@ describe("schemas", () => {
     expect(faults).toEqual(["", "limits.steps", "limits.more", "mode", "model", "colour"]);
   });
   it("give examples", () => expect(exampleOf(schema, definitions)).toEqual({ name: "text" }));
+});
+
+describe("remembered approvals", () => {
+  it("say which calls they cover", () => {
+    expect(describeRule("bash", "exactly: ls *.c | wc -l\u202e")).toBe("Exactly the command ls *.c | wc -l⟨U+202E⟩");
+    expect([describeRule("post", "*"), describeRule("bash", "git log *")]).toEqual(["Every post", "bash with git log *"]);
+  });
 });
 
 describe("numbers", () => {

@@ -66,7 +66,9 @@ def recalled_lines(text: str) -> Sequence[str]:
 def remove_section(text: str) -> str:
     """Return the text without recalled memories."""
     before, opening, rest = text.partition(_OPENING)
-    return f"{before}{rest.partition(_CLOSING)[2]}".strip() if opening else text
+    if not opening:
+        return text
+    return "\n\n".join([part for part in (before.strip(), rest.partition(_CLOSING)[2].strip()) if part])
 
 
 def remove_notes(text: str) -> str:

@@ -102,5 +102,7 @@ def _obeyed(state: RunState, data: e.CommandObeyed) -> None:
 def _recalled(state: RunState, data: e.MemoryRecalled) -> None:
     if data.place == "system":
         set_preamble(state, state.prompt.preamble.tools, data.section)
+    elif data.precedes:
+        state.turn.inbox.insert(0, user(data.section))
     else:
         state.turn.inbox.append(user(data.section))

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 
 from treadle.core.state import RunState
-from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict
+from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict, read_exact_pattern
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
 from treadle.ports.tool import Concern, Subjects
@@ -50,16 +50,19 @@ def apply_rules(
 ) -> Ruling:
     """Return the strictest ruling of one agent's rules on anything that the call would do.
 
-    A call that cannot be analysed is never permitted by a rule, and needs an approval if any rule might refuse
-    it."""
+    A call that cannot be analysed is never permitted by a glob, and needs an approval if any rule might refuse it.
+    A rule or grant for exactly its line permits it."""
     rules = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
     concern = subjects.concern
     rulings = [Ruling("ask", concern.reason)] if concern is not None and concern.kind == "private" else []
     fallback = _fallback(approvals, spec.name, concern)
-    rulings += [_rule_on_text(fallback, rules, spec, text, grants) for text in subjects.texts or ("",)]
+    rulings += [
+        _rule_on_text(fallback, rules, spec, text, subjects.whole, grants) for text in subjects.texts or ("",)
+    ]
     if subjects.caution is not None:
         rulings.append(Ruling("ask", subjects.caution))
-    if subjects.opaque is not None and not _allowed_by_path(subjects, rules, spec, grants):
+    patterns = _list_allowed(rules, spec, grants)
+    if subjects.opaque is not None and not (_allows_line(patterns, subjects) or _allows_paths(patterns, subjects)):
         allows_all = any(rule.do == "auto" and rule.match is None for rule in rules)
         asks = fallback.verdict != "auto" and not (approvals.default == "auto" and allows_all)
         might_refuse = asks or any(rule.do != "auto" for rule in rules)
@@ -67,26 +70,37 @@ def apply_rules(
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
 
-def _allowed_by_path(
-    subjects: Subjects, rules: Sequence[ApprovalRule], spec: ToolSpec, grants: Sequence[Grant]
-) -> bool:
-    """Return whether a rule or grant allows each program that is named by a path, and names that path without a
-    glob."""
+def _list_allowed(rules: Sequence[ApprovalRule], spec: ToolSpec, grants: Sequence[Grant]) -> list[str]:
+    """Return the patterns of the rules and grants that allow calls of a tool."""
     patterns = [rule.match for rule in rules if rule.do == "auto" and rule.match is not None]
-    patterns += [grant.pattern for grant in grants if grant.tool in spec.names]
-    named = {pattern.partition(" ")[0] for pattern in patterns}
+    return patterns + [grant.pattern for grant in grants if grant.tool in spec.names]
+
+
+def _allows_line(patterns: Sequence[str], subjects: Subjects) -> bool:
+    """Return whether a pattern names exactly the line of the call."""
+    return subjects.whole is not None and any(read_exact_pattern(each) == subjects.whole for each in patterns)
+
+
+def _allows_paths(patterns: Sequence[str], subjects: Subjects) -> bool:
+    """Return whether the patterns allow each program that is named by a path, and name that path without a glob."""
+    named = {pattern.partition(" ")[0] for pattern in patterns if read_exact_pattern(pattern) is None}
     return bool(subjects.only_by_path) and named.issuperset(subjects.only_by_path)
 
 
-def matches(rule: ApprovalRule, text: str) -> bool:
-    return rule.match is None or fnmatchcase(text, rule.match)
+def matches(pattern: str | None, text: str, whole: str | None) -> bool:
+    """Return whether a pattern matches a part of a call: by a glob for the part, or as exactly the whole line."""
+    if pattern is None:
+        return True
+    line = read_exact_pattern(pattern)
+    return fnmatchcase(text, pattern) if line is None else line == whole
 
 
-def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Sequence[str]]) -> None:
-    """Raise ValueError if a rule does not match its examples. `seen_in` returns what a rule looks at."""
+def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Subjects]) -> None:
+    """Raise ValueError if a rule does not match its examples. `get_subjects` returns what a rule looks at."""
     for expected, examples in ((True, rule.examples.match), (False, rule.examples.no_match)):
         for example in examples:
-            if any(matches(rule, text) for text in get_subjects(example)) is not expected:
+            seen = get_subjects(example)
+            if any(matches(rule.match, text, seen.whole) for text in seen.texts) is not expected:
                 verb = "does not match" if expected else "matches"
                 raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {verb} its example `{example}`")
 
@@ -99,17 +113,22 @@ def _fallback(approvals: ApprovalRules, tool: str, concern: Concern | None) -> R
 
 
 def _rule_on_text(
-    fallback: Ruling, rules: Sequence[ApprovalRule], spec: ToolSpec, text: str, grants: Sequence[Grant]
+    fallback: Ruling,
+    rules: Sequence[ApprovalRule],
+    spec: ToolSpec,
+    text: str,
+    whole: str | None,
+    grants: Sequence[Grant],
 ) -> Ruling:
-    ruling = _match_rules(fallback, rules, text)
+    ruling = _match_rules(fallback, [rule for rule in rules if matches(rule.match, text, whole)])
     granted = ruling.verdict == "ask" and any(
-        grant.tool in spec.names and fnmatchcase(text, grant.pattern) for grant in grants
+        grant.tool in spec.names and matches(grant.pattern, text, whole) for grant in grants
     )
     return PERMITTED if granted else ruling
 
 
-def _match_rules(fallback: Ruling, rules: Sequence[ApprovalRule], text: str) -> Ruling:
-    matching = [rule for rule in rules if matches(rule, text)]
+def _match_rules(fallback: Ruling, matching: Sequence[ApprovalRule]) -> Ruling:
+    """Return the ruling of the strictest rule that matches; without any, the fallback."""
     if not matching:
         return fallback
     strictest = max(matching, key=lambda rule: _STRICTNESS[rule.do])

@@ -55,7 +55,7 @@ class EmptyTurn(EventData, frozen=True):
 
 @durable("continuation")
 class Continuation(EventData, frozen=True):
-    """The reply was cut at the model's token limit and is being continued."""
+    """The reply was cut at the model's token limit, or paused by its provider, and is being continued."""
 
     count: int
     note: str

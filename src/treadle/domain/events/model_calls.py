@@ -64,7 +64,7 @@ class LlmResponse(EventData, frozen=True):
     duration_ms: int
     first_token_ms: int | None = None
     raw_stop: str | None = None
-    """The provider's own stop reason, if `stop` is `other`."""
+    """The provider's own stop reason, if `stop` is `other`, or `max_tokens` and the provider paused the reply."""
     cost: float | None = None
     """Dollars; None: no price is known."""
     secrets: tuple[tuple[str, str], ...] = ()

@@ -18,7 +18,7 @@ class ApprovalRequested(EventData, frozen=True):
     reason: str
     """Why it needs an approval, for the reviewer."""
     pattern: str | None = None
-    """The glob of a rule that would allow all such calls, if one can be offered."""
+    """The pattern of a rule that would allow all such calls, if one can be offered: a glob, or `exactly: LINE`."""
     expires_at: Instant | None = None
     concern: ConcernKind | None = None
     """What the tool found on this machine that needs a reviewer."""

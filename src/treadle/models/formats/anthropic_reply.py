@@ -268,7 +268,7 @@ class AnthropicReply:
         check_end(ending, has_calls=self._calls > 0)
         parts = [part for block in self._blocks if (part := self._part(block)) is not None]
         stop = self._stop(has_calls=any(isinstance(part, ToolUse) for part in parts))
-        raw_stop = ending.word if stop == "other" else None
+        raw_stop = ending.word_for(stop)
         return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, self._list_dropped_calls())
 
     def _list_dropped_calls(self) -> tuple[str, ...]:

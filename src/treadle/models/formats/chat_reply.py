@@ -239,7 +239,7 @@ class ChatReply:
             text, calls = read_calls(text, self._dialect, self._offered) or (text, calls)
         parts: list[Part] = [*self._build_thinking(), *([Text(text)] if text else ()), *calls]
         stop = self._stop(calls)
-        raw_stop = ending.word if stop == "other" else None
+        raw_stop = ending.word_for(stop)
         return Completed(tuple(parts), stop, self.usage(sent_bytes), raw_stop, () if may_run else self._calls.names)
 
     def _build_thinking(self) -> list[Part]:

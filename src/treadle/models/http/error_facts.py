@@ -54,6 +54,9 @@ _IDENTIFIER = re.compile(
     r"\b(?:req|org|run|msg|call|chatcmpl|resp)[-_][\w-]{6,}|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-\w+"
 )
 
+_CODE_IN_FRONT = re.compile(r"^\s*\[\d{3,6}\](?=\S)", re.MULTILINE)
+"""A code as Zhipu writes it: `[1210]…`."""
+
 
 class ErrorFacts(NamedTuple):
     """The facts in an error body."""
@@ -79,8 +82,8 @@ class ErrorFacts(NamedTuple):
 
     @property
     def numbers(self) -> list[float]:
-        """Return the first numbers in the messages, in order."""
-        found = _NUMBER.finditer(_IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text)))
+        """Return the first numbers in the messages, in order. A code in front of a message is not one of them."""
+        found = _NUMBER.finditer(_CODE_IN_FRONT.sub(" ", _IDENTIFIER.sub(" ", _ADDRESS.sub(" ", self.text))))
         return [_parse_number(number[0]) for number in islice(found, MAX_NUMBERS)]
 
     def has_code(self, *codes: str) -> bool:

@@ -202,9 +202,18 @@ def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) 
     )
     if about_input:
         return _shared_verdict(facts, words, size)
-    if not (said.TOO_LARGE.search(words) or re.search(r"less_than|max", " ".join(facts.codes))):
-        return None
-    return OverflowVerdict(Blame.REPLY, _largest_accepted(facts, size))
+    upper = said.LOWER_BOUND.sub(" ", words)
+    if said.TOO_LARGE.search(upper) or re.search(r"less_than|max", " ".join(facts.codes)):
+        return OverflowVerdict(Blame.REPLY, _largest_accepted(facts, size))
+    if _is_refused_without_reason(words, upper):
+        return OverflowVerdict(Blame.REPLY)
+    return None
+
+
+def _is_refused_without_reason(words: str, upper: str) -> bool:
+    """Return whether the reply limit is refused and nothing says why: it is then too large, since it is a positive
+    number."""
+    return words == upper and said.INVALID_VALUE.search(words) is not None and not said.NOT_ITS_SIZE.search(words)
 
 
 def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:

@@ -56,7 +56,7 @@ BOUND = any_of(
 REPLY = any_of(
     r"""
     \bmax_(?!(?:input|prompt|total|context|model|seq\w*|batch\w*|num_batched)_)(?:\w+_)?tokens?(?:_to_sample|_count)?\b
-    \bmax tokens\b(?=:| must| value| should| exceeds| is | invalid)
+    \bmax tokens?\b(?=:| must| value| should| exceeds| is | invalid| ?参数)
     \bmax(?:imum)?[ -](?:completion|output|new|generation|response)[ -](?:tokens?|length)\b
     \b(?:completion|output|generated) tokens?\b  \bnum_predict\b  \bn_predict\b  \bmax_gen\w*
     (?:in|for) (?:the|your) (?:completion|output|response|reply)
@@ -83,10 +83,37 @@ TOO_LARGE = any_of(
     above (?:the )?max\w*  \d\s*>\s*\d  maximum (?:allowed|value|number|is)  must be in  should be in  should be \[
     \[\s*1\s*,\s*\d+\s*\]  supports? (?:only|at most|up to)  (?:less|lower|smaller) or equal  is not possible
     (?:less|lower|smaller|fewer) tokens  valid range  between \d+ and \d+  limited to
-    \bmore than\b  \bor (?:less|fewer|lower)\b  超过  超出  范围  大于  最大  上限  取值
+    \bmore than\b  \bor (?:less|fewer|lower)\b  超过  超出  范围  大于  小于  最大  上限  取值
     """
 )
 """That a bound is too large."""
+
+LOWER_BOUND = any_of(
+    r"""
+    (?:必须|必需|应该?|需要?|须)大于(?:等于)?  (?:不能|不可|不得)(?:小于|低于)
+    \b(?:greater|more|larger|higher) than (?:or equal to )?(?:0|1|zero|one)\b  \bat least\b  below minimum
+    \b(?:value|be|is) >=? ?\d
+    """
+)
+"""That a value is too small."""
+
+INVALID_VALUE = any_of(
+    r"""
+    \binvalid\b  \b(?:not|n.?t) (?:a )?valid\b  \billegal\b  \bincorrect\b  \bunacceptable\b  \bout of bounds\b
+    \bparam\w* error\b  非法  不合法  无效  不正确  不合理  有误  错误  不符合  異常  不正  잘못  유효하지
+    """
+)
+"""That a value is refused, without the reason."""
+
+NOT_ITS_SIZE = any_of(
+    r"""
+    same time  \bboth\b  \bconflict\w*  mutually  \binstead of\b  \buse \w+ instead  \btypes?\b  \bints?\b
+    \bintegers?\b  \bstrings?\b  \bnumeric\b  \bnull\b  \bnone\b  \bmissing\b  \brequired?\b  \bunknown\b
+    \bunrecognized\b  \bunexpected\b  \bunsupported\b  not (?:supported|allowed|permitted)  \bextra\b
+    \bpositive\b  \bnegative\b  类型  整数  为空  缺少  缺失  未知  不支持  同时  冲突  正数  负数
+    """
+)
+"""That a value is refused for another reason than its size."""
 
 MEDIA = any_of(
     r"""

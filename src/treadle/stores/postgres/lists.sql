@@ -32,7 +32,7 @@ FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs,
       FROM runs WHERE ($4::TEXT IS NULL OR session_id = $4) AND ($5::TEXT IS NULL OR owner = $5) GROUP BY session_id) AS listed
      JOIN runs AS one ON one.id = first LEFT JOIN agents USING (agent_id)
 WHERE ($1::TEXT IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = $1 AND ($5::TEXT IS NULL OR owner = $5)))
-  AND ($2::TEXT[] IS NULL OR name = ANY($2))
+  AND ($2::TEXT[] IS NULL OR name = ANY($2)) AND ($6::BOOLEAN OR one.parent_run_id IS NULL)
 ORDER BY last DESC LIMIT $3;
 
 -- name: rename_session

@@ -27,9 +27,12 @@ class PostgresSessions:
         before: SessionId | None = None,
         agents: Sequence[str] | None = None,
         owner: UserId | None = None,
+        *,
+        children: bool = True,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else list(agents)
-        return [_record(row) for row in await self._database.rows("sessions", before, names, limit, None, owner)]
+        found = await self._database.rows("sessions", before, names, limit, None, owner, children)
+        return [_record(row) for row in found]
 
     async def basics(self, session_id: SessionId) -> SessionBasics | None:
         found = await self._database.row("basics_of_session", session_id)
@@ -39,7 +42,7 @@ class PostgresSessions:
         return SessionBasics(owner, unescape_nul(agent), model)
 
     async def find(self, session_id: SessionId) -> SessionRecord | None:
-        found = await self._database.row("sessions", None, None, 1, session_id, None)
+        found = await self._database.row("sessions", None, None, 1, session_id, None, True)
         if found is not None:
             return _record(found)
         if grave := await self._database.row("grave", session_id):

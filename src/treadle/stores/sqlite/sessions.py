@@ -28,12 +28,14 @@ class SqliteSessions:
         before: SessionId | None = None,
         agents: Sequence[str] | None = None,
         owner: UserId | None = None,
+        *,
+        children: bool = True,
     ) -> Sequence[SessionRecord]:
         names = None if agents is None else msgspec.json.encode(agents).decode()
         if owner is None:
-            statement, wanted = SQL["sessions"], (before, names, limit)
+            statement, wanted = SQL["sessions"], (before, names, limit, children)
         else:
-            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, owner)
+            statement, wanted = SQL["sessions_of_owner"], (before, names, limit, children, owner)
         found = await self._writer.read(lambda db: db.execute(statement, wanted).fetchall())
         return [_record(row) for row in found]
 

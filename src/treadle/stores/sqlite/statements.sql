@@ -245,6 +245,7 @@ FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, su
 WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1))
   AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
                      IN (SELECT value FROM json_each(?2)))
+  AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
 ORDER BY last DESC LIMIT ?3;
 
 -- name: sessions_of_owner
@@ -259,10 +260,11 @@ SELECT session_id,
         AND type IN ('user_message', 'run_forked') ORDER BY type DESC LIMIT 1)
 FROM (SELECT session_id, min(id) AS first, max(id) AS last, count(*) AS runs, sum(outcome IS NULL) AS unfinished,
              min(created_at) AS first_at, max(created_at) AS latest_at
-      FROM runs WHERE owner = ?4 GROUP BY session_id) AS listed
-WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1 AND owner = ?4))
+      FROM runs WHERE owner = ?5 GROUP BY session_id) AS listed
+WHERE (?1 IS NULL OR last < (SELECT max(id) FROM runs WHERE session_id = ?1 AND owner = ?5))
   AND (?2 IS NULL OR (SELECT name FROM runs AS one JOIN agents USING (agent_id) WHERE one.id = first)
                      IN (SELECT value FROM json_each(?2)))
+  AND (?4 OR (SELECT parent_run_id FROM runs AS one WHERE one.id = first) IS NULL)
 ORDER BY last DESC LIMIT ?3;
 
 -- name: session

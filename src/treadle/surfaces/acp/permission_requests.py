@@ -27,7 +27,7 @@ from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import family
 from treadle.surfaces.acp.client import ELICITATION, PERMISSION, EditorClient
 from treadle.surfaces.acp.tool_view import show_whole_call, text_content, view_call
-from treadle.surfaces.cli.call_view import describe_rule
+from treadle.surfaces.cli.call_view import describe_offer
 from treadle.surfaces.cli.home_link import HomeLink
 
 BY = "editor"
@@ -218,7 +218,7 @@ def _key(asked: OpenQuestion) -> str:
 def _make_options(approval: ApprovalView) -> list[PermissionOption]:
     options = [PermissionOption(option_id=ONCE, name="Allow once", kind="allow_once")]
     if approval.pattern is not None:
-        rule = describe_rule(approval.tool, approval.pattern)
+        rule = describe_offer(approval.tool, approval.pattern)
         options.append(
             PermissionOption(option_id=SESSION, name=f"Allow for this session: {rule}", kind="allow_always")
         )

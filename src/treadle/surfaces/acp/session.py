@@ -202,7 +202,7 @@ class EditorSession:
 
     async def _cancel_run(self, run_id: RunId) -> None:
         with suppress(InvalidState):
-            await self._link.call(CANCEL, StopRun(run_id, "Cancelled in the editor."))
+            await self._link.call(CANCEL, StopRun(run_id, "asked for in the editor"))
 
     def _end_turn(self, reason: StopReason) -> None:
         turn = self._turn

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from treadle.domain import events as e
 from treadle.domain.excerpts import take_excerpt
 from treadle.surfaces.cli.call_view import summarize_call
-from treadle.surfaces.cli.terminal import cut, one_line, reveal
+from treadle.surfaces.cli.terminal import one_line
 
 WIDTH = 100
 NARROW, WIDE = WIDTH, 1000
@@ -33,7 +33,7 @@ def activity(data: e.EventData, width: int = NARROW) -> str | None:
     """Return the line for an event, or None. Most events have none: a quiet terminal shows what matters."""
     match data:
         case e.ToolCallStart(name=name, arguments=arguments):
-            return f"· {name} {cut(reveal(' '.join(arguments.split())), width)}"
+            return f"· {name} {summarize_call(arguments, width)}".rstrip()
         case e.ToolCallEnd(name=name, content=content, duration_ms=duration_ms):
             return f"  {name}: {one_line(content, WIDTH) or '(nothing)'} · {duration_ms} ms"
         case e.ToolCallError(name=name, kind=kind):
@@ -111,7 +111,7 @@ def _describe_guard(data: e.EventData) -> str | None:
         case e.EmptyTurn():
             return "the model said nothing; it is asked again"
         case e.Continuation(count=count):
-            return f"the reply was cut at the model's token limit; continuing ({count})"
+            return f"the reply is not complete; continuing ({count})"
         case e.PhantomAction(claim=claim):
             return f"it claims what it has not done: {one_line(claim, WIDTH)}; it is asked again"
         case e.CallWritten(received=received):

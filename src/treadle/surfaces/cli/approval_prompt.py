@@ -24,6 +24,7 @@ from treadle.ports.tool import UNCONFINED_PREFIX
 from treadle.surfaces.cli.approval_scopes import COMMANDS, list_scopes
 from treadle.surfaces.cli.call_view import (
     decode,
+    describe_offer,
     describe_rule,
     pretty_json,
     quote_lines,
@@ -188,7 +189,7 @@ class ApprovalDialog:
     def _help(self) -> None:
         self._printer.note("y: run it once · n: deny it; what you type after n is a note for the agent")
         if self._call.pattern is not None:
-            what = describe_rule(self._call.tool, self._call.pattern)
+            what = describe_offer(self._call.tool, self._call.pattern)
             self._printer.note(f"s: run it, and approve {what} for this session")
             self._printer.note(f"a: run it, and choose what the agent {self._agent.name} may do from now on")
         self._printer.note("e: run it with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: decide later")

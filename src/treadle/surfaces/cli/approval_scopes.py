@@ -6,6 +6,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from treadle.domain.permissions import make_exact_pattern
+from treadle.domain.tools import strip_line
 from treadle.surfaces.cli.call_view import decode, describe_rule
 from treadle.surfaces.cli.terminal import reveal_line
 
@@ -24,8 +26,9 @@ def list_scopes(tool: str, arguments: str, pattern: str, workspace: str = "") ->
     values = decode(arguments).values or {}
     command, path, url = values.get("command"), values.get("path"), values.get("url")
     found: list[ApprovalScope] = []
-    if tool in COMMANDS and isinstance(command, str) and "\n" not in command:
-        found.append(ApprovalScope("this command", escape(command.strip())))
+    if tool in COMMANDS and isinstance(command, str) and "\n" not in (line := strip_line(command)):
+        exact = pattern if pattern == escape(line) else make_exact_pattern(line)
+        found.append(ApprovalScope("exactly this command", exact))
         found.append(ApprovalScope(f"`{reveal_line(pattern)}`", pattern))
     elif isinstance(path, str) and path:
         clean = normpath(path)

@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack
 from treadle.api.engine import create_engine
 from treadle.bootstrap.stores import ONLY_OWN
 from treadle.domain.errors import StoreOwned
-from treadle.surfaces.cli.connection import HAND_OVER_SECONDS, current_home
+from treadle.surfaces.cli.connection import HAND_OVER_SECONDS, configured_home
 from treadle.surfaces.cli.engine_startup import take_over_home
 from treadle.surfaces.cli.process import Stop, perform
 from treadle.surfaces.http.unix_socket import accept_attachments
@@ -22,7 +22,7 @@ IDLE_SECONDS = 2.0
 
 async def execute_runs(run_ids: list[str]) -> int:
     """Own the home until its runs have ended or wait, or a server asks for it."""
-    home = current_home()
+    home = configured_home()
     engine, asked = create_engine(home=home, share=ONLY_OWN), asyncio.Event()
     engine.models.local.notice = lambda text: None
     with Stop() as stop:

@@ -7,6 +7,7 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from treadle.domain.permissions import is_exact_pattern, read_exact_pattern
 from treadle.surfaces.cli.file_changes import find_change
 from treadle.surfaces.cli.terminal import count_invisible, is_invisible, pieces, reveal, reveal_line
 
@@ -207,6 +208,13 @@ def pretty_json(arguments: str) -> str:
     return arguments if values is None else json.dumps(values, ensure_ascii=False, indent=2) + "\n"
 
 
+def describe_offer(tool: str, pattern: str) -> str:
+    """Return which calls a reviewer can allow, at a place that shows the call."""
+    return "exactly this command" if is_exact_pattern(pattern) else describe_rule(tool, pattern)
+
+
 def describe_rule(tool: str, pattern: str) -> str:
     """Return which calls a remembered approval covers."""
+    if (line := read_exact_pattern(pattern)) is not None:
+        return f"exactly the command `{reveal_line(line)}`"
     return f"every `{tool}`" if pattern == "*" else f"`{tool}` with `{reveal_line(pattern)}`"

@@ -14,9 +14,10 @@ from treadle.bootstrap.stores import find_owner
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
-from treadle.domain.errors import StoreOwned, UsageError
+from treadle.domain.errors import ConfigError, StoreOwned, UsageError
 from treadle.domain.ids import RunId
 from treadle.operations.operation import Caller, LocalCaller, Operation, OperationClient, Q, R
+from treadle.surfaces.cli.attachable_home import AttachableHome, find_fault
 from treadle.surfaces.cli.output import note
 
 if TYPE_CHECKING:
@@ -37,7 +38,14 @@ START_SECONDS = 30.0
 
 
 def current_home() -> Home:
-    """Return the home that the environment names. Raise ConfigError if it is not a folder."""
+    """Return the home that the environment names. Raise ConfigError if it is not a folder.
+
+    While config.yaml is invalid, its settings are those of the process that owns the home, if there is one."""
+    return AttachableHome.from_environment(os.environ).require_folder()
+
+
+def configured_home() -> Home:
+    """Return the home for a process that uses config.yaml itself, whether another process owns the home or not."""
     return Home.from_environment(os.environ).require_folder()
 
 
@@ -147,7 +155,11 @@ async def open_home(
 
     async with AsyncExitStack() as opened:
         owned = await opened.enter_async_context(AsyncExitStack())
-        found = await _own_or_attach(lambda: engine, owned)
+        fault = find_fault(home)
+        if fault is None:
+            found = await _own_or_attach(lambda: engine, owned)
+        else:
+            found = await _attach_only(home, fault, owned)
         if not isinstance(found, Attached):
             home_of, asked = HomeAccess(LocalCaller(engine.context), home, engine), asyncio.Event()
             opened.push_async_callback(home_of.close)
@@ -204,6 +216,21 @@ async def _own_or_attach(
             if asyncio.get_running_loop().time() > deadline and not is_starting:
                 raise
         await asyncio.sleep(TRY_AGAIN_SECONDS)
+
+
+async def _attach_only(home: Home, fault: ConfigError, opened: AsyncExitStack) -> Attached:
+    """Attach to the owner of a home. Raise `fault` if it has ended: this process has no settings of its own."""
+
+    def refer_to_owner() -> AbstractAsyncContextManager[Attached]:
+        owner = find_owner(home)
+        if owner is None or owner.socket is None or owner.pid == os.getpid():
+            raise fault
+        raise StoreOwned(f"Process {owner.pid} (`{owner.command}`) owns the home.", owner.socket)
+
+    try:
+        return await _own_or_attach(refer_to_owner, opened)
+    except StoreOwned:
+        raise fault from None
 
 
 async def _attach(socket: str, opened: AsyncExitStack) -> "Connection | None":

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import zip_longest
-from math import floor, isfinite, log10
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -231,13 +230,6 @@ def parse_since(text: str, now: datetime | None = None) -> datetime:
 def local_time(at: datetime) -> str:
     """Return a time in the local zone, with the zone."""
     return f"{at.astimezone():%Y-%m-%d %H:%M:%S %Z}"
-
-
-def amount(value: float) -> str:
-    """Return an amount of money rounded for people: two decimals, and two digits of what is less than a cent."""
-    if value <= 0 or not isfinite(value):
-        return f"{value:.2f}"
-    return f"{value:,.{min(8, max(2, 1 - floor(log10(value))))}f}"
 
 
 def count_of(number: int, noun: str, plural: str = "") -> str:

@@ -50,7 +50,7 @@ async def find_session(caller: Caller, reference: str, *, whole_title: bool = Fa
         return (await caller.call(sessions.SHOW, sessions.ShowSession(SessionId(reference)))).session_id
     except UnknownSession:
         prefix = _prefix(reference, "ses")
-        known = await list_items(caller, sessions.LIST, sessions.ListSessions(), MAX_SESSIONS)
+        known = await list_items(caller, sessions.LIST, sessions.ListSessions(children=True), MAX_SESSIONS)
         wanted = reference.casefold()
         found = [each.session_id for each in known if prefix and each.session_id.startswith(prefix)]
         found = found or [each.session_id for each in known if each.title.casefold() == wanted]

@@ -4,13 +4,13 @@ import sys
 from collections.abc import Sequence
 
 from treadle.domain.durations import format_duration
+from treadle.domain.money import format_amount
 from treadle.domain.runs import Metrics
 from treadle.domain.users import LOCAL_USER
 from treadle.operations.operation import Caller
 from treadle.operations.runs import SHOW, RunDetail, RunView, ShowRun
 from treadle.surfaces.cli.output import (
     Column,
-    amount,
     count_of,
     local_time,
     print_fields,
@@ -39,7 +39,7 @@ def print_run(view: RunDetail, waits: Sequence[str]) -> None:
     if result is None:
         return
     metrics = result.metrics
-    cost = f"{cost_of(metrics)}, {amount(metrics.credits)} credits"
+    cost = f"{cost_of(metrics)}, {format_amount(metrics.credits)} credits"
     reasons = f": {result.score_reasons}" if result.score_reasons else ""
     score = "" if result.score is None else f"{result.score:.2f}{reasons}"
     print_fields(

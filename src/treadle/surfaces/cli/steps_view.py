@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Iterator
 
+from treadle.domain.money import format_amount
 from treadle.operations.run_records import CallRecord, RunSteps, StepRecord, SummaryRecord
-from treadle.surfaces.cli.output import amount, note
+from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.run_view import describe_time, describe_usage
 from treadle.surfaces.cli.terminal import columns, cut, one_line
 
@@ -29,7 +30,7 @@ def _lines(records: RunSteps) -> Iterator[str]:
     used = records.metrics
     rate = f", {records.cache_hit_rate:.0%} of the input from the cache" if used.cache_read_tokens else ""
     yield f"{describe_usage(used)}{rate}"
-    cost = f", ${amount(used.cost)}" if used.cost else ""
+    cost = f", ${format_amount(used.cost)}" if used.cost else ""
     times = (
         f"{describe_time(used.model_ms)} in the model",
         f"{describe_time(used.tool_ms)} in tools",

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from treadle.domain.money import format_cost
 from treadle.domain.runs import Metrics
 from treadle.operations.run_inspection import RunTree, TreeMember
-from treadle.surfaces.cli.output import Column, amount, count_of, print_json, print_table, short_id
+from treadle.surfaces.cli.output import Column, count_of, print_json, print_table, short_id
 
 HEAD = (
     *("RUN", Column("AGENT", shrinks_to=8), "STATE", Column("STEPS", is_number=True)),
@@ -77,6 +78,4 @@ def _tokens(used: Metrics) -> str:
 
 def cost_of(used: Metrics) -> str:
     """Return the cost in dollars, as far as prices are known."""
-    if used.unpriced_calls and not used.cost:
-        return "unknown"
-    return f"${amount(used.cost)}{' and more' if used.unpriced_calls else ''}"
+    return format_cost(used.cost, used.unpriced_calls)

@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static
 
-from treadle.surfaces.cli.call_view import describe_rule, quote_lines, show_change
+from treadle.surfaces.cli.call_view import describe_offer, quote_lines, show_change
 from treadle.surfaces.cli.terminal import one_line, reveal_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import keys, texts
@@ -145,7 +145,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         for index, (key, name, help_) in enumerate(texts.APPROVAL_CHOICES):
             if key == "4" and view.pattern is None:
                 continue
-            rule = "" if view.pattern is None else describe_rule(view.tool, view.pattern)
+            rule = "" if view.pattern is None else describe_offer(view.tool, view.pattern)
             choices.append("\n" if index else "")
             choices.append(f" {key} ", palette.accent + palette.strong)
             choices.append(name, palette.text)
@@ -161,7 +161,7 @@ class ApprovalPanel(Vertical, can_focus=True):
                 choices.append(f"{name}  ", self.palette.text)
         if pending.view.pattern is not None:
             choices.append(
-                f"\n   {texts.ALLOWS.format(rule=describe_rule(pending.view.tool, pending.view.pattern))}"
+                f"\n   {texts.ALLOWS.format(rule=describe_offer(pending.view.tool, pending.view.pattern))}"
             )
         return choices
 

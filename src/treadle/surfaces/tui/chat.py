@@ -347,7 +347,7 @@ class Chat:
     async def cancel(self) -> None:
         if self.facts is not None:
             with suppress(InvalidState):
-                await self.link.call(CANCEL, StopRun(self.facts.run_id, "Cancelled by the user."))
+                await self.link.call(CANCEL, StopRun(self.facts.run_id, "asked for by the user"))
 
     async def resume(self) -> None:
         if self.facts is not None:

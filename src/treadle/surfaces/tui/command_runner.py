@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
+from treadle.domain.money import format_cost
 from treadle.operations import runs, sessions
 from treadle.operations.operation import list_items
-from treadle.surfaces.cli.output import amount, short_id, when
+from treadle.surfaces.cli.output import short_id, when
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import Slash
@@ -117,7 +118,7 @@ class CommandRunner:
         """Show the list of sessions and do what the user chooses."""
         from treadle.surfaces.tui.picker_screen import PickerScreen
 
-        app, notice = self._app, ""
+        app, notice, highlighted = self._app, "", ""
         while True:
             picked = await self._pick(
                 PickerScreen(
@@ -129,6 +130,7 @@ class CommandRunner:
                     edits=True,
                     query=query,
                     notice=notice,
+                    highlighted=highlighted,
                 )
             )
             if picked is None:
@@ -143,7 +145,7 @@ class CommandRunner:
                     await self.choose_fork(session_id)
                     return
                 case "rename" | "delete":
-                    notice = await self._change_session(session_id, picked)
+                    notice, highlighted = await self._change_session(session_id, picked), picked.key
 
     async def _change_session(self, session_id: SessionId, picked: "Picked") -> str:
         """Rename or delete a session. Return what to tell the user in the list, which opens again."""
@@ -309,20 +311,21 @@ class CommandRunner:
         app = self._app
         found = (await app.link.call(sessions.RUNS, sessions.RunsOfSession(self._session()))).items
         rows: list[str] = []
-        cost, tokens = 0.0, 0
+        cost, tokens, unpriced = 0.0, 0, 0
         for run in found[-100:]:
             detail = await app.link.call(runs.SHOW, runs.ShowRun(run.run_id))
             if detail.result is None:
                 continue
             used = detail.result.metrics
             cost, tokens = cost + used.cost, tokens + used.input_tokens + used.output_tokens
+            unpriced += used.unpriced_calls
             message = " ".join(detail.message.split())[:40].replace("|", "/")
             rows.append(
                 f"| {short_id(run.run_id)} | {message} | {used.steps} | {format_count(used.input_tokens)} "
-                f"| {format_count(used.output_tokens)} | ${amount(used.cost)} |"
+                f"| {format_count(used.output_tokens)} | {format_cost(used.cost, used.unpriced_calls)} |"
             )
         head = "| run | message | steps | in | out | cost |\n|---|---|---|---|---|---|\n"
-        total = f"\n\n{format_count(tokens)} tokens, ${amount(cost)}"
+        total = f"\n\n{format_count(tokens)} tokens, {format_cost(cost, unpriced)}"
         self._report(f"## {texts.COST}\n\n{head}" + "\n".join(rows) + total)
 
     async def _export(self, argument: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from treadle.domain.errors import TreadleError, UsageError
 from treadle.domain.ids import SessionId
 from treadle.operations.approval_service import Answer as Decided
-from treadle.surfaces.cli.call_view import describe_rule, quote_lines, readable_json, show_change
+from treadle.surfaces.cli.call_view import describe_offer, quote_lines, readable_json, show_change
 from treadle.surfaces.cli.home_link import HomeLink, LinkState
 from treadle.surfaces.cli.terminal import inert, one_line, reveal_line
 from treadle.surfaces.markdown.stream import MarkdownStream
@@ -221,7 +221,7 @@ class InlineChat(ChatListener):
             for row in show_change(view.tool, view.arguments, pending.folder, width).lines:
                 self._say(row)
             self._say(f"  ({reveal_line(view.reason)})")
-            rule = "" if view.pattern is None else f" ({describe_rule(view.tool, view.pattern)})"
+            rule = "" if view.pattern is None else f" ({describe_offer(view.tool, view.pattern)})"
             without_rule = texts.INLINE_APPROVAL.rpartition("  4")[0]
             self._say(without_rule if view.pattern is None else texts.INLINE_APPROVAL + rule)
         else:

@@ -106,6 +106,7 @@ class PickerScreen(ModalScreen[Picked | None]):
         edits: bool = False,
         query: str = "",
         notice: str = "",
+        highlighted: str = "",
     ) -> None:
         super().__init__()
         self._palette = palette
@@ -120,6 +121,8 @@ class PickerScreen(ModalScreen[Picked | None]):
         self._query = query
         self._notice = notice
         """What happened before the list was opened again, until a key is pressed."""
+        self._highlighted = highlighted
+        """The key of the row to begin with; the first row if there is no such row."""
         self._problem = ""
         self._renaming: PickerRow | None = None
         self._deleting: PickerRow | None = None
@@ -185,7 +188,8 @@ class PickerScreen(ModalScreen[Picked | None]):
         self._list.clear_options()
         self._list.add_options([Option(self._draw(row)) for row in matches])
         if matches:
-            self._list.highlighted = 0
+            known_keys = [row.key for row in matches]
+            self._list.highlighted = known_keys.index(self._highlighted) if self._highlighted in known_keys else 0
         empty = self._problem or (texts.PICKER_EMPTY if self._is_loaded else texts.PICKER_LOADING)
         self._say(self._notice or (self._hint if matches else empty))
 
@@ -208,6 +212,7 @@ class PickerScreen(ModalScreen[Picked | None]):
     def _on_changed(self, event: Input.Changed) -> None:
         if self._renaming is not None:
             return
+        self._highlighted = ""
         self._filter(event.value)
         if self._search is not None and len(event.value.strip()) >= 2:
             self.run_worker(self._search_soon(event.value), exclusive=True)

@@ -69,6 +69,8 @@ class PromptController:
             "message": (
                 texts.PLACEHOLDER_WAITING
                 if waits == "interrupted"
+                else texts.PLACEHOLDER_ANSWER
+                if app.review.asks_question
                 else texts.PLACEHOLDER_BUSY
                 if app.chat.is_busy
                 else texts.PLACEHOLDER.format(agent=app.chat.agent_name),

@@ -27,6 +27,11 @@ class Review:
         self._announced: set[str] = set()
         self._current: Pending | None = None
 
+    @property
+    def asks_question(self) -> bool:
+        """Return whether the panel shows a question of the agent."""
+        return isinstance(self._current, PendingQuestion)
+
     def show(self) -> None:
         """Show the first item that was not left for later; or nothing."""
         app = self._app

@@ -247,7 +247,9 @@ class RunReader:
         if data.status != "completed":
             said = " ".join(f"{part.rstrip('.')}." for part in (data.reason, data.next) if part)
             level: NoteLevel = "warning" if data.outcome in ("cancelled", "interrupted") else "error"
-            self._note(texts.ENDED.format(outcome=data.outcome.replace("_", " "), said=said), level)
+            is_said = data.outcome == "cancelled"  # the reason begins with it
+            outcome = "" if is_said else f"{data.outcome.replace('_', ' ')}: "
+            self._note(f"{outcome}{said}", level)
         if data.unverified_claim:
             self._note(texts.UNVERIFIED.format(claim=data.unverified_claim), "warning")
 

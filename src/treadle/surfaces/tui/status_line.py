@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from treadle.domain.durations import format_duration
 from treadle.domain.graphemes import display_width
-from treadle.surfaces.cli.output import amount
+from treadle.domain.money import format_amount
 from treadle.surfaces.cli.terminal import cut, one_line
 from treadle.surfaces.markdown.palette import Palette
 from treadle.surfaces.tui import texts
@@ -94,7 +94,7 @@ class StatusLine(Static):
             shown.append(f"{format_count(tokens)} tokens")
         unpriced = totals.unpriced or (current is not None and current.unpriced)
         if cost or (tokens and not unpriced):
-            shown.append(f"${amount(cost)}{'+' if chat.has_earlier else ''}")
+            shown.append(f"${format_amount(cost)}{'+' if chat.has_earlier else ''}")
         return shown
 
     def _state(self, chat: Chat) -> tuple[str, Style]:

@@ -3,7 +3,6 @@
 # ── Transcript ──
 FORKED = "Forked from an earlier run. Nothing of it was repeated."
 INTERRUPTED = "Interrupted. Send a message to redirect it, press Enter to resume it, or Esc to cancel it."
-ENDED = "{outcome}: {said}"
 UNVERIFIED = "Unverified: no tool call did this: {claim}"
 EDITED = "edited by the reviewer"
 CHILD_WAITS = {"approval": "needs an approval", "answer": "asks a question", "interrupted": "interrupted"}

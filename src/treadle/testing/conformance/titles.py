@@ -7,6 +7,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunForked, RunQueued, UserMessage
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, user
+from treadle.domain.users import LOCAL_USER
 from treadle.ports.journal import RunFilter
 from treadle.testing.conformance.store_harness import (
     FullStoreCheck,
@@ -93,6 +94,23 @@ async def a_fork_keeps_the_title_of_its_source(harness: FullStoreHarness) -> Non
         assert await _title(desk) == "Plans"
 
 
+async def sessions_are_listed_without_those_of_sub_agents(harness: FullStoreHarness) -> None:
+    """A session that a parent run began is listed only on request, for every owner and in pages too."""
+    async with open_full_store(harness) as desk:
+        parent = await _submit_message(desk, "hello")
+        queued = RunQueued(AgentSpec("conformance", "none"))
+        await desk.store.submit(desk.origin("ses_child", parent), (desk.draft(queued),))
+        await _submit_message(desk, "later", "ses_2")
+        catalog = desk.kept.sessions
+        for owner in (None, LOCAL_USER):
+            everything = [each.session_id for each in await catalog.newest(owner=owner)]
+            assert everything == ["ses_2", "ses_child", SESSION]
+            shown = [each.session_id for each in await catalog.newest(1, owner=owner, children=False)]
+            rest = await catalog.newest(1, SessionId("ses_2"), owner=owner, children=False)
+            assert [*shown, *(each.session_id for each in rest)] == ["ses_2", SESSION]
+        assert await catalog.find(SessionId("ses_child")) is not None
+
+
 async def runs_are_found_by_their_message_and_cost(harness: FullStoreHarness) -> None:
     """The beginning of the message is found in any case. A cost is known once the run has ended."""
     async with open_full_store(harness) as desk:
@@ -118,4 +136,5 @@ CHECKS: Final[tuple[FullStoreCheck, ...]] = (
     a_session_can_be_renamed,
     a_session_has_a_model,
     a_fork_keeps_the_title_of_its_source,
+    sessions_are_listed_without_those_of_sub_agents,
 )

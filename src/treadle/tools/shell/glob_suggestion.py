@@ -1,15 +1,18 @@
-"""Suggests the glob with which a reviewer can allow similar commands without further approvals.
+"""Suggests the pattern with which a reviewer can allow similar commands without further approvals.
 
-It includes further words only if no further word changes the kind of the command: `git log *`, but not `docker run
-*`. Otherwise the exact command is suggested."""
+A glob includes further words only if no further word changes the kind of the command: `git log *`, but not `docker
+run *`. Otherwise the exact command is suggested, and for a line that no glob describes, exactly this line."""
 
 import re
 from collections.abc import Mapping
 
+from treadle.domain.permissions import make_exact_pattern
 from treadle.tools.shell.escapes import SUBCOMMANDS
 from treadle.tools.shell.simple_commands import ParsedLine, SimpleCommand
 from treadle.tools.shell.wrappers import SHELLS, WRAPPERS
 
+MAX_LINE_CHARACTERS = 200
+"""A reviewer can read a line of this length as a whole wherever the pattern is shown."""
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_./:@+,=-]+")
 _RUNS_ANYTHING = (
     SHELLS
@@ -73,6 +76,11 @@ def suggest_pattern(parsed: ParsedLine) -> str | None:
         return None
     exact = " ".join(fixed)
     return exact if len(fixed) == len(call.words) else f"{exact} *"
+
+
+def suggest_line(line: str) -> str | None:
+    """Return the pattern for exactly this line, or None if a reviewer cannot read it at a glance."""
+    return make_exact_pattern(line) if len(line) <= MAX_LINE_CHARACTERS and line.isprintable() else None
 
 
 def _count_fixed_words(call: SimpleCommand) -> int | None:

@@ -13,9 +13,10 @@ from treadle.config.agent_files import TEMPLATES, AgentTemplate, find_template
 from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.operations import agents
+from treadle.surfaces.cli.attachable_home import find_fault
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
-from treadle.surfaces.cli.connection import current_home, open_admin_caller
+from treadle.surfaces.cli.connection import configured_home, current_home, open_admin_caller
 from treadle.surfaces.cli.editor import open_editor, write_copy
 from treadle.surfaces.cli.output import Column, alert, note, print_error, print_json, print_list, print_result
 from treadle.surfaces.cli.process import USAGE
@@ -87,11 +88,12 @@ async def create_agent(
         begin = replace(begin, tools=_check_tools(tools), free=())
     if persona is not None:
         begin = replace(begin, persona=_read_persona(persona))
-    path = current_home().create_agent(name, model, source, begin)
+    home = current_home()
+    path = home.create_agent(name, model, source, begin)
     print_result({"name": name, "file": str(path)}, f"Created the agent `{name}`: {path}", json=json)
     if not json:
         note(f"Try it: treadle run -a {name} MESSAGE")
-        await _warn_about_refusals(current_home(), name)
+        await _warn_about_refusals(home, name)
     return 0
 
 
@@ -175,6 +177,8 @@ async def _warn_about_refusals(home: Home, name: str) -> None:
     from treadle.bootstrap.agent_checks import find_unknown_tools, find_unusable_models
 
     agent = home.agent(name)
+    if find_fault(home) is not None:
+        return  # the settings of the owner do not say which MCP servers and keys there are
     exact = [tool for tool in agent.tools if not set(tool) & set("*?[")]
     for problem in (*await find_unusable_models(home, agent), *find_unknown_tools(home, exact)):
         alert(f"A run of `{name}` is refused: {problem}")
@@ -185,7 +189,7 @@ def _check_tools(names: str) -> tuple[str, ...]:
     from treadle.bootstrap.agent_checks import find_unknown_tools
 
     found = tuple(name.strip() for name in names.split(",") if name.strip())
-    if problems := find_unknown_tools(current_home(), found):
+    if problems := find_unknown_tools(configured_home(), found):
         raise UsageError(f"--tools: {problems[0]}")
     return found
 

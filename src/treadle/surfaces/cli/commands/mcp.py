@@ -16,7 +16,7 @@ from treadle.mcp.pool import INSTALL
 from treadle.ports.tool import ToolError
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home
+from treadle.surfaces.cli.connection import configured_home, current_home
 from treadle.surfaces.cli.line_input import Prompt, ask_yes_or_no
 from treadle.surfaces.cli.mcp_entries import (
     NONE,
@@ -82,7 +82,7 @@ async def add_server(
     """Add a server to config.yaml, connect to it, and approve its tools.
 
     Secrets are given as {{vault:NAME}}."""
-    home = current_home()
+    home = configured_home()
     if name in home.config().mcp_servers:
         raise UsageError(f"There is an MCP server `{name}` already. Remove it first: treadle mcp remove {name}")
     if not command and url is None:
@@ -111,7 +111,7 @@ async def list_servers(json: Json = False) -> int:
     """List the servers, their approvals and the state of their connections."""
     from treadle.surfaces.cli.mcp_view import describe_target
 
-    home = current_home()
+    home = configured_home()
     entries, states = list_entries(home), await read_connections(home)
     if json:
         for entry in entries:
@@ -148,7 +148,7 @@ async def show_server(name: Name, agent: OfAgent = "", json: Json = False) -> in
     """Show the settings of a server and its approved tools."""
     from treadle.surfaces.cli.mcp_view import describe_entry, describe_tool
 
-    entry = find_entry(current_home(), name, agent)
+    entry = find_entry(configured_home(), name, agent)
     if json:
         settings = msgspec.to_builtins(entry.settings)
         print_json({**entry_view(entry), "settings": settings, "raw_tools": list(entry.tools)})
@@ -167,7 +167,7 @@ async def probe_server(name: Name, agent: OfAgent = "", json: Json = False) -> i
     """Connect to a server, list its tools and compare them with the approved ones."""
     from treadle.surfaces.cli.mcp_view import describe_changes, describe_inspection
 
-    entry = find_entry(current_home(), name, agent)
+    entry = find_entry(configured_home(), name, agent)
     found = await _inspect(entry)
     changes = compare_tools(entry.tools, found.tools)
     is_current = entry.state in ("approved", "disabled") and not changes.any
@@ -186,13 +186,13 @@ async def probe_server(name: Name, agent: OfAgent = "", json: Json = False) -> i
 @group.command("approve")
 async def approve(name: Name, agent: OfAgent = "", yes: Yes = False, json: Json = False) -> int:
     """Connect to a server, show what is new or changed, and approve its entry and its tools as they are."""
-    return await _approve(find_entry(current_home(), name, agent), yes=yes, json=json)
+    return await _approve(find_entry(configured_home(), name, agent), yes=yes, json=json)
 
 
 @group.command("remove")
 async def remove_server(name: Name, json: Json = False) -> int:
     """Remove a server from config.yaml, with its approval."""
-    home = current_home()
+    home = configured_home()
     is_removed = remove_entry(home, SECTION, name)
     had_pin = PinFolder(home.path).remove(name)
     if not is_removed and not had_pin:
@@ -208,7 +208,7 @@ async def remove_server(name: Name, json: Json = False) -> int:
 @group.command("login")
 async def login(name: Name, agent: OfAgent = "", yes: Yes = False, json: Json = False) -> int:
     """Sign in to a remote server with a browser. The tokens are kept in the vault."""
-    entry = find_entry(current_home(), name, agent)
+    entry = find_entry(configured_home(), name, agent)
     if not entry.settings.is_remote:
         raise UsageError(f"The MCP server `{name}` is a program; only remote servers need a sign-in.")
 
@@ -234,7 +234,7 @@ async def import_servers(
 
     The servers are not started, and not approved."""
 
-    home = current_home()
+    home = configured_home()
     found, known = read_import(file), home.config().mcp_servers
     new = [server for server in found if server.name not in known and not server.problem]
     for server in new:
@@ -320,9 +320,9 @@ async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = 
         if not await ask_yes_or_no(f"Let agents use {entry.name} with these tools, as they are?"):
             note(f"{entry.name} was not approved. Its tools are not offered to agents.")
             return FAILED
-    approve_server(current_home(), entry, found)
+    approve_server(configured_home(), entry, found)
     if json:
-        print_json(entry_view(find_entry(current_home(), entry.name, entry.agent)))
+        print_json(entry_view(find_entry(configured_home(), entry.name, entry.agent)))
     else:
         note(f"Approved {entry.name} with {count_of(len(found.tools), 'tool')}.")
         note(f"Let an agent use them: `tools: ['{entry.name}__*']` in its file.")
@@ -335,7 +335,7 @@ async def _inspect(entry: ServerEntry, show: Callable[[str], Awaitable[None]] | 
     from treadle.bootstrap.mcp_admin import inspect_server
 
     try:
-        return await inspect_server(current_home(), entry, show)
+        return await inspect_server(configured_home(), entry, show)
     except ToolError as error:
         said = str(error)
         raise UsageError(f"{said[:1].upper()}{said[1:]}") from None

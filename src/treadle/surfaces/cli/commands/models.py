@@ -9,9 +9,10 @@ import msgspec
 from treadle.domain.agents import ModelSettings
 from treadle.domain.messages import user
 from treadle.domain.models import Profile
+from treadle.domain.money import format_amount
 from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, Preamble, Resolved
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.output import Column, amount, note, print_error, print_fields, print_json, print_table
+from treadle.surfaces.cli.output import Column, note, print_error, print_fields, print_json, print_table
 from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.progress import ProgressLine
 from treadle.surfaces.cli.shared_options import BaseUrl, Json, ModelArgument
@@ -140,7 +141,7 @@ async def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json =
     elif isinstance(end, Completed):
         print(one_line("".join(getattr(part, "text", "") for part in end.parts).strip()) or "(an empty answer)")
         cost = found.profile.cost(end.usage)
-        price = "price unknown" if cost is None else f"${amount(cost)}"
+        price = "price unknown" if cost is None else f"${format_amount(cost)}"
         tokens = f"{end.usage.input_tokens} tokens in, {end.usage.output_tokens} out"
         note(f"{name} answers: {seconds:.2f} s, {tokens}, {price}")
     else:
@@ -150,9 +151,9 @@ async def try_model(model: ModelArgument, base_url: BaseUrl = None, json: Json =
 
 def _make_engine() -> "HostedEngine":
     from treadle.api.engine import create_engine
-    from treadle.surfaces.cli.connection import current_home
+    from treadle.surfaces.cli.connection import configured_home
 
-    return create_engine(home=current_home())
+    return create_engine(home=configured_home())
 
 
 def _price(profile: Profile) -> str:

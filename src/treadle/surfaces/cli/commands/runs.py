@@ -59,7 +59,12 @@ async def list_runs(
     ] = None,
     state: Annotated[
         str | None,
-        Option(metavar="STATE", help="Only this status or outcome, for example running, waiting or failed."),
+        Option(
+            "--status",
+            "--state",
+            metavar="STATE",
+            help="Only this status or outcome, for example running, waiting or failed.",
+        ),
     ] = None,
     since: Annotated[
         str | None, Option(metavar="TIME", help="Only the last 2h or 7d, or from a day on, such as 2026-03-01.")
@@ -387,4 +392,4 @@ def _state_filter(state: str | None) -> "tuple[Status | None, OutcomeKind | None
     if state in statuses:
         return state, None  # pyright: ignore[reportReturnType] -- it is one of the statuses
     known = ", ".join(dict.fromkeys((*statuses, *outcomes)))
-    raise UsageError(f"--state is `{state}`; accepted: {known}.")
+    raise UsageError(f"--status is `{state}`; accepted: {known}.")

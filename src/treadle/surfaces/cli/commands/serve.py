@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from treadle.config.database_url import is_postgres, mask_password
 from treadle.domain.errors import UsageError
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.connection import current_home
+from treadle.surfaces.cli.connection import configured_home
 from treadle.surfaces.cli.output import note, print_json
 from treadle.surfaces.cli.process import Stop, tune_for_long_run
 
@@ -60,7 +60,7 @@ async def serve(
     from treadle.surfaces.http.unix_socket import accept_attachments
     from treadle.telemetry.settings import Telemetry
 
-    home = current_home().with_live_config()
+    home = configured_home().with_live_config()
     settings = home.config().server
     host = settings.host if host is None else host
     port = settings.port if port is None else port
@@ -119,7 +119,7 @@ async def worker(
     """Start a worker for a PostgreSQL database. It runs until Ctrl-C.
 
     When it is stopped, it finishes the steps in progress and releases its runs to other workers."""
-    home = current_home().with_live_config()
+    home = configured_home().with_live_config()
     if not is_postgres(home.database_url):
         raise UsageError(
             f"Workers need PostgreSQL: the database {home.database_url} is SQLite, which one process owns. Set "

@@ -10,7 +10,7 @@ from treadle.operations import sessions
 from treadle.operations.operation import LocalCaller, list_items
 from treadle.operations.runs import RunView
 from treadle.operations.sessions import SessionDetail, SessionView
-from treadle.surfaces.cli.command_line import Argument, Group
+from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.confirmation import is_confirmed
 from treadle.surfaces.cli.connection import current_home, open_admin_caller
 from treadle.surfaces.cli.output import (
@@ -31,13 +31,14 @@ from treadle.surfaces.cli.shared_options import Json, Limit, SessionArgument, Ye
 from treadle.surfaces.cli.terminal import one_line
 
 group = Group("sessions")
+Children = Annotated[bool, Option("--children", help="Also list the sessions of sub-agents.")]
 
 
 @group.command("list")
-async def list_sessions(limit: Limit = 20, json: Json = False) -> int:
+async def list_sessions(limit: Limit = 20, children: Children = False, json: Json = False) -> int:
     """List sessions, latest first."""
     async with open_readonly_caller() as caller:
-        views = await list_items(caller, sessions.LIST, sessions.ListSessions(), limit)
+        views = await list_items(caller, sessions.LIST, sessions.ListSessions(children=children), limit)
     head = (
         "SESSION",
         "LATEST",

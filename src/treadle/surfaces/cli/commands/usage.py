@@ -4,9 +4,10 @@ from datetime import UTC
 from typing import Annotated, Literal
 
 from treadle.bootstrap.callers import open_readonly_caller
+from treadle.domain.money import format_amount
 from treadle.operations.usage import UsageLine, UsageQuery, compute_usage, total
 from treadle.surfaces.cli.command_line import Group, Option
-from treadle.surfaces.cli.output import Column, amount, count_of, note, parse_since, print_list
+from treadle.surfaces.cli.output import Column, count_of, note, parse_since, print_list
 from treadle.surfaces.cli.shared_options import Json
 
 NO_KEY = "-"
@@ -57,10 +58,10 @@ def _row(line: UsageLine) -> tuple[str, ...]:
         f"{line.output_tokens:,}",
         f"{line.tool_calls:,}",
         _cost(line),
-        amount(line.credits),
+        format_amount(line.credits),
     )
 
 
 def _cost(line: UsageLine) -> str:
     """Return the cost in dollars, as far as prices are known."""
-    return "unknown" if line.unpriced_calls and not line.cost else f"${amount(line.cost)}"
+    return "unknown" if line.unpriced_calls and not line.cost else f"${format_amount(line.cost)}"

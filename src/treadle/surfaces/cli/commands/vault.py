@@ -16,7 +16,7 @@ from treadle.domain.errors import UsageError
 from treadle.domain.suggestions import find_closest
 from treadle.operations.vault import secret_view
 from treadle.surfaces.cli.command_line import Argument, Group, Option
-from treadle.surfaces.cli.connection import current_home
+from treadle.surfaces.cli.connection import configured_home, current_home
 from treadle.surfaces.cli.output import Column, alert, count_of, note, print_json, print_result, print_table, when
 from treadle.surfaces.cli.shared_options import Json
 from treadle.vault.names import check_name
@@ -210,7 +210,7 @@ def _warn_about_unknown(agents: Sequence[str], tools: Sequence[str]) -> None:
     if tools:
         from treadle.bootstrap.agent_checks import find_unknown_tools
 
-        for problem in find_unknown_tools(current_home(), tools):
+        for problem in find_unknown_tools(configured_home(), tools):
             alert(f"The grant takes effect when there is such a tool: {problem}")
 
 

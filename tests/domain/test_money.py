@@ -1,8 +1,8 @@
-"""Amounts of money are rounded for people."""
+"""Amounts of money, as people read them."""
 
 import pytest
 
-from treadle.surfaces.cli.output import amount
+from treadle.domain.money import format_amount, format_cost
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,11 @@ from treadle.surfaces.cli.output import amount
     ],
 )
 def test_an_amount_has_two_decimals_or_two_digits(value: float, shown: str) -> None:
-    assert amount(value) == shown
+    assert format_amount(value) == shown
+
+
+def test_a_cost_says_what_is_not_known() -> None:
+    assert format_cost(0.0, 0) == "$0.00"
+    assert format_cost(0.0, 2) == "unknown"
+    assert format_cost(1.5, 0) == "$1.50"
+    assert format_cost(1.5, 2) == "$1.50 and more"
