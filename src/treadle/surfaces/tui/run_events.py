@@ -247,8 +247,7 @@ class RunReader:
         if data.status != "completed":
             said = " ".join(f"{part.rstrip('.')}." for part in (data.reason, data.next) if part)
             level: NoteLevel = "warning" if data.outcome in ("cancelled", "interrupted") else "error"
-            is_said = data.outcome == "cancelled"  # the reason begins with it
-            outcome = "" if is_said else f"{data.outcome.replace('_', ' ')}: "
+            outcome = "" if data.outcome == "cancelled" else f"{data.outcome.replace('_', ' ')}: "
             self._note(f"{outcome}{said}", level)
         if data.unverified_claim:
             self._note(texts.UNVERIFIED.format(claim=data.unverified_claim), "warning")
