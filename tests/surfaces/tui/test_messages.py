@@ -9,6 +9,7 @@ from textual import events
 from textual.pilot import Pilot
 
 from tests.surfaces.tui.stage import WITH_BASH, enter, open_app, read_screen, wait_for
+from treadle.operations import runs, sessions
 from treadle.surfaces.tui import display_state, texts
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.notification import notify_terminal
@@ -244,5 +245,32 @@ def test_thinking_is_hidden_and_shown(tmp_path: Path) -> None:
             await wait_for(pilot, lambda: "Some reasons." not in read_screen(app))
             await enter(pilot, "/details")
             await wait_for_text(app, pilot, texts.DETAILS_SHOWN)
+
+    asyncio.run(talk())
+
+
+def test_a_message_that_follows_a_choice_of_the_model_at_once_uses_that_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
+            await enter(pilot, "one")
+            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            real_call, go_on = app.link.call, asyncio.Event()
+
+            async def call_slowly(operation: Any, request: Any) -> Any:
+                if operation is sessions.SET_MODEL:
+                    await go_on.wait()
+                return await real_call(operation, request)
+
+            monkeypatch.setattr(app.link, "call", call_slowly)
+            await enter(pilot, "/model scripted/other")
+            await enter(pilot, "two")
+            await pilot.pause()
+            go_on.set()
+            await wait_for_text(app, pilot, "Two.")
+            assert app.chat.facts is not None
+            shown = await real_call(runs.SHOW, runs.ShowRun(app.chat.facts.run_id))
+            assert shown.model == "other"
 
     asyncio.run(talk())

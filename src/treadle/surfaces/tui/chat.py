@@ -79,7 +79,7 @@ class Chat:
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
         self._feeding: asyncio.Task[None] | None = None
-        self._sync_lock = asyncio.Lock()
+        self._sync_lock, self._order = asyncio.Lock(), asyncio.Lock()
         self._context = copy_context()
         link.watch = self._link_changed
 
@@ -126,7 +126,11 @@ class Chat:
         await self.open_session(session_id)
 
     async def open_session(self, session_id: SessionId | None) -> None:
-        """Show another session; None begins a new one."""
+        """Show another session; None begins a new one. A message that is sent meanwhile goes there."""
+        async with self._order:
+            await self._open_session(session_id)
+
+    async def _open_session(self, session_id: SessionId | None) -> None:
         await self._stop_following()
         self.session_id, self.title, self._pages, self._reader = session_id, "", None, None
         self.queued, self.pending, self.totals, self._last_shown = [], [], Totals(), None
@@ -296,17 +300,19 @@ class Chat:
 
     async def send(self, text: str, parts: tuple[Text | Image, ...] = ()) -> None:
         """Send a message: to the run that is in progress, or as a new run."""
-        if self.is_busy and not text.startswith("/"):
-            assert self.facts is not None
-            with suppress(InvalidState):  # it has just ended
-                sent = tuple(map(_as_attachment, parts))
-                await self.link.call(STEER, SteerRun(self.facts.run_id, text, "steer", sent))
-                return
-        await self._submit(user(text, *parts))
+        async with self._order:
+            if self.is_busy and not text.startswith("/"):
+                assert self.facts is not None
+                with suppress(InvalidState):  # it has just ended
+                    sent = tuple(map(_as_attachment, parts))
+                    await self.link.call(STEER, SteerRun(self.facts.run_id, text, "steer", sent))
+                    return
+            await self._submit(user(text, *parts))
 
     async def queue(self, text: str, parts: tuple[Text | Image, ...] = ()) -> None:
         """Send a message for after the run that is in progress."""
-        await self._submit(user(text, *parts), after_current=True)
+        async with self._order:
+            await self._submit(user(text, *parts), after_current=True)
 
     async def _submit(self, message: Message, *, after_current: bool = False) -> None:
         submission = Submission(
@@ -332,11 +338,12 @@ class Chat:
     async def set_model(self, name: str) -> None:
         """Use another model for the next messages of the session. Raise UnknownModel or MissingKey if it cannot be
         called."""
-        if self.session_id is not None:
-            await self.link.call(sessions.SET_MODEL, sessions.SetModel(self.session_id, name))
-        else:
-            await check_model(self.link, name)
-        self.model = name
+        async with self._order:
+            if self.session_id is not None:
+                await self.link.call(sessions.SET_MODEL, sessions.SetModel(self.session_id, name))
+            else:
+                await check_model(self.link, name)
+            self.model = name
         self.spec()  # raises an error for an agent that cannot be read
 
     async def interrupt(self) -> None:
