@@ -92,7 +92,7 @@ class ScriptedSession:
         """The facts in the latest request that was checked."""
         self.spread = STEPS
         """Over how many steps the facts are planted."""
-        self.places = ("tool", "assistant", "tool", "user")
+        self.places: tuple[str, ...] = ("tool", "assistant", "tool", "user")
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
         if self._left_at is not None:

@@ -64,7 +64,7 @@ class Anthropic(Dialect):
     result = re.compile(rb'"type":\s?"tool_result"')
 
     def tool_turn(self, number: int, talk: int) -> list[bytes]:
-        call = {"type": "tool_use", "id": f"toolu_{number}", "name": "lookup", "input": {}}
+        call: dict[str, object] = {"type": "tool_use", "id": f"toolu_{number}", "name": "lookup", "input": {}}
         blocks = [
             *self._text(0, talk),
             self._event("content_block_start", index=1, content_block=call),
@@ -85,7 +85,13 @@ class Anthropic(Dialect):
 
     def _stream(self, blocks: list[bytes], stop: str, tokens: int) -> list[bytes]:
         usage = {"input_tokens": 100, "output_tokens": 1}
-        message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "bench", "content": []}
+        message: dict[str, object] = {
+            "id": "msg_1",
+            "type": "message",
+            "role": "assistant",
+            "model": "bench",
+            "content": [],
+        }
         return [
             self._event("message_start", message=message | {"usage": usage, "stop_reason": None}),
             self._event("ping"),
@@ -129,7 +135,7 @@ class Responses(Dialect):
 
     def _text(self, index: int, tokens: int) -> list[bytes]:
         message = {"type": "message", "id": "msg_1", "role": "assistant"}
-        whole = [{"type": "output_text", "text": TOKEN * tokens, "annotations": []}]
+        whole: list[dict[str, object]] = [{"type": "output_text", "text": TOKEN * tokens, "annotations": []}]
         delta = self._event(
             "output_text.delta", output_index=index, content_index=0, item_id="msg_1", delta=TOKEN, logprobs=[]
         )
@@ -141,7 +147,7 @@ class Responses(Dialect):
 
     def _stream(self, items: list[bytes], tokens: int) -> list[bytes]:
         usage = {"input_tokens": 100, "output_tokens": tokens, "total_tokens": 100 + tokens}
-        response = {"id": "resp_1", "object": "response", "model": "bench", "output": []}
+        response: dict[str, object] = {"id": "resp_1", "object": "response", "model": "bench", "output": []}
         return [
             self._event("created", response=response | {"status": "in_progress"}),
             *items,

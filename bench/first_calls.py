@@ -53,7 +53,7 @@ class Prompts(Struct, frozen=True):
     """What is sent with a message."""
 
     name: str
-    make_preamble: Preamble
+    preamble: Preamble
     preface: str = ""
     aside: str = ""
 

@@ -3,6 +3,8 @@
 It keeps the same journal as Treadle (the same rows and commits). It has no guards, no fences, no subscribers and
 no resume, and it imports nothing of Treadle."""
 
+# The stub of apsw leaves types out.
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
 import asyncio
 import itertools
 import queue
@@ -29,13 +31,32 @@ Tool = Callable[..., Awaitable[str]]
 Row = tuple[int, int, str, float, str, int, bytes]
 
 
-Function = msgspec.defstruct("Function", [("name", str, ""), ("arguments", str, "")])
-Call = msgspec.defstruct(
-    "Call", [("function", Function), ("index", int, 0), ("id", str, ""), ("type", str, "function")]
-)
-Delta = msgspec.defstruct("Delta", [("content", str | None, None), ("tool_calls", list[Call], [])])
-Choice = msgspec.defstruct("Choice", [("delta", Delta)])
-Chunk = msgspec.defstruct("Chunk", [("choices", list[Choice], []), ("usage", dict[str, int] | None, None)])
+class Function(msgspec.Struct):
+    name: str = ""
+    arguments: str = ""
+
+
+class Call(msgspec.Struct):
+    function: Function
+    index: int = 0
+    id: str = ""
+    type: str = "function"
+
+
+class Delta(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[Call] = []
+
+
+class Choice(msgspec.Struct):
+    delta: Delta
+
+
+class Chunk(msgspec.Struct):
+    choices: list[Choice] = []
+    usage: dict[str, int] | None = None
+
+
 decode = msgspec.json.Decoder(Chunk).decode
 
 

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 
 import treadle
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.config.home import Home
 from treadle.domain.envelope import decode_data
 from treadle.domain.events import BudgetReserved, LlmError, LlmResponse
@@ -40,7 +40,7 @@ AT_ONCE = 20
 PRICES = "models: {scripted/x: {prices: {input: 100, output: 1000}, max_output: 1000}}"
 
 
-def open_engine(folder: Path, model: FunctionModel) -> treadle.Engine:
+def open_engine(folder: Path, model: FunctionModel) -> HostedEngine:
     engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
     engine.add_model("scripted", model)
     return engine

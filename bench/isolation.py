@@ -19,7 +19,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import treadle
-from treadle.api.engine import create_engine
+from treadle.api.engine import HostedEngine, create_engine
 from treadle.bootstrap.offline_service import open_service_readonly
 from treadle.config.home import Home
 from treadle.ports.journal import RunRecord
@@ -60,7 +60,7 @@ async def make_answer(request: ModelRequest) -> ScriptStep:
     return say("done") if turns == STEPS else ask(call("look", f"c{turns}", number=turns))
 
 
-def make_engine(folder: Path) -> treadle.Engine:
+def make_engine(folder: Path) -> HostedEngine:
     engine = create_engine(f"sqlite:///{folder}/runs.db", home=Home(folder / "home"))
     engine.add_model("fake", FunctionModel(make_answer))
     engine.add_tools(look, kill)
@@ -76,7 +76,7 @@ AGENT = treadle.Agent(
 )
 
 
-async def keep_running(engine: treadle.Engine, runs: int) -> None:
+async def keep_running(engine: HostedEngine, runs: int) -> None:
     """Keep this many runs in progress, one of which kills its own process."""
     while True:
         unfinished = await engine.service.list_unfinished()

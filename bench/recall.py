@@ -221,7 +221,7 @@ async def _measure(bench: RecallBench, texts: Sequence[str], vectors: "array[flo
         print(f"recall with embedder {setting}: p50 {half:.1f} ms, p95 {most:.1f} ms, max {max(times):.1f} ms")
     began = time.perf_counter()
     for _ in range(200):
-        await bench.hybrid.recall(AgentId("agt_empty"), "hello", 5, "auto")
+        await bench.hybrid.recall(MemoryScope(AgentId("agt_empty"), LOCAL_USER), "hello", 5, "auto")
     print(f"recall for an agent without memories: {(time.perf_counter() - began) * 5:.2f} ms")
 
 

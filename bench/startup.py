@@ -12,7 +12,7 @@ import pty
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
@@ -96,7 +96,7 @@ def measure(rows: Sequence[Row], rounds: int, environment: dict[str, str]) -> li
 
 
 @contextmanager
-def serve_model() -> Iterator[str]:
+def serve_model() -> Generator[str]:
     process = subprocess.Popen([sys.executable, "-m", "bench.endpoint"], stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
@@ -107,7 +107,7 @@ def serve_model() -> Iterator[str]:
 
 
 @contextmanager
-def run_server(environment: dict[str, str]) -> Iterator[None]:
+def run_server(environment: dict[str, str]) -> Generator[None]:
     """Run `treadle serve` until the block ends."""
     words = (TREADLE, "serve", "--port", "0", "--json")
     process = subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 import treadle
 from bench.contest import INSTRUCTIONS, MAX_STEPS, AgentFor, RunOnce, compete, lookup
+from treadle.domain.events import Token
 from treadle.domain.providers import ApiMode
 
 NOT_COMPARED = {"recall": 0, "remember": False}
@@ -47,7 +48,8 @@ async def run(engine: treadle.Engine, agent: treadle.Agent, message: str) -> str
 
 async def listen(engine: treadle.Engine, agent: treadle.Agent, message: str) -> str:
     """Consume every token as it arrives, so that the cost of a token includes its delivery."""
-    return "".join([event.data.text async for event in engine.stream(agent, message) if event.type == "token"])
+    texts = [event.data.text async for event in engine.stream(agent, message) if isinstance(event.data, Token)]
+    return "".join(texts)
 
 
 if __name__ == "__main__":
