@@ -13,7 +13,7 @@ from treadle.api.engine import HostedEngine
 from treadle.automation.scheduler import Scheduler
 from treadle.bootstrap.automation import HomeAgentReader
 from treadle.config.home import Home
-from treadle.domain.events import HeartbeatFired, RunEnd, UserMessage
+from treadle.domain.events import HeartbeatFired, LlmRequest, RunEnd, UserMessage
 from treadle.domain.ids import RunId
 from treadle.operations.retention import Deleted
 from treadle.ports.journal import ALL_RUNS
@@ -218,5 +218,7 @@ def test_the_agents_of_a_home_fire_while_the_engine_is_at_work(tmp_path: Path) -
             assert isinstance(events[1].data, HeartbeatFired)
             assert isinstance(events[2].data, UserMessage)
             assert events[2].data.message.text == "Well?"
+            [request] = [event.data for event in events if isinstance(event.data, LlmRequest)]
+            assert request.preface.endswith(" UTC; a scheduled message]"), "the agent knows the time"
 
     perform(scenario)

@@ -303,7 +303,7 @@ def test_commands_are_separate_runs_without_model_calls(tmp_path: Path) -> None:
             first = await engine.run(hero, "my name is Ada")
             session = first.session_id
             nothing = await engine.run(hero, "/compact", session=session)
-            assert "nothing to fold away" in nothing.text
+            assert "nothing to summarise" in nothing.text
             pinned = await engine.run(hero, "/pin", session=session)
             assert pinned.text == "Pinned: my name is Ada"
             usage = await engine.run(hero, "/usage", session=session)
@@ -344,7 +344,7 @@ def test_a_compaction_by_command_folds_even_a_short_conversation_once(tmp_path: 
             done = await engine.run(hero, "/compact the names", session=first.session_id)
             assert (done.outcome, "shorter" in done.text) == ("completed", True)
             again = await engine.run(hero, "/compact the names", session=first.session_id)
-            assert "nothing to fold away" in again.text, "nothing was said since"
+            assert "nothing to summarise" in again.text, "nothing was said since"
             assert len(model.summaries) == 1
             records = await engine.context.sessions.segments(first.session_id)
             assert [record.reason for record in records] == ["compaction"]

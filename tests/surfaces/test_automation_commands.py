@@ -73,7 +73,8 @@ def test_the_server_fires_schedules_and_heartbeats_and_commands_attach_to_it(she
                 [made] = (await shell("schedules", "add", "1s", "by the clock", "--json")).json
 
                 def asked() -> set[str]:
-                    return {request.json["messages"][-1]["content"] for request in model.requests}
+                    sent = [request.json["messages"][-1]["content"] for request in model.requests]
+                    return {text.rpartition("\n")[2] for text in sent}
 
                 await until(lambda: {"by the clock", "are you there?"} <= asked())
                 listed = {each["schedule_id"]: each for each in (await shell("schedules", "list", "--json")).json}
@@ -142,7 +143,7 @@ def test_invalid_arguments_are_reported_in_one_line(shell: Shell) -> None:
         shell.configure()
         for arguments, told in (
             (("hooks", "add", "x", "--message", "{{code()}}"), "not a valid placeholder"),
-            (("hooks", "remove", "hok_none"), "There is no hook hok_none"),
+            (("hooks", "remove", "hok_none"), "There is no inbound webhook hok_none"),
             (("hooks", "rotate", "hok_none"), "treadle hooks list"),
             (("webhooks", "add", "ftp://x"), "cannot be sent to"),
             (("webhooks", "add", "http://x", "-e", "token"), "No stored event is called token"),

@@ -54,7 +54,7 @@ class InboundWebhookRegistry:
             except ValueError as error:
                 raise UsageError(f"The hook is invalid: {error}.") from None
         if not request.message.strip() or not request.name.strip():
-            raise UsageError("A hook needs a name, and a message for the agent such as {{payload}}.")
+            raise UsageError("An inbound webhook needs a name, and a message for the agent such as {{payload}}.")
         hook = InboundWebhook(
             HookId(self._ids("hok")),
             request.name.strip(),
@@ -156,7 +156,7 @@ def _decode_payload(body: bytes) -> Any:
 
 
 def _explain_unknown(hook_id: HookId) -> UnknownHook:
-    return UnknownHook(f"There is no hook {hook_id}. `treadle hooks list` shows all hooks.")
+    return UnknownHook(f"There is no inbound webhook {hook_id}. `treadle hooks list` shows all.")
 
 
 def to_hook_view(hook: InboundWebhook) -> HookView:

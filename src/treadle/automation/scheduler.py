@@ -126,12 +126,12 @@ class Scheduler:
     async def _handle_tick(self, schedule: Schedule, due_at: Instant, agents: Agents) -> TickResult:
         key = f"schedule/{schedule.schedule_id}/{due_at:.3f}"
         if await self._record_skip(schedule, due_at, key):
-            return TickResult(due_at, problem="The run before was not at its end: the tick was skipped.")
+            return TickResult(due_at, problem="The previous run had not ended: the tick was skipped.")
         agent = agents.get(schedule.agent)
         if agent is None:
             return TickResult(
                 due_at,
-                problem=f"No agent is called `{schedule.agent}`, or its file cannot be read. Mend it, or remove "
+                problem=f"No agent is called `{schedule.agent}`, or its file cannot be read. Fix it, or remove "
                 "the schedule.",
             )
         because = HeartbeatFired(schedule.schedule_id, due_at, schedule.firing_since)

@@ -247,7 +247,7 @@ def decide_command(state: RunState, command: SessionCommand) -> Compact | RunSes
                 CommandObeyed(f"No summary could be made, and nothing was changed: {reason}", False)
             )
         case None:
-            nothing_to_do = "There is nothing to fold away: too little was said since the conversation last began."
+            nothing_to_do = "There is nothing to summarise: too little was said since the conversation last began."
             return plan_compaction(state, "compact", "command") or _finish_command(CommandObeyed(nothing_to_do))
 
 

@@ -80,7 +80,7 @@ class RunState:
     accounts: tuple[Ceilings, ...] = ()
     """The bounded accounts that the run counts for."""
     credits_per_dollar: float = 1.0
-    by_the_clock: bool = False
+    is_scheduled: bool = False
     """A schedule started the run, and no message was sent to it since."""
     ledger: Ledger = field(default_factory=Ledger)
     stopped: list[str] = field(default_factory=list[str])

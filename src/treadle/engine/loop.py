@@ -211,7 +211,7 @@ def select_transcript(outcome: Outcome, state: RunState) -> tuple[Message, ...]:
     """Return the messages that the run adds to its session.
 
     A scheduled run with a silent outcome adds none, so that such runs do not fill up the transcript."""
-    is_left_out = outcome.kind == "silent" and state.by_the_clock and not state.context.revised
+    is_left_out = outcome.kind == "silent" and state.is_scheduled and not state.context.revised
     return () if is_left_out else state.said
 
 

@@ -20,12 +20,17 @@ _PLACES: Final[Mapping[Asker, str]] = {  # a message through the API comes from 
 
 
 def make_preface(state: RunState, now: Instant) -> str:
-    """Return the time and place to put before the user's latest message, or "" if there is no message from a
-    user."""
-    asker = state.review.asker
-    if asker is None or asker not in _PLACES or not state.unrecalled:
+    """Return the time and place to put before the latest message, or "" if there is none from a user or a
+    schedule."""
+    if not state.unrecalled:
         return ""
-    place = _PLACES[asker] if state.lineage is None else ""  # a child run's message comes from its parent
+    asker = state.review.asker
+    if asker in _PLACES:
+        place = _PLACES[asker] if state.lineage is None else ""  # a child run's message comes from its parent
+    elif state.is_scheduled:
+        place = "; a scheduled message"
+    else:
+        return ""  # a program gets the prompt that it wrote
     return f"[{format_minute(now)}{place}]"
 
 

@@ -31,7 +31,7 @@ def _queued(state: RunState, data: e.RunQueued) -> None:
 
 @on(e.HeartbeatFired)
 def _fired(state: RunState, _: e.HeartbeatFired) -> None:
-    state.by_the_clock = True
+    state.is_scheduled = True
 
 
 @on(e.UserMessage)
@@ -90,7 +90,7 @@ def _steered(state: RunState, data: e.MessageSteered) -> None:
     state.unrecalled.append(data.message.text)
     state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "steer"
     state.interrupted, state.waiting, state.evaluation.kept = None, None, None
-    state.by_the_clock = False
+    state.is_scheduled = False
 
 
 @on(e.RunInterrupted)

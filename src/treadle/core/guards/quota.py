@@ -89,7 +89,7 @@ def judge(state: RunState, short: AccountShortage, now: Instant) -> Wait | Finis
         wait = Wait("quota", describe_shortage(short), short.resets_at or now + RETRY_SECONDS)
         return _cap_wait(state, wait, short)
     if short.used + short.wanted <= short.ceiling:
-        detail = f"{describe_shortage(short)} Calls under way have set the rest aside."
+        detail = f"{describe_shortage(short)} Calls in progress have reserved the rest."
         return _cap_wait(state, Wait("budget", detail, now + RETRY_SECONDS), short)
     return _finish(state, short)
 

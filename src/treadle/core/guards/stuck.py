@@ -95,7 +95,7 @@ def _stop(state: RunState, what: str) -> StopVerdict:
         Outcome(
             "stuck",
             state.turn.answer_so_far,
-            reason=f"The run does not get on: {what}.",
+            reason=f"The run makes no progress: {what}.",
             next="Send its session a message that says what to do differently.",
         )
     )
