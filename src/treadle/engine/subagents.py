@@ -131,7 +131,7 @@ def _select_tools(names: Sequence[str], deps: EngineDeps) -> list[str]:
 
 async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tuple[AgentSpawn, NewChild]:
     state, order, role = run.state, item.arguments, item.tool.spec.delegates
-    assert isinstance(order, Order), f"`{item.call.name}` delegates, and says nothing of to whom"
+    assert isinstance(order, Order), f"`{item.call.name}` delegates without saying to whom"
     assert role is not None, f"`{item.call.name}` delegates"
     if state.agent.limits.max_depth < 1:
         raise UsageError("this run is at the maximum depth (limits.max_depth). Do the task yourself.")
@@ -218,7 +218,7 @@ def _real_path(path: str) -> str:
 
 def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQueued:
     above = parent.family.queued
-    assert above is not None, "a run that has begun was asked for"
+    assert above is not None, "a run that has started has its run_queued"
     return RunQueued(
         agent,
         asker=above.asker,
@@ -355,7 +355,7 @@ def notify_of_wait(wait: Wait, is_new: bool, run: OwnedRun) -> tuple[ChildMessag
 async def _notify_resumed(run: OwnedRun) -> None:
     """Tell all ancestors that the run no longer waits. The messages and their record are one commit."""
     lineage, run_id, name = run.state.lineage, run.origin.run_id, run.state.agent.name
-    assert lineage is not None, "only a run that has some above it has told them that it waits"
+    assert lineage is not None, "only a child run reports its waits to its ancestors"
     key = f"{run_id} goes on at {run.state.sequence}"
     messages = [
         ChildMessage(above.run_id, AgentAnswered(run_id, name, above.call_id), key) for above in lineage.above

@@ -86,7 +86,7 @@ class BrokerProcess:
             except OSError as error:
                 self.close()
                 if is_last_attempt:
-                    raise CommandError(f"The process that keeps commands cannot be reached: {error}.") from error
+                    raise CommandError(f"The process that starts commands cannot be reached: {error}.") from error
             else:
                 return
 
@@ -156,7 +156,7 @@ class CommandSession:
             await asyncio.wait([self._output_ended], timeout=LATE_OUTPUT_SECONDS)
         except OSError as error:
             raise CommandError(
-                f"The process that keeps commands was lost: {error}. The command is ended."
+                f"The process that starts commands was lost: {error}. The command was stopped."
             ) from error
         finally:
             self._loop.remove_reader(self._reader)
@@ -164,7 +164,9 @@ class CommandSession:
             self._control.close()
         self._output.end()
         if not received:
-            raise CommandError(f"The keeper of the command was killed, and it too. {self._output.text}".strip())
+            raise CommandError(
+                f"The supervisor of the command was killed, and the command with it. {self._output.text}".strip()
+            )
         return msgspec.json.decode(received, type=CommandReport)
 
     def cancel(self) -> None:

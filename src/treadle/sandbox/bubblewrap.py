@@ -221,17 +221,16 @@ def resolve_exposed(workspace: Path, policy: SandboxPolicy, hidden: Sequence[Pat
         for secret in hidden:
             if folder.place.is_relative_to(secret):
                 raise CommandError(
-                    f"The sandbox must not show {folder.place}: {secret} is kept from commands. "
-                    f"Take it out of the agent's `sandbox`."
+                    f"The sandbox must not show {folder.place}: commands must not see {secret}. "
+                    f"Remove it from the agent's `sandbox`."
                 )
     if workspace in hidden:
-        raise CommandError(f"{workspace} cannot be a workspace: it is kept from commands. Choose another folder.")
+        raise CommandError(f"{workspace} cannot be a workspace: commands must not see it. Choose another folder.")
     shown.append(ExposedFolder(workspace, writable=True))
     for folder in shown:
         if folder.writable and any(Path(place).is_relative_to(folder.place) for place in (*SYSTEM, "/etc")):
             raise CommandError(
-                f"Commands cannot be let write to {folder.place}: the system itself lies there. "
-                f"Choose a folder of its own."
+                f"Commands must not write to {folder.place}: it holds the system. Choose another folder."
             )
     return shown
 
@@ -244,7 +243,7 @@ def _resolve_folder(name: str, setting: str) -> Path:
         return path.resolve(strict=True)
     except (OSError, RuntimeError):
         raise CommandError(
-            f"`sandbox.{setting}` has {name!r}, which is not there. Make it or take it out."
+            f"`sandbox.{setting}` has {name!r}, which does not exist. Create it, or remove it from the setting."
         ) from None
 
 
