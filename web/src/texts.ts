@@ -98,7 +98,7 @@ export const texts = {
   compare: {
     title: "Compare runs", about: "What two runs have in common, and where they differ.", left: "Run", right: "Other run", agent: "Agent", model: "Model",
     cost: "Cost", tokens: "Tokens", duration: "Duration", choose: "Choose two runs", chooseHint: "Enter their ids here, or select two runs in the list.", agentDiffers: "Differences of the agents", outcome: "Differences of the outcome",
-    raw: "All data", parts: (steps: number) => `They differ after ${steps} equal ${steps === 1 ? "step" : "steps"}.`, same: (steps: number) => `All ${steps} steps are equal.`,
+    raw: "All data", parts: (steps: number) => steps === 0 ? "They differ from the first step on." : `They differ after ${steps} equal ${steps === 1 ? "step" : "steps"}.`, same: (steps: number) => steps === 1 ? "Their only step is equal." : `All ${steps} steps are equal.`,
     parting: (one: number | null, other: number | null) => `First difference: step ${one ?? "–"} and step ${other ?? "–"}`,
   },
   search: { title: "Search", about: "Find messages and answers of all sessions.", placeholder: "Text to find", none: "Nothing found", noneHint: "Try fewer or other words.", kinds: { message: "Message", answer: "Answer" } },
