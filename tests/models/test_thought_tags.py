@@ -30,6 +30,14 @@ CASES = {
     "another spelling": ("<THINK>hm</Think>Yes.", "hm", "Yes."),
     "another tag": ("<thought>hm</thought>Yes.", "hm", "Yes."),
     "of Magistral": ("[THINK]hm[/THINK]Yes.", "hm", "Yes."),
+    "of gpt-oss": (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+        "hm",
+        "Yes.",
+    ),
+    "of gpt-oss, without a thought": ("<|channel|>final<|message|>Yes.", "", "Yes."),
+    "of Gemma": ("<|channel>thought\nhm\n<channel|>Yes.", "\nhm\n", "Yes."),
+    "of Cohere": ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>Yes.", "hm", "Yes."),
     "empty": ("<think>\n\n</think>\n\nYes.", "\n\n", "Yes."),
 }
 TEXTS = (
@@ -49,6 +57,8 @@ TEXTS = (
     "",
     "   ",
     "[THIN] ice",
+    "<|channel|>commentary to=functions.look",
+    "The token <|channel|>analysis<|message|> begins a thought.",
 )
 
 
