@@ -28,14 +28,14 @@ _EMPTY_NUMBERS = frozenset(
 """Numeric codes of Zhipu and MiniMax."""
 _NO_MONEY = any_of(
     r"""
-    insufficient (?:account )?(?:balance|credits?|funds)
-    (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted)
-    (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:not enough|used up|negative|empty)
-    (?:out of|no|not enough|requires? more|exhausted (?:all|your)) (?:\w+ )?credits?\b
+    \b(?:insufficient|not enough|negative|exhausted|depleted|out of) (?:\w+ ){0,3}(?:balance|credits?|funds|money)\b
+    \b(?:balance|credits?|funds|money) (?:\w+ ){0,3}(?:too low|insufficient|exhausted|depleted|expired|not enough)\b
+    \b(?:balance|credits?|funds|money) (?:\w+ ){0,3}(?:used up|been used|negative|empty)\b
+    \bbalance (?:\w+ ){0,2}[$¥€] ?-?0(?:\.0+)?(?![\d.])
+    \b(?:no|requires? more) (?:\w+ )?credits?\b
     (?:doesn.?t|does not|don.?t|do not) have (?:any|enough|sufficient) (?:\w+ )?(?:credits?|funds|balance)
     used (?:all|up)\b.{0,40}\b(?:credits?|allocation|allowance|quota|neurons)
     limited to \d[\d,]* .{0,30}(?:/|per|a|each) ?(?:month|year)\b
-    (?:not enough|insufficient|negative) (?:\w+ ){0,2}(?:balance|funds)\b
     (?:exceed(?:ed|s)?|over|crossed) (?:(?!thinking|reasoning|tokens?|context|time)\w+ ){0,2}budget\b
     (?<!thinking )(?<!reasoning )(?<!token )(?<!tokens )(?<!context )(?<!time )\bbudget (?:\w+ ){0,3}exceeded\b
     (?:reach\w*|exceed\w*|hit)\b[^.]{0,40}\bspend(?:ing)? (?:\w+ )?(?:limit|cap|quota)\b
@@ -74,7 +74,7 @@ _PLAN_LIMIT = any_of(
 )
 """The limit of a plan or a key. If a wait is named, however long, the message gives the time instead."""
 _ACCOUNT_REFUSED = any_of(
-    r"\bpayment method\b  \bbilling\b  \bpast due\b  \bunpaid\b  \binvoices?\b  \bquota\b  额度  余额"
+    r"\bpayment method\b  \bbilling\b  \bpast due\b  \bunpaid\b  \binvoices?\b  \btop[ _-]?up\b  \bquota\b  额度  余额"
 )
 """Words of a refusal that is about payment and not about the key."""
 _MAX_RATE_WAIT_SECONDS = 3600.0
