@@ -74,7 +74,10 @@ _PLAN_LIMIT = any_of(
 )
 """The limit of a plan or a key. If a wait is named, however long, the message gives the time instead."""
 _ACCOUNT_REFUSED = any_of(
-    r"\bpayment method\b  \bbilling\b  \bpast due\b  \bunpaid\b  \binvoices?\b  \btop[ _-]?up\b  \bquota\b  额度  余额"
+    r"""
+    \bpayment method\b  \bbilling\b  \bpast due\b  \bunpaid\b  \binvoices?\b  \btop[ _-]?up\b  \bquota\b
+    额度  余额
+    """
 )
 """Words of a refusal that is about payment and not about the key."""
 _MAX_RATE_WAIT_SECONDS = 3600.0
