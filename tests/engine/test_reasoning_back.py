@@ -133,6 +133,23 @@ def test_thinking_inside_the_content_goes_back_inside_the_content(tmp_path: Path
     assert ran.assistants()[0]["content"] == "<think>\nLet me think.\n</think>\n\nI look."
 
 
+def test_opaque_reasoning_goes_back_with_its_readable_text(tmp_path: Path) -> None:
+    first = asks(reasoning_text="Let me think.", reasoning_opaque="b3BhcXVl")
+    ran = run(tmp_path, first, asks(2, reasoning_opaque="c2Vjb25k"), says("Nothing."))
+    sent = [(one.get("reasoning_text"), one["reasoning_opaque"]) for one in ran.assistants()]
+    assert sent == [("Let me think.", "b3BhcXVl"), (None, "c2Vjb25k")]
+    assert not ran.assistants()[0]["content"]
+
+
+def test_thoughts_between_control_tokens_do_not_go_back(tmp_path: Path) -> None:
+    thought = (
+        "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>final<|message|>I look."
+    )
+    ran = run(tmp_path, asks(content=thought), says("Nothing."))
+    assert ran.assistants()[0]["content"] == "I look."
+    assert ran.results[0].outcome == "completed"
+
+
 # ── Providers that insist ──────────────────────────────────────────────────────────────────────────
 
 

@@ -80,7 +80,9 @@ class Shape(Struct, forbid_unknown_fields=True):
     @property
     def slack(self) -> float:
         """Seconds by which a wait until a moment may be shorter when it is read."""
-        is_moment = any("{" in text for text in (*self.headers.values(), (self.body or "").partition("Reset")[2]))
+        is_moment = any(
+            "{" in text for text in (*self.headers.values(), (self.body or "").lower().partition("reset")[2])
+        )
         return 30.0 if is_moment else 0.001
 
     @property

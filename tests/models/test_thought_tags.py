@@ -1,11 +1,14 @@
 """Thinking inside the text of a reply, however the network cuts it; and text that only talks about it."""
 
+from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import anthropic_wire, responses_wire
 from tests.fake_endpoint import DONE, Answer, delta
 from tests.models.chat import events_of
 from treadle.domain.messages import Text, Thinking
@@ -30,6 +33,14 @@ CASES = {
     "another spelling": ("<THINK>hm</Think>Yes.", "hm", "Yes."),
     "another tag": ("<thought>hm</thought>Yes.", "hm", "Yes."),
     "of Magistral": ("[THINK]hm[/THINK]Yes.", "hm", "Yes."),
+    "of gpt-oss": (
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+        "hm",
+        "Yes.",
+    ),
+    "of gpt-oss, without a thought": ("<|channel|>final<|message|>Yes.", "", "Yes."),
+    "of Gemma": ("<|channel>thought\nhm\n<channel|>Yes.", "\nhm\n", "Yes."),
+    "of Cohere": ("<|START_THINKING|>hm<|END_THINKING|><|START_RESPONSE|>Yes.", "hm", "Yes."),
     "empty": ("<think>\n\n</think>\n\nYes.", "\n\n", "Yes."),
 }
 TEXTS = (
@@ -49,6 +60,8 @@ TEXTS = (
     "",
     "   ",
     "[THIN] ice",
+    "<|channel|>commentary to=functions.look",
+    "The token <|channel|>analysis<|message|> begins a thought.",
 )
 
 
@@ -126,6 +139,29 @@ def test_a_thought_that_google_marks() -> None:
     assert isinstance(last, Completed)
     assert last.parts[-1] == Text("Yes.")
     assert isinstance(last.parts[0], Thinking)
+
+
+PIECES = ("<th", "ink>h", "m</thi", "nk>\n\n", "Yes", ".")
+SAID = responses_wire.replied(responses_wire.message(*PIECES))
+
+
+@pytest.mark.parametrize(
+    ("replied", "answer"),
+    [
+        (anthropic_wire.events_of, Answer(anthropic_wire.stream(anthropic_wire.text(0, *PIECES)))),
+        (
+            responses_wire.events_of,
+            Answer(responses_wire.wire(*responses_wire.replied(responses_wire.message(*PIECES)))),
+        ),
+    ],
+    ids=["anthropic", "responses"],
+)
+def test_thoughts_in_the_text_of_the_other_formats(replied: Callable[[Answer], list[Any]], answer: Answer) -> None:
+    *shown, last = replied(answer)
+    assert isinstance(last, Completed)
+    assert last.parts == (Thinking("hm", "fake", "m-1"), Text("Yes."))
+    assert "".join(delta.text for delta in shown if isinstance(delta, TextDelta)) == "Yes."
+    assert "".join(delta.text for delta in shown if isinstance(delta, ReasoningDelta)) == "hm"
 
 
 def test_a_text_full_of_tags_is_read_in_time() -> None:

@@ -16,7 +16,8 @@ _SPECIAL = (
 )
 """Control tokens of Kimi, Llama, Qwen and others that belong to calls, or begin a turn."""
 _DEEPSEEK = rf"<{BAR}\s?(?:tool[▁_ ](?:calls?|sep|outputs?)(?:[▁_ ](?:begin|end))?|DSML)\s?{BAR}>?"
-_TAGS = r"(?:tool_calls?|function_calls?|functioncall|TOOLCALL)"
+_TAGS = r"(?:(?:[A-Za-z][\w-]{0,20}[_:])?(?:tool_calls?|function_calls?)|functioncall|TOOLCALL)"
+"""The names of tags around calls, with or without the name of a model in front: `longcat_tool_call`."""
 _WRITTEN: Final = tuple(
     re.compile(pattern, re.MULTILINE)
     for pattern in (
@@ -45,9 +46,12 @@ _NAMED: Final = tuple(
         r"<start_function_call>\s*call:([\w.-]+)",  # Gemma
         r"(?:\A|\n)[ \t]*functools\[\s*\{\s*\"name\"\s*:\s*\"([\w.-]+)\"",  # Phi
         r"^[ \t]*<tool name=[\"']([\w.-]+)[\"']>",
+        r"<\|?tool_call\|?>\s*call:([\w.-]+)\s*[{(]",  # Gemma 4
+        r"^[ \t]*Action:[ \t]*([\w.-]+)\s*\n\s*Action Input:",  # ReAct
     )
 )
 """Forms that are calls if they name one of the tools."""
+_LAST_TAG = re.compile(r"</([\w.-]+)>\s*\Z")
 _SIGNS = ("<", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "to=", "function", ":")
 _FENCED = re.compile(r"\s*`{3,}(?:json|tool_code|tool_call|python)?\s*\n(.*?)\n?\s*`{3,}\s*", re.DOTALL)
 _CALL_FENCE = re.compile(
@@ -86,7 +90,18 @@ def find_written_call(text: str, tools: Container[str]) -> str | None:
     if any(sign in outside for sign in _SIGNS):
         places += [found.start() for pattern in _WRITTEN if (found := pattern.search(outside))]
         places += [found.start() for pattern in _NAMED for found in pattern.finditer(outside) if found[1] in tools]
+        places += _find_element(outside, tools)
     return _shorten(words[min(places) :].strip()) if places else None
+
+
+def _find_element(words: str, tools: Container[str]) -> list[int]:
+    """Return where a line starts an element that is named like a tool and ends the text:
+    `<read_file><path>a</path></read_file>`."""
+    last = _LAST_TAG.search(words, max(0, len(words) - _MAX_SHOWN_CHARACTERS))
+    if last is None or last[1] not in tools:
+        return []
+    found = re.search(rf"^[ \t]*<{re.escape(last[1])}>", words, re.MULTILINE)
+    return [] if found is None else [found.start()]
 
 
 def _find_json(words: str, tools: Container[str]) -> list[int]:

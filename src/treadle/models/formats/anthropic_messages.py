@@ -11,6 +11,7 @@ from typing import Any
 from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolResult, ToolUse
 from treadle.models.formats.anthropic_reply import AnthropicReply
 from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
+from treadle.models.formats.tagged_reply import TaggedReply
 from treadle.models.http.client import WireFormat
 from treadle.models.http.wire import as_arguments, encode, sanitize_id
 from treadle.ports.model import ModelRequest, Preamble
@@ -224,6 +225,10 @@ def _key_headers(key: str) -> dict[str, str]:
     return {"x-api-key": key}
 
 
+def _start_reply(request: ModelRequest) -> TaggedReply:
+    return TaggedReply(AnthropicReply(request), request)
+
+
 FORMAT = WireFormat(
-    WIRE_FORMAT, "/messages", encode_request, AnthropicReply, {"anthropic-version": VERSION}, _key_headers
+    WIRE_FORMAT, "/messages", encode_request, _start_reply, {"anthropic-version": VERSION}, _key_headers
 )

@@ -9,6 +9,7 @@ from treadle.domain.events import StopReason
 from treadle.domain.messages import Part, Text, Thinking, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.finish import STOP_REASONS, Ending, classify_finish_word
+from treadle.models.http.reported_error import find_reported_error
 from treadle.models.http.wire import (
     NO_ARGUMENTS,
     UNREADABLE,
@@ -163,6 +164,8 @@ class AnthropicReply:
                 self._add(event)
             elif event.error or event.type == "error":
                 return event.error or event.message or "it did not say which"
+            elif not event.type and (error := find_reported_error(payload)):
+                return error
             else:
                 self._handle_other(event)
                 if self.done:

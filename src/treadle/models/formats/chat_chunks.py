@@ -8,6 +8,8 @@ from msgspec import Struct
 from treadle.domain.runs import Usage
 from treadle.models.http.wire import as_fields, make_reader, read_count
 
+OPAQUE_FIELD = "reasoning_opaque"
+
 
 class Function(Struct, gc=False):
     name: str | None = None
@@ -41,6 +43,9 @@ class ChunkDelta(Struct, gc=False):
     reasoning_content: Any = None
     reasoning: Any = None
     reasoning_details: Any = None
+    reasoning_text: Any = None
+    reasoning_opaque: Any = None
+    """Reasoning that only the provider can read. Copilot sends it with the readable `reasoning_text`."""
     refusal: str | None = None
     tool_calls: list[Fragment] | None = None
     function_call: Function | None = None

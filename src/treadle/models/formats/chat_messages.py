@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from treadle.domain.messages import Image, Message, Text, Thinking, ToolResult, ToolUse
+from treadle.models.formats.chat_chunks import OPAQUE_FIELD
 from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
 from treadle.models.formats.thought_tags import find_closing_tag
 from treadle.models.http.wire import encode, sanitize_id
@@ -96,6 +97,8 @@ class ChatMessages:
 
 def _reasoning_fields(part: Thinking) -> dict[str, Any]:
     """Return the message fields that carry reasoning. Text that belongs before the content has the key ""."""
+    if part.field == OPAQUE_FIELD:
+        return ({"reasoning_text": part.text} if part.text else {}) | {OPAQUE_FIELD: part.sealed}
     if part.details is not None:
         return {"reasoning_details": msgspec.Raw(part.details.encode())}
     text = part.text

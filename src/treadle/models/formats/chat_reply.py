@@ -9,6 +9,7 @@ from treadle.domain.runs import Usage
 from treadle.models.finish import STOP_REASONS, Ending
 from treadle.models.formats.chat_calls import ChatCalls
 from treadle.models.formats.chat_chunks import (
+    OPAQUE_FIELD,
     THOUGHT_TYPES,
     ChunkDelta,
     ContentPart,
@@ -42,6 +43,7 @@ class ChatReply:
         self._field: str | None = None
         """The field in which the reasoning arrives."""
         self._details: ReasoningDetails | None = None
+        self._opaque = ""
         self._offered = frozenset([tool.name for tool in request.preamble.tools])
         self._calls = ChatCalls(self._offered)
         self._dialect: CallDialect | None = request.profile.call_dialect if self._offered else None
@@ -91,6 +93,8 @@ class ChatReply:
                         or delta.reasoning_content
                         or delta.reasoning
                         or delta.reasoning_details
+                        or delta.reasoning_text
+                        or delta.reasoning_opaque
                         or delta.refusal
                         or delta.function_call
                         or delta.extra_content
@@ -162,6 +166,10 @@ class ChatReply:
             self._append_reasoning("reasoning", delta.reasoning)
         elif text and not self._field:
             self._append_reasoning("", text)
+        elif isinstance(delta.reasoning_text, str) and not self._field:
+            self._append_reasoning("", delta.reasoning_text)
+        if isinstance(delta.reasoning_opaque, str):
+            self._opaque = delta.reasoning_opaque or self._opaque
 
     def _append_reasoning(self, field: str, text: str) -> None:
         self._field = self._field or field or None
@@ -247,10 +255,12 @@ class ChatReply:
         text = "".join(self._reasoning)
         if self._details is not None and not self._field and self._tags.tag is None:
             text = self._details.text
+        if self._opaque:
+            return [Thinking(text, self._provider, self._model, sealed=self._opaque, field=OPAQUE_FIELD)]
         if not text.strip() and details is None:
             return []
-        field = self._field or self._tags.tag
-        text = text.strip() if field == self._tags.tag else text
+        field = self._field or self._tags.returned_tag
+        text = text if self._field else text.strip()
         return [Thinking(text, self._provider, self._model, field=field, details=details)]
 
     def usage(self, sent_bytes: int) -> Usage:

@@ -13,6 +13,7 @@ from treadle.domain.messages import Image, Message, Part, Text, Thinking, ToolRe
 from treadle.models.formats.reasoning_return import REASONING_PLACEHOLDER, ReasoningReturn
 from treadle.models.formats.responses_items import make_lists
 from treadle.models.formats.responses_reply import ResponsesReply
+from treadle.models.formats.tagged_reply import TaggedReply
 from treadle.models.http.client import WireFormat
 from treadle.models.http.wire import encode, sanitize_id
 from treadle.ports.model import ModelRequest, Preamble
@@ -173,4 +174,8 @@ def _make_item(part: Part) -> dict[str, Any] | None:
             return None  # only users send images
 
 
-FORMAT = WireFormat(WIRE_FORMAT, "/responses", encode_request, ResponsesReply)
+def _start_reply(request: ModelRequest) -> TaggedReply:
+    return TaggedReply(ResponsesReply(request), request)
+
+
+FORMAT = WireFormat(WIRE_FORMAT, "/responses", encode_request, _start_reply)

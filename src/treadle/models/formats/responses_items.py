@@ -66,6 +66,13 @@ def read_item(value: Any) -> ReplyItem | None:
         raise UnusableReply(f"an item of it cannot be read ({error})") from error
 
 
+def _are_unreadable(pieces: str, arguments: str) -> bool:
+    """Return whether the pieces of a call are not JSON and its complete arguments are. Copilot encrypts the pieces
+    only. Empty arguments prove nothing: they may stand for arguments that were cut off."""
+    begun, whole = pieces.strip(), arguments.strip()
+    return begun[:1] not in ("", "{") and whole[:1] == "{" and whole != "{}"
+
+
 class OpenItem:
     """The part of an item received so far."""
 
@@ -130,7 +137,9 @@ class OpenItem:
             self.summary = list_texts(item.summary) or self.summary
             self.content = list_texts(item.content) or self.content
         sent, text = "".join(self.pieces), item.text
-        if text != sent and text.startswith(sent):
+        if self.kind == "function_call" and _are_unreadable(sent, text):
+            self.pieces, self.shown = [text], 1
+        elif text != sent and text.startswith(sent):
             self.pieces.append(text[len(sent) :])
 
     def make_thinking(self, provider: str, model: str, *, is_complete: bool) -> Thinking | None:

@@ -13,6 +13,7 @@ from treadle.domain.messages import Part, Text, ToolUse
 from treadle.domain.runs import Usage
 from treadle.models.finish import STOP_REASONS, Ending
 from treadle.models.formats.responses_items import PARAGRAPH, OpenItem, ReplyItem, read_item
+from treadle.models.http.reported_error import find_reported_error
 from treadle.models.http.wire import (
     NO_ARGUMENTS,
     UNREADABLE,
@@ -159,6 +160,8 @@ class ResponsesReply:
             case "" if event.object == "response":
                 response = _read_response(payload)
                 return self._end(response.status or "completed", response)
+            case "":
+                return event.error or find_reported_error(payload)
             case _:
                 return event.error
         return None

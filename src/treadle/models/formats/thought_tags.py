@@ -15,6 +15,21 @@ _CLOSING: Final = {
     "[think]": "[/think]",
     "◁think▷": "◁/think▷",
 }
+_CHANNELS: Final = {
+    "<|channel|>analysis<|message|>": "<|end|>",
+    "<|channel>thought": "<channel|>",
+    "<|start_thinking|>": "<|end_thinking|>",
+}
+"""Thoughts between control tokens, of gpt-oss, Gemma and Cohere. They count at the start only, and are never sent
+back: chat templates refuse them in a text."""
+_ANSWER_OPENINGS: Final = (
+    "<|start|>assistant<|channel|>final<|message|>",
+    "<|channel|>final<|message|>",
+    "<|start_response|>",
+)
+"""Control tokens between a thought and the answer."""
+_OPENINGS: Final = (*_CLOSING, *_CHANNELS)
+_LONGEST_OPENING: Final = max(map(len, (*_OPENINGS, *_ANSWER_OPENINGS)))
 _LONE_CLOSING: Final = "</think>"
 """The only closing tag that appears without its opening tag, because chat templates open that block."""
 _TAGS_IN_TEXT: Final = (*(tag for tag in _CLOSING if tag.startswith("<")), _LONE_CLOSING)
@@ -30,7 +45,7 @@ _MAX_TAGS = 64
 
 
 def find_closing_tag(opening: str) -> str:
-    return _CLOSING.get(opening, _LONE_CLOSING)
+    return _CLOSING.get(opening) or _CHANNELS.get(opening, _LONE_CLOSING)
 
 
 class ThoughtTags:
@@ -54,6 +69,11 @@ class ThoughtTags:
         """The opening tag of the first thought."""
         self.retracted = False
         """Text that was already shown turned out to be a thought."""
+
+    @property
+    def returned_tag(self) -> str | None:
+        """Return the opening tag with which the thoughts can be sent back, or None."""
+        return self.tag if self.tag in _CLOSING else None
 
     def feed(self, piece: str) -> None:
         """Classify one more piece."""
@@ -89,12 +109,16 @@ class ThoughtTags:
 
     def _begin(self, rest: str) -> str:
         words = rest.lstrip()
-        start = words[:16].lower()
-        opening = next((tag for tag in _CLOSING if start.startswith(tag)), None)
+        start = words[:_LONGEST_OPENING].lower()
+        opening = next((tag for tag in _OPENINGS if start.startswith(tag)), None)
         if opening is not None:
             self._open(opening)
             return words[len(opening) :]
-        if any(tag.startswith(start) for tag in _CLOSING):  # also if there is only whitespace
+        answer = next((tag for tag in _ANSWER_OPENINGS if start.startswith(tag)), None)
+        if answer is not None:
+            self._state, self.tag = "text", self.tag or answer
+            return words[len(answer) :]
+        if any(tag.startswith(start) for tag in (*_OPENINGS, *_ANSWER_OPENINGS)):  # also if only whitespace
             self._held = rest
             return ""
         self._state = "text"

@@ -42,6 +42,14 @@ _BAD_REQUEST = any_of(
     """
 )
 """Words of a bad request, used if no code says what went wrong."""
+_KEY_CODES = ("invalid_api_key", "api_key_invalid")
+_KEY_REFUSED = any_of(
+    r"""
+    api[ _-]?key (?:\w+ ){0,2}(?:not valid|invalid|expired|incorrect|revoked)
+    (?:invalid|incorrect|expired|revoked) api[ _-]?key
+    """
+)
+"""A key that is refused with the status of a bad request, as Google does."""
 _INTERNAL_STATUSES = (500, 502)
 _GATEWAY_STATUSES = frozenset({424, 520, 530})
 """Statuses of a gateway whose provider failed. The body may name the provider's own status."""
@@ -53,6 +61,8 @@ def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
         return _status_in_body(facts)
     if status in (*_INTERNAL_STATUSES, 400, 403, *_GATEWAY_STATUSES) and is_throttled(facts):
         return 429
+    if status == 400 and (facts.has_code(*_KEY_CODES) or _KEY_REFUSED.search(facts.words)):
+        return 401
     if status in _GATEWAY_STATUSES:
         return _status_in_body(facts, ignored=status) or status
     is_bad_request = not facts.codes.isdisjoint(_BAD_REQUEST_CODES) or facts.has_code("invalid_request_error")

@@ -9,12 +9,14 @@ from treadle.models.http.patterns import any_of
 
 _EMPTY_CODES = any_of(
     r"""
-    insufficient_?(?:quota|balance|credits?|funds|account_?balance)  billing_hard_limit\w*  enforced_spend_limit\w*
+    insufficient_?(?:\w+_)?(?:quota|balance|credits?|funds)  billing_hard_limit\w*  enforced_spend_limit\w*
     exceeded_current_quota\w*  payment_required  billing_(?:not_active|insufficient_balance|balance_not_enough)
     arrearage  account_?overdue\w*  credits?_?(?:balance_)?(?:exhausted|exceeded|depleted)
     (?:\w+_)?spend(?:ing)?_?limit\w*  (?:\w+_)?usage_limit_exceeded  reject_no_credit  quote_exceeded
     (?:monthly|weekly)_?(?:limit|quota)\w*  allocationquota\.freetieronly  out_of_credits  no_?credits?
     quota_user_daily_(?:request|free)  set_?limit_?exceeded  balance_?(?:insufficient|not_?enough|depleted)
+    (?:\w+_)?budget_?exceeded  exceeded_?budget  not_?enough_?(?:balance|credits?|funds)
+    (?:\w+\.)?(?:resource_?pack|pkg|package)_?exhausted  blocked_api_access
     """
 )
 _EMPTY_NUMBERS = frozenset(
@@ -26,13 +28,19 @@ _EMPTY_NUMBERS = frozenset(
 """Numeric codes of Zhipu and MiniMax."""
 _NO_MONEY = any_of(
     r"""
-    insufficient (?:account )?(?:balance|credits?|funds)
-    (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted)
-    (?:balance|credits?|funds) (?:(?:is|are|has been|have been) )?(?:not enough|used up|negative|empty)
-    (?:out of|no|not enough|requires? more|exhausted (?:all|your)) (?:\w+ )?credits?\b
+    \b(?:insufficient|not enough|negative|exhausted|depleted|out of) (?:\w+ ){0,3}(?:balance|credits?|funds|money)\b
+    \b(?:balance|credits?|funds|money) (?:\w+ ){0,3}(?:too low|insufficient|exhausted|depleted|expired|not enough)\b
+    \b(?:balance|credits?|funds|money) (?:\w+ ){0,3}(?:used up|been used|negative|empty)\b
+    \bbalance (?:\w+ ){0,2}[$¥€] ?-?0(?:\.0+)?(?![\d.])
+    \b(?:no|requires? more) (?:\w+ )?credits?\b
     (?:doesn.?t|does not|don.?t|do not) have (?:any|enough|sufficient) (?:\w+ )?(?:credits?|funds|balance)
     used (?:all|up)\b.{0,40}\b(?:credits?|allocation|allowance|quota|neurons)
     limited to \d[\d,]* .{0,30}(?:/|per|a|each) ?(?:month|year)\b
+    (?:exceed(?:ed|s)?|over|crossed) (?:(?!thinking|reasoning|tokens?|context|time)\w+ ){0,2}budget\b
+    (?<!thinking )(?<!reasoning )(?<!token )(?<!tokens )(?<!context )(?<!time )\bbudget (?:\w+ ){0,3}exceeded\b
+    (?:reach\w*|exceed\w*|hit)\b[^.]{0,40}\bspend(?:ing)? (?:\w+ )?(?:limit|cap|quota)\b
+    spend(?:ing)? (?:\w+ )?cap (?:(?:was|is|has been) )?(?:reached|exceeded|hit)
+    (?:pack(?:age)?|allowance|allocation|subscription|trial)\b[^.]{0,30}\b(?:exhausted|used up|depleted|expired)
     reached the set \w+ limit  (?:model|service) (?:\w+ )?(?:has been|is|was) (?:paused|suspended)\b
     (?:credit|spend(?:ing)?|monthly|weekly|budget) (?:\w+ )?limit (?:(?:was|is|has been) )?(?:reached|exceeded)
     reached (?:its|your|the) (?:monthly|weekly) (?:spend\w*|usage|credit)? ?limit
@@ -42,13 +50,14 @@ _NO_MONEY = any_of(
     payment (?:is )?(?:required|overdue|failed)
     account\b.{0,60}\b(?:suspended|overdue|in arrears|not active|good standing)
     key (?:credit )?limit exceeded  extra usage is required  premium request allowance
-    欠费  余额(?:不足|已|为)  请充值  充值后  套餐已到期
+    欠费  余额(?:不足|已|为)  请充值  充值后  套餐已到期  资源包.{0,8}(?:用尽|用完|耗尽|不足)
+    免费.{0,12}(?:用尽|用完|耗尽|消耗完)
     """
 )
 """An account that must be paid, whatever wait is named."""
 _NO_QUOTA = any_of(
     r"""
-    insufficient (?:account )?quota  exceeded current quota
+    insufficient (?:account )?quota  exceeded current quota  \b(?:have|has) no (?:\w+ ){0,2}quota\b
     quota (?:(?:is|are|has been|have been) )?(?:too low|insufficient|exhausted|depleted|not enough|used up|empty)
     exceeded (?:(?:your|its|the) )?current (?:\w+ )?quota
     free (?:allocated )?quota (?:has been )?(?:exceeded|exhausted)
@@ -56,6 +65,21 @@ _NO_QUOTA = any_of(
     """
 )
 """A quota, which may be a quota per minute: then a short wait is named."""
+_NO_QUOTA_CODES = any_of(r"quota_?exceeded  no_?quota  exceed_?(?:\w+_)?quota(?:_?limit)?")
+_PLAN_LIMIT = any_of(
+    r"""
+    usage limit (?:(?:has been|was|is) )?(?:reached|exceeded|hit)
+    (?:reached|hit|exceeded) (?:your|its|the) (?:\w+ ){0,3}usage limit
+    """
+)
+"""The limit of a plan or a key. If a wait is named, however long, the message gives the time instead."""
+_ACCOUNT_REFUSED = any_of(
+    r"""
+    \bpayment method\b  \bbilling\b  \bpast due\b  \bunpaid\b  \binvoices?\b  \btop[ _-]?up\b  \bquota\b
+    额度  余额
+    """
+)
+"""Words of a refusal that is about payment and not about the key."""
 _MAX_RATE_WAIT_SECONDS = 3600.0
 """A quota that is restored within this time is a rate limit."""
 _THROTTLE_CODES = any_of(
@@ -83,7 +107,7 @@ def is_exhausted(status: int | None, facts: ErrorFacts, wait: float | None = Non
 
     A quota per minute, or one for which the provider asks for a short wait, is a rate limit."""
     if facts.has_code("resource_exhausted") and (
-        facts.waits or not re.search(r"prepa|depleted|credit", facts.words)
+        facts.waits or not re.search(r"prepa|depleted|credit|\bspend", facts.words)
     ):
         return False  # Google uses this code for rates and for quotas, and names the wait for rates
     if status in (None, 400, 401, 403, 429) and not facts.codes.isdisjoint(_EMPTY_NUMBERS):
@@ -92,8 +116,15 @@ def is_exhausted(status: int | None, facts: ErrorFacts, wait: float | None = Non
         return True
     if _NO_MONEY.search(facts.words) is not None:
         return True
+    if status in (401, 403) and _ACCOUNT_REFUSED.search(facts.words) is not None:
+        return True
+    if wait is None and _PLAN_LIMIT.search(facts.words) is not None:
+        return not is_throttled(facts)
     is_rate = wait is not None and 0 < wait <= _MAX_RATE_WAIT_SECONDS
-    return not is_rate and _NO_QUOTA.search(facts.words) is not None and not _PER_MINUTE.search(facts.words)
+    if is_rate or _PER_MINUTE.search(facts.words):
+        return False
+    by_code = any(_NO_QUOTA_CODES.fullmatch(_normalize_code(code)) for code in facts.codes)
+    return by_code or _NO_QUOTA.search(facts.words) is not None
 
 
 def is_throttled(facts: ErrorFacts) -> bool:

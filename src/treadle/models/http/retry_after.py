@@ -75,7 +75,8 @@ def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: date
             return wait
     if (wait := _wait_in_text(facts.text, now)) is not None:
         return wait
-    return _wait_for_resets({**dict(facts.headers), **headers}, now)
+    own = {name.lower(): value for name, value in headers.items()}
+    return _wait_for_resets({**dict(facts.headers), **own}, now)
 
 
 def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
