@@ -290,6 +290,16 @@ def test_a_permanent_approval_applies_from_then_on(home: Home) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+@pytest.mark.parametrize("left", ["a", "é", "'", "# ", ": ", "[", "*", "{{", "- ", "\\", "x" * 4000])
+@pytest.mark.parametrize("right", ["b", "\x85b", "\u2028b", "\u2029", "\ufeff", "\x1b[0m", "\x85", " ", "\t#", '"', "\n"])
+def test_a_permission_is_read_as_it_was_given(home: Home, left: str, right: str) -> None:
+    """A rule for one line must not become one for another line."""
+    agent_file(home, "name: a\nmodel: m/m\n")
+    pattern = f"exactly: cat {left}{right}"
+    home.allow("a", "bash", pattern)
+    assert home.agent("a").approvals.rules[-1].match == pattern
+
+
 @pytest.mark.parametrize("word", ["off", "auto", "required"])
 def test_yes_and_no_are_text_in_yaml(home: Home, word: str) -> None:
     write(home, "agents/a/config.yaml", f"{{name: a, model: x, sandbox: {word}}}")

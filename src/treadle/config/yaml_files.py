@@ -1,4 +1,4 @@
-"""Reading of YAML files. Every problem becomes a ConfigError of one line that names the file, the key, what was
+"""Reading and writing of YAML files. Every problem of a file becomes a ConfigError of one line that names the file, the key, what was
 found and what is accepted."""
 
 import re
@@ -44,6 +44,22 @@ def to_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
         return check_struct(msgspec.to_builtins(values), kind, at="")  # fails if a value contains itself
     except InvalidValue as wrong:
         raise ConfigError(f"{source}: {wrong}") from None
+
+
+def dump_yaml(values: Any, width: int = 80) -> str:
+    """Return plain values as YAML text that reads back as the same values."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text with a NEXT LINE character in double quotes, where it is escaped: elsewhere it is read as a
+    blank."""
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        found = cast("Any", super()).analyze_scalar(scalar)
+        if "\x85" in scalar:
+            found.allow_single_quoted = found.allow_block = False
+        return found
 
 
 # ── From bytes to plain values ──
