@@ -291,7 +291,9 @@ def test_a_permanent_approval_applies_from_then_on(home: Home) -> None:
 
 
 @pytest.mark.parametrize("left", ["a", "é", "'", "# ", ": ", "[", "*", "{{", "- ", "\\", "x" * 4000])
-@pytest.mark.parametrize("right", ["b", "\x85b", "\u2028b", "\u2029", "\ufeff", "\x1b[0m", "\x85", " ", "\t#", '"', "\n"])
+@pytest.mark.parametrize(
+    "right", ["b", "\x85b", "\u2028b", "\u2029", "\ufeff", "\x1b[0m", "\x85", " ", "\t#", '"', "\n"]
+)
 def test_a_permission_is_read_as_it_was_given(home: Home, left: str, right: str) -> None:
     """A rule for one line must not become one for another line."""
     agent_file(home, "name: a\nmodel: m/m\n")

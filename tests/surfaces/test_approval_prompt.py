@@ -203,7 +203,9 @@ def test_a_rule_is_offered_only_where_it_would_decide(shell: Shell, folder: Path
             await terminal.shows("a: a rule would not change it: the rule for `touch *` of `bash` says ask")
             await terminal.shows("Run it?")
             terminal.types("a\n")
-            await terminal.shows("a rule would not change it: the rule for `touch *` of `bash` says ask; s approves it")
+            await terminal.shows(
+                "a rule would not change it: the rule for `touch *` of `bash` says ask; s approves it"
+            )
             await terminal.shows("Run it?")
             terminal.types("s\n")
             await terminal.shows("Run it? [y]es [s]ession [a]lways")

@@ -1,5 +1,5 @@
-"""Reading and writing of YAML files. Every problem of a file becomes a ConfigError of one line that names the file, the key, what was
-found and what is accepted."""
+"""Reading and writing of YAML files. Every problem of a file becomes a ConfigError of one line that names the file,
+the key, what was found and what is accepted."""
 
 import re
 from pathlib import Path

@@ -208,8 +208,11 @@ class ApprovalDialog:
             what = describe_offer(self._call.tool, self._call.pattern)
             self._printer.note(f"s: run it, and approve {what} for this session")
             always = f"run it, and choose what the agent {self._agent.name} may do from now on"
-            self._printer.note(f"a: {always if self._scopes else NO_ALWAYS.format(reason=reveal_line(self._reason))}")
+            self._printer.note(f"a: {always if self._scopes else self._explain_no_rule()}")
         self._printer.note("e: run it with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: decide later")
+
+    def _explain_no_rule(self) -> str:
+        return NO_ALWAYS.format(reason=reveal_line(self._reason))
 
     def _refusal(self, word: str, rest: str) -> str | None:
         """Return why the typed answer cannot approve the call; None if it can."""
@@ -218,7 +221,7 @@ class ApprovalDialog:
         if word[0].lower() in "sa" and self._call.pattern is None:
             return NO_RULE
         if word[0].lower() == "a" and not self._scopes:
-            return NO_ALWAYS.format(reason=reveal_line(self._reason))
+            return self._explain_no_rule()
         return None if self._seen else VIEW_FIRST
 
     async def _approve(self, choice: str) -> bool:
