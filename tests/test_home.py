@@ -1,5 +1,6 @@
 """The home and its files: what is created, what is read, and one-line errors for invalid files."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -288,6 +289,13 @@ def test_a_permanent_approval_applies_from_then_on(home: Home) -> None:
     ]
     assert "# mine" in (home.path / "agents/a/config.yaml").read_text(), "the file of a person is left alone"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_pipe_in_place_of_a_file_does_not_stop_the_process(home: Home) -> None:
+    home.ensure()
+    os.mkfifo(home.config_file)
+    with pytest.raises(ConfigError, match="it is a pipe, not a file; move it away"):
+        home.config()
 
 
 @pytest.mark.parametrize("left", ["a", "é", "'", "# ", ": ", "[", "*", "{{", "- ", "\\", "x" * 4000])

@@ -1,7 +1,9 @@
 """Reading and writing of YAML files. Every problem of a file becomes a ConfigError of one line that names the file,
 the key, what was found and what is accepted."""
 
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -106,7 +108,9 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: _node_tex
 
 def _load(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: it is a pipe, not a file; move it away")
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ConfigError(f"{path}: it is larger than {MAX_BYTES // 1_000_000} MB; shorten it")
@@ -122,6 +126,11 @@ def _load(path: Path) -> Any:
         raise ConfigError(f"{path}: {_describe_syntax_error(error)}") from None
     except (ValueError, RecursionError) as error:  # a number such as 0b2, or too many brackets
         raise ConfigError(f"{path}: it is not valid YAML: {error}") from None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file. A pipe without a writer does not stop the process."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _describe_syntax_error(error: yaml.YAMLError) -> str:
