@@ -1,5 +1,6 @@
 """The home and its files: what is created, what is read, and one-line errors for invalid files."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -288,6 +289,25 @@ def test_a_permanent_approval_applies_from_then_on(home: Home) -> None:
     ]
     assert "# mine" in (home.path / "agents/a/config.yaml").read_text(), "the file of a person is left alone"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_pipe_in_place_of_a_file_does_not_stop_the_process(home: Home) -> None:
+    home.ensure()
+    os.mkfifo(home.config_file)
+    with pytest.raises(ConfigError, match="it is a pipe, not a file; move it away"):
+        home.config()
+
+
+@pytest.mark.parametrize("left", ["a", "é", "'", "# ", ": ", "[", "*", "{{", "- ", "\\", "x" * 4000])
+@pytest.mark.parametrize(
+    "right", ["b", "\x85b", "\u2028b", "\u2029", "\ufeff", "\x1b[0m", "\x85", " ", "\t#", '"', "\n"]
+)
+def test_a_permission_is_read_as_it_was_given(home: Home, left: str, right: str) -> None:
+    """A rule for one line must not become one for another line."""
+    agent_file(home, "name: a\nmodel: m/m\n")
+    pattern = f"exactly: cat {left}{right}"
+    home.allow("a", "bash", pattern)
+    assert home.agent("a").approvals.rules[-1].match == pattern
 
 
 @pytest.mark.parametrize("word", ["off", "auto", "required"])

@@ -21,6 +21,8 @@ from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_f
 
 BEN = Person("slack", "UBEN", "Ben", "slack|UBEN", ("direct",), 0.0)
 MANY = [f"C{number}" for number in range(100, 165)]
+OF_EACH_KIND = (*MANY, "G1", "GM1")
+"""Public channels, a private one, and a direct message of a group."""
 
 
 @pytest.fixture(autouse=True)
@@ -105,18 +107,18 @@ def test_messages_of_conversations_that_were_never_used_are_read(tmp_path: Path)
                     await fake.write("UANNA", "hello")
                     await fake.wait_for(lambda: fake.texts("DUANNA"))
                     await fake.wait_for(lambda: not fake.unacknowledged)
-                for place in MANY:
+                for place in OF_EACH_KIND:
                     await fake.write("UANNA", f"<@{BOT_USER}> in {place}", channel=place, is_lost=True)
                 begun = await fake.write("UCARL", "a thread of others", channel="C9", is_lost=True)
                 await fake.write("UANNA", f"<@{BOT_USER}> reply", channel="C9", is_lost=True, thread_ts=begun)
                 await fake.write("UBEN", "one", is_lost=True)
                 async with manager.run_in_background():
                     await fake.write("UBEN", "two")
-                    await fake.wait_for(lambda: all(fake.texts(place) for place in (*MANY, "C9")))
+                    await fake.wait_for(lambda: all(fake.texts(place) for place in (*OF_EACH_KIND, "C9")))
                     await fake.wait_for(lambda: len(fake.texts("DUBEN")) == 2)
                     await fake.wait_for(lambda: not fake.unacknowledged)
                 assert fake.texts("DUBEN") == ["you said: one", "you said: two"], "a new message waits"
-                assert [len(fake.texts(place)) for place in MANY] == [1] * len(MANY)
+                assert [len(fake.texts(place)) for place in OF_EACH_KIND] == [1] * len(OF_EACH_KIND)
                 [answer] = [each for each in fake.sent if each["channel"] == "C9"]
                 assert answer["thread_ts"] == begun
 

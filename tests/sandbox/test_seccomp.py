@@ -99,7 +99,10 @@ def test_other_interfaces_of_the_processor_are_no_way_round(machine: str) -> Non
 
 def test_arguments_that_are_refused(machine: str) -> None:
     program, architecture = build_sandbox_filter(machine), ARCHITECTURES[machine]
-    clone, unshare, ioctl = {"x86_64": (56, 272, 16), "aarch64": (220, 97, 29)}[machine]
+    clone, unshare, ioctl, socket = {"x86_64": (56, 272, 16, 41), "aarch64": (220, 97, 29, 198)}[machine]
+    for kind, verdict in ((1, ALLOW), (2, ALLOW), (10, ALLOW), (16, ALLOW), (31, EPERM), (40, EPERM), (42, EPERM)):
+        assert decide(program, socket, architecture, kind) == verdict
+        assert decide(program, socket, architecture, 0xFFFFFFFF00000000 | kind) == verdict
     for number in (clone, unshare):
         assert decide(program, number, architecture, 0x10000000 | 17) == EPERM
         assert decide(program, number, architecture, 0x01200011) == ALLOW
@@ -166,6 +169,15 @@ def test_a_confined_command_is_held_to_it(run: Run) -> None:
     assert said.pop("Seccomp:") == "2"
     assert said.pop("io_uring_setup") == "ENOSYS"
     assert said == dict.fromkeys(said, "EPERM")
+
+
+@needs_bubblewrap
+@needs_a_filter
+def test_a_confined_command_does_not_reach_the_host_of_its_machine(run: Run) -> None:
+    """Network namespaces do not confine AF_VSOCK."""
+    output = asyncio.run(run("python3 -c 'import socket; socket.socket(40, socket.SOCK_STREAM)'")).output
+    assert "Operation not permitted" in output
+    assert asyncio.run(run("python3 -c 'import socket; socket.socket(socket.AF_UNIX)'")).output == ""
 
 
 @needs_a_filter

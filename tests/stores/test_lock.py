@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.stores.processes import OWN_AN_ENGINE, holder, let_go
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
 from treadle.domain.errors import StoreError, StoreOwned
-from treadle.stores.sqlite.lock import DatabaseLock
+from treadle.stores.sqlite.lock import DatabaseLock, read_owner
 
 
 @pytest.fixture
@@ -89,3 +90,22 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as raised:
         DatabaseLock(str(tmp_path / "nowhere" / "treadle.db"))
     assert "is not writable" in str(raised.value)
+
+
+def test_a_socket_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands send messages to the owner of a home, and take its settings."""
+    path, server = str(tmp_path / "treadle.db"), socket.socket(socket.AF_UNIX)
+    lock = DatabaseLock(path)
+    with server:
+        server.bind(str(tmp_path / "socket"))
+        lock.announce(str(tmp_path / "socket"))
+        assert (found := read_owner(path)) is not None
+        assert found.socket == str(tmp_path / "socket")
+        other_user = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other_user)
+        assert (found := read_owner(path)) is not None
+        assert (found.pid, found.socket) == (os.getpid(), None)
+        with pytest.raises(StoreOwned) as caught:
+            DatabaseLock(path)
+        assert caught.value.socket is None
+    lock.release()

@@ -178,3 +178,41 @@ def test_an_agent_that_is_answered_over_the_api_waits_with_exit_code_4(shell: Sh
         done = await shell("run", "-a", "remote", "Write a note.")
         assert done.code == 4
         assert "treadle approvals approve apr_" in done.err
+
+
+def test_a_rule_is_offered_only_where_it_would_decide(shell: Shell, folder: Path) -> None:
+    """An `ask` rule of the agent is stricter than what a reviewer allows permanently."""
+    careful = shell.home / "agents" / "careful" / "config.yaml"
+    careful.parent.mkdir(parents=True)
+    careful.write_text(
+        "name: careful\nmodel: fake/model\ntools: [bash]\n"
+        "approvals: {default: ask, rules: [{tool: bash, match: 'touch *', do: ask}]}\n"
+    )
+    script = (
+        wants("bash", command="touch one.txt"),
+        wants("bash", "c2", command="touch two.txt"),
+        wants("bash", "c3", command="ls -a"),
+        says("Done."),
+    )
+
+    @against(shell, *script)
+    async def _(server: FakeEndpoint) -> None:
+        async with Terminal(shell, "run", "-a", "careful", "Go.", folder=folder, columns=200) as terminal:
+            await terminal.shows("Run it? [y]es [s]ession [n]o")
+            terminal.types("?\n")
+            await terminal.shows("a: a rule would not change it: the rule for `touch *` of `bash` says ask")
+            await terminal.shows("Run it?")
+            terminal.types("a\n")
+            await terminal.shows(
+                "a rule would not change it: the rule for `touch *` of `bash` says ask; s approves it"
+            )
+            await terminal.shows("Run it?")
+            terminal.types("s\n")
+            await terminal.shows("Run it? [y]es [s]ession [a]lways")
+            terminal.types("a\n")
+            await terminal.shows("Allow from now on, 1 to 2")
+            terminal.types("1\n")
+            await terminal.shows("Allowed from the next run on: exactly this command.")
+            assert await terminal.ends() == 0
+        assert "touch" not in files(careful.parent)["allowed.yaml"]
+        assert files(folder).keys() == {"one.txt", "two.txt"}

@@ -166,6 +166,7 @@ def test_a_change_is_shown_where_it_is_in_the_file(
     [
         ("bash", '{"command": "git log -n 3"}', "git log *", ["exactly: git log -n 3", "git log *"]),
         ("bash", '{"command": " make | tail\\n"}', "exactly: make | tail", ["exactly: make | tail"]),
+        ("bash", '{"command": "cat a\\u0085b"}', "cat *", ["cat *"]),
         ("bash", '{"command": "make test"}', "make test", ["make test"]),
         ("bash", '{"command": "rm [a]"}', "rm [[]a]", ["rm [[]a]"]),
         ("write_file", '{"path": "src/../src/a.py"}', "src/a.py", ["src/a.py", "src/*"]),

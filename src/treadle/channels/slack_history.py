@@ -22,8 +22,9 @@ MAX_PAGES = 100
 """Pages of one conversation that are read."""
 PAGE_PLACES = 200
 """Conversations that are listed at once, and that a cursor names."""
-KINDS = ("im", "private_channel", "public_channel")
-"""The kinds of conversations, which are listed one after another: an app may lack the scope of one."""
+KINDS = ("im", "private_channel", "public_channel", "mpim")
+"""The kinds of conversations, which are listed one after another: an app may lack the scope of one. Cursors hold a
+position in this order."""
 OVERLAP_SECONDS = 120.0
 """Events may arrive in another order than they were written, so a little more than the gap is read."""
 NOTED_SECONDS = 60.0

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import yaml
 from msgspec import Struct
 
+from treadle.config.yaml_files import dump_yaml
 from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import UsageError
 from treadle.domain.permissions import ApprovalRule, ApprovalRules
@@ -107,4 +107,4 @@ _LIMITS = """\
 
 
 def _dump(settings: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True, width=110) if settings else ""
+    return dump_yaml(dict(settings), width=110) if settings else ""

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from treadle.config.home import Home
 from treadle.config.private_files import exists, write_atomically
-from treadle.config.yaml_files import read_struct
+from treadle.config.yaml_files import dump_yaml, read_struct
 
 FILE = "plugins.yaml"
 _HEADER = (
@@ -39,4 +38,4 @@ def read_approved_plugins(home: Home) -> Sequence[ApprovedPlugin]:
 def write_approved_plugins(home: Home, plugins: Sequence[ApprovedPlugin]) -> None:
     values = {"hooks": [msgspec.to_builtins(plugin) for plugin in plugins]}
     home.ensure()
-    write_atomically(home.path / FILE, _HEADER + yaml.safe_dump(values, sort_keys=False, allow_unicode=True))
+    write_atomically(home.path / FILE, _HEADER + dump_yaml(values))

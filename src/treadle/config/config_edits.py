@@ -3,11 +3,9 @@
 import re
 from typing import Any
 
-import yaml
-
 from treadle.config.home import Home, HomeConfig
 from treadle.config.private_files import write_atomically
-from treadle.config.yaml_files import parse_struct
+from treadle.config.yaml_files import dump_yaml, parse_struct
 from treadle.domain.errors import ConfigError
 
 
@@ -16,7 +14,7 @@ def add_entry(home: Home, section: str, name: str, values: dict[str, Any]) -> No
     path = home.path / "config.yaml"
     text = _read(home)
     lines = text.splitlines(keepends=True)
-    block = yaml.safe_dump({name: values}, sort_keys=False, allow_unicode=True, width=100)
+    block = dump_yaml({name: values}, width=100)
     start = _find_section(lines, section)
     if start is None:
         body = "".join(f"  {line}\n" for line in block.splitlines())

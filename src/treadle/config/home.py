@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 from msgspec import Struct
 
 from treadle.config.agent_files import AgentTemplate, make_new_agent, render_agent, render_new_agent
 from treadle.config.live_config import LiveConfig
 from treadle.config.private_files import HOME_VARIABLE, exists, make_folder, write_atomically
-from treadle.config.yaml_files import read_struct, to_struct
+from treadle.config.yaml_files import dump_yaml, read_struct, to_struct
 from treadle.domain.agents import AgentSpec
 from treadle.domain.channels import ChannelConfig, check_channel_names
 from treadle.domain.errors import ConfigError, InvalidState, UnknownAgent, UsageError
@@ -330,9 +329,7 @@ class Home(Struct, frozen=True):
         rule = ApprovalRule(tool, "auto", pattern)
         known = read_struct(path, Allowed).allowed if exists(path) else ()
         rules = [msgspec.to_builtins(each) for each in (*known, *(() if rule in known else (rule,)))]
-        write_atomically(
-            path, _ALLOWED_HEADER + yaml.safe_dump({"allowed": rules}, sort_keys=False, allow_unicode=True)
-        )
+        write_atomically(path, _ALLOWED_HEADER + dump_yaml({"allowed": rules}))
         return path
 
     def _make_default_agent(self, model: str | None) -> AgentSpec:

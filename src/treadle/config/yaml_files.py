@@ -1,7 +1,9 @@
-"""Reading of YAML files. Every problem becomes a ConfigError of one line that names the file, the key, what was
-found and what is accepted."""
+"""Reading and writing of YAML files. Every problem of a file becomes a ConfigError of one line that names the file,
+the key, what was found and what is accepted."""
 
+import os
 import re
+import stat
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -44,6 +46,22 @@ def to_struct(values: Any, kind: type[_Kind], source: str) -> _Kind:
         return check_struct(msgspec.to_builtins(values), kind, at="")  # fails if a value contains itself
     except InvalidValue as wrong:
         raise ConfigError(f"{source}: {wrong}") from None
+
+
+def dump_yaml(values: Any, width: int = 80) -> str:
+    """Return plain values as YAML text that reads back as the same values."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text with a NEXT LINE character in double quotes, where it is escaped: elsewhere it is read as a
+    blank."""
+
+    def analyze_scalar(self, scalar: str) -> Any:
+        found = cast("Any", super()).analyze_scalar(scalar)
+        if "\x85" in scalar:
+            found.allow_single_quoted = found.allow_block = False
+        return found
 
 
 # ── From bytes to plain values ──
@@ -90,7 +108,9 @@ _Loader.add_constructor("tag:yaml.org,2002:timestamp", lambda _, node: _node_tex
 
 def _load(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_open_without_waiting) as file:
+            if stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+                raise ConfigError(f"{path}: it is a pipe, not a file; move it away")
             content = file.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
             raise ConfigError(f"{path}: it is larger than {MAX_BYTES // 1_000_000} MB; shorten it")
@@ -106,6 +126,11 @@ def _load(path: Path) -> Any:
         raise ConfigError(f"{path}: {_describe_syntax_error(error)}") from None
     except (ValueError, RecursionError) as error:  # a number such as 0b2, or too many brackets
         raise ConfigError(f"{path}: it is not valid YAML: {error}") from None
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file. A pipe without a writer does not stop the process."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _describe_syntax_error(error: yaml.YAMLError) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from treadle.core.tools.permissions import apply_all_rules, extend_rules
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import (
     ApprovalDecided,
@@ -14,18 +15,20 @@ from treadle.domain.events import (
     Delivery,
     Remember,
     RunEnd,
+    RunQueued,
     ToolCallEnd,
     ToolCallError,
 )
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import make_sendable, user
-from treadle.domain.permissions import is_exact_pattern
+from treadle.domain.permissions import ApprovalRule, is_exact_pattern
+from treadle.domain.tools import ToolSpec
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step
 from treadle.operations.submissions import check_message
 from treadle.ports.approvals import ApprovalRecord, Approvals
 from treadle.ports.journal import Journal, Runs
-from treadle.ports.tool import InvalidArguments, Toolbox
+from treadle.ports.tool import InvalidArguments, Subjects, Toolbox
 from treadle.ports.vault import Vault
 
 
@@ -109,6 +112,24 @@ class ApprovalService:
 
     async def approval(self, approval_id: ApprovalId) -> ApprovalRecord:
         return await self._approvals.find(approval_id)
+
+    async def explain_rule(self, approval_id: ApprovalId, pattern: str) -> str | None:
+        """Return why a call would need an approval although its agent had a rule that allows the pattern; None if
+        the rule would permit it. The agent's own `ask` rules and those of the run's ancestors decide first."""
+        record = await self._approvals.find(approval_id)
+        [queued] = [event.data for event in await self._journal.read(record.origin.run_id, 0, 1)]
+        assert isinstance(queued, RunQueued), f"{record.origin.run_id} begins with another event"
+        tool = self._tools.find(record.tool, queued.agent)
+        spec, subjects = ToolSpec(record.tool, "", {}), Subjects(())
+        if tool is not None:
+            spec = tool.spec
+            try:
+                subjects = tool.subjects(tool.parse(record.arguments))
+            except Exception as raised:  # tools may be third-party code
+                return f"`{record.tool}` does not say what it would do: {type(raised).__name__}"
+        rules = extend_rules(queued, ApprovalRule(record.tool, "auto", pattern))
+        ruling = apply_all_rules(rules, spec, subjects)
+        return None if ruling.verdict == "auto" else ruling.reason
 
     async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:
         """Return the questions of a run that have no answer yet. They belong to calls of its latest step: the calls

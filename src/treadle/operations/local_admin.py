@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from treadle.domain.agents import AgentSpec
-from treadle.domain.ids import RunId
+from treadle.domain.ids import ApprovalId, RunId
 from treadle.operations.context import Context
 from treadle.operations.forks import Fork
 from treadle.operations.operation import NoParameters, Operation
@@ -23,6 +23,19 @@ class SubmitWhole(Struct, frozen=True):
 
 class ForkWhole(Struct, frozen=True):
     fork: Fork
+
+
+class CheckRules(Struct, frozen=True, forbid_unknown_fields=True):
+    approval_id: ApprovalId
+    patterns: tuple[str, ...]
+    """The patterns that a reviewer could allow for the agent permanently."""
+
+
+class RuleEffects(Struct, frozen=True):
+    """What rules for some patterns would change."""
+
+    reasons: tuple[str | None, ...]
+    """For each pattern, why the call would need an approval all the same; null if the rule would permit it."""
 
 
 class ServerAddress(Struct, frozen=True):
@@ -63,6 +76,15 @@ FORK = Operation(
 )
 AGENT = Operation(
     "local.agent", "GET", "/v1/runs/{run_id}/agent", scope="admin", request=OneRun, response=AgentSpec, public=False
+)
+CHECK_RULES = Operation(
+    "local.check_rules",
+    "POST",
+    "/v1/approvals/{approval_id}/rules",
+    scope="admin",
+    request=CheckRules,
+    response=RuleEffects,
+    public=False,
 )
 HAND_OVER = Operation(
     "local.hand_over",
@@ -112,6 +134,14 @@ async def agent_of(context: Context, request: OneRun) -> AgentSpec:
     """Get the agent of a run, as it was when the run was submitted."""
     record = await context.visible_run(request.run_id)
     return await context.service.agent_of(RunId(record.origin.run_id))
+
+
+@CHECK_RULES.handler
+async def check_rules(context: Context, request: CheckRules) -> RuleEffects:
+    """Find which rules would permit a call that waits for an approval. Nothing is changed."""
+    record, service = await context.visible_approval(request.approval_id), context.service.approval_service
+    reasons = [await service.explain_rule(record.approval_id, pattern) for pattern in request.patterns]
+    return RuleEffects(tuple(reasons))
 
 
 @HAND_OVER.handler

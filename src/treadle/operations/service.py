@@ -98,7 +98,7 @@ class LocalService:
         return Admission(self._models, self._tools, self.accounts)
 
     @cached_property
-    def _approval_service(self) -> "ApprovalService":
+    def approval_service(self) -> "ApprovalService":
         from treadle.operations.approval_service import ApprovalService
 
         return ApprovalService(self._journal, self._runs, self._approvals, self._tools, self._vault, self._drafts)
@@ -225,22 +225,22 @@ class LocalService:
 
     async def decide(self, approval_id: ApprovalId, answer: "Answer") -> int:
         """Decide an approval. Raise InvalidState if it is decided already."""
-        return await self._approval_service.decide(approval_id, answer)
+        return await self.approval_service.decide(approval_id, answer)
 
     async def answer(self, run_id: RunId, call_id: str, text: str, by: str = "") -> int:
         """Answer a question of an agent. Raise InvalidState if it is answered already."""
-        return await self._approval_service.answer(run_id, call_id, text, by)
+        return await self.approval_service.answer(run_id, call_id, text, by)
 
     async def approvals(self, run_id: RunId | None = None) -> Sequence[ApprovalRecord]:
         """Return the pending approvals of one run or of all runs."""
-        return await self._approval_service.approvals(run_id)
+        return await self.approval_service.approvals(run_id)
 
     async def approval(self, approval_id: ApprovalId) -> ApprovalRecord:
-        return await self._approval_service.approval(approval_id)
+        return await self.approval_service.approval(approval_id)
 
     async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:
         """Return the questions of a run that have no answer yet."""
-        return await self._approval_service.questions(run_id)
+        return await self.approval_service.questions(run_id)
 
     async def _must_deliver(self, run_id: RunId, event: Delivery, key: str | None) -> int:
         sequence = await self._deliver(run_id, event, key)

@@ -48,6 +48,9 @@ objects with the program that its settings name, and no override replaces that o
 _IDENTITY_TEXTCONV = "cat"
 _FAILS = "false"
 """A diff program cannot be disabled by a setting; this one makes git report that it died."""
+_NO_FOLDERS: Setting = ("protocol.file.allow", "never")
+"""Where a repository names programs for its remotes, nothing is transferred from or to folders: git would run the
+programs on this machine, and uses the first setting of such a name, so no override replaces it."""
 _SUBMODULE = re.compile(r"(submodule\..*)\.[^.]*", re.DOTALL)
 _MAX_SETTINGS = 2000
 _TIMEOUT_SECONDS = 10.0
@@ -57,6 +60,8 @@ def build_git_variables(overrides: Iterable[Setting], use: GitUse | None) -> dic
     """Return the environment variables that pass these overrides and `ALWAYS` to git."""
     settings = [*ALWAYS, *(READ_ONLY_SETTINGS if use is not None and use.reads_only else ()), *overrides]
     variables = {**VARIABLES, "GIT_CONFIG_COUNT": str(len(settings))}
+    if _NO_FOLDERS in settings:
+        variables["GIT_ALLOW_PROTOCOL"] = "git:http:https:ssh"
     if use is not None and use.reads_only:
         variables |= READ_ONLY_VARIABLES
     for index, (name, value) in enumerate(settings):
@@ -107,6 +112,8 @@ def _build_overrides(names: Iterable[str], reads_only: bool) -> dict[str, str]:
                 found[name] = _FAILS
             case "core", "alternaterefscommand":
                 found[name] = _FAILS
+            case "remote", "uploadpack" | "receivepack":
+                found |= [_NO_FOLDERS]
             case "filter", _ if reads_only:
                 driver = name.rpartition(".")[0]
                 found |= {f"{driver}.clean": "", f"{driver}.smudge": "", f"{driver}.process": ""}

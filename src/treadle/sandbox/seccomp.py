@@ -48,7 +48,10 @@ ABSENT: dict[str, tuple[int | None, int | None]] = {
 """Calls that fail with ENOSYS, so that programs fall back to older ones: a filter cannot see the flags of clone3.
 """
 CLONE_NEWUSER, TIOCSTI, TIOCLINUX = 0x10000000, 0x5412, 0x541C
-_CLONE, _UNSHARE, _IOCTL = (56, 220), (272, 97), (16, 29)
+AF_BLUETOOTH, AF_VSOCK, AF_QIPCRTR = 31, 40, 42
+"""Kinds of sockets that reach other machines and that no network namespace confines: a sandbox without a network
+would reach the host of a virtual machine."""
+_CLONE, _UNSHARE, _IOCTL, _SOCKET = (56, 220), (272, 97), (16, 29), (41, 198)
 
 
 def build_sandbox_filter(machine: str | None = None) -> bytes | None:
@@ -101,6 +104,8 @@ def _build_program(
     for value in (TIOCSTI, TIOCLINUX):
         program += _refuse_argument(_IOCTL[column], 1, _EQUAL, value, is_last=value == TIOCLINUX)
     if namespaces:
+        for value in (AF_BLUETOOTH, AF_VSOCK, AF_QIPCRTR):
+            program += _refuse_argument(_SOCKET[column], 0, _EQUAL, value, is_last=value == AF_QIPCRTR)
         program += _refuse_argument(_CLONE[column], 0, _ANY_BIT, CLONE_NEWUSER)
         program += _refuse_argument(_UNSHARE[column], 0, _ANY_BIT, CLONE_NEWUSER)
     program.append(_instruction(_RETURN, _ALLOW))

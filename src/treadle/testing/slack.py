@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -163,8 +164,9 @@ class FakeSlack:
 
     def _list_conversations(self, values: dict[str, Any]) -> dict[str, Any]:
         """Return the conversations of one kind in which people have written."""
-        first = {"im": "D", "public_channel": "C", "private_channel": "G"}[values["types"]]
-        found = sorted({each["channel"] for each in self.history if each["channel"].startswith(first)})
+        forms = {"im": "D.*", "public_channel": "C.*", "private_channel": "G(?!M).*", "mpim": "GM.*"}
+        form = forms[values["types"]]
+        found = sorted({each["channel"] for each in self.history if re.fullmatch(form, each["channel"])})
         start, count = int(values.get("cursor") or 0), min(int(values.get("limit", 100)), MAX_PAGE)
         following = str(start + count) if start + count < len(found) else ""
         page = [{"id": each} for each in found[start : start + count]]
@@ -176,7 +178,7 @@ class FakeSlack:
         if not all(self._is_uploaded(file["id"]) for file in files):
             return {"error": "file_not_found"}
         channel = values["channel_id"]
-        if not channel.startswith(("C", "D")):
+        if not channel.startswith(("C", "D", "G")):
             return {"error": "channel_not_found"}
         for file in files:
             stored = self.files[file["id"]]
@@ -195,7 +197,7 @@ class FakeSlack:
         return web.Response(text="OK")
 
     def _post(self, values: dict[str, Any]) -> dict[str, Any]:
-        if not values["channel"].startswith(("C", "D", "U")):
+        if not values["channel"].startswith(("C", "D", "G", "U")):
             return {"error": "channel_not_found"}
         if not values["text"].strip():
             return {"error": "no_text"}

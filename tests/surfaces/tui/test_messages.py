@@ -9,6 +9,8 @@ from textual import events
 from textual.pilot import Pilot
 
 from tests.surfaces.tui.stage import WITH_BASH, enter, open_app, read_screen, wait_for
+from treadle.domain.errors import UnknownSession
+from treadle.domain.ids import SessionId
 from treadle.operations import runs, sessions
 from treadle.surfaces.tui import display_state, texts
 from treadle.surfaces.tui.app import TreadleApp
@@ -272,5 +274,53 @@ def test_a_message_that_follows_a_choice_of_the_model_at_once_uses_that_model(
             assert app.chat.facts is not None
             shown = await real_call(runs.SHOW, runs.ShowRun(app.chat.facts.run_id))
             assert shown.model == "other"
+
+    asyncio.run(talk())
+
+
+def test_messages_and_choices_take_effect_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message that waits for a choice goes where it was sent, whatever is chosen after it."""
+
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."), say("Three."))) as (app, pilot):
+            await enter(pilot, "one")
+            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            first, real_call, go_on = app.chat.session_id, app.link.call, asyncio.Event()
+
+            async def call_slowly(operation: Any, request: Any) -> Any:
+                if operation is sessions.SET_MODEL:
+                    await go_on.wait()
+                return await real_call(operation, request)
+
+            monkeypatch.setattr(app.link, "call", call_slowly)
+            agent = app.chat.agent_name
+            chosen = [
+                asyncio.create_task(app.chat.set_model("scripted/other")),
+                asyncio.create_task(app.chat.send("two")),
+                asyncio.create_task(app.chat.open_session(None, "default")),
+            ]
+            await pilot.pause()
+            assert app.chat.agent_name == agent, "the message before it is not sent yet"
+            go_on.set()
+            await asyncio.gather(*chosen)
+            assert (app.chat.agent_name, app.chat.session_id) == ("default", None)
+            listed = await real_call(runs.LIST, runs.ListRuns(session_id=first))
+            assert [run.agent for run in listed.items] == [agent, agent]
+
+    asyncio.run(talk())
+
+
+def test_a_session_that_cannot_be_opened_leaves_the_current_one(tmp_path: Path) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
+            await enter(pilot, "one")
+            await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
+            before = app.chat.session_id
+            with pytest.raises(UnknownSession):
+                await app.chat.open_session(SessionId("ses_gone"))
+            assert app.chat.session_id == before
+            await enter(pilot, "two")
+            await wait_for_text(app, pilot, "Two.")
+            assert app.chat.session_id == before
 
     asyncio.run(talk())

@@ -7,7 +7,7 @@ from tests.domain.test_envelope import ORIGIN
 from tests.tools.shell.test_parsing import FRAGMENTS
 from treadle.core.fold import fold
 from treadle.core.state import new_state
-from treadle.core.tools.permissions import apply_rules, rule_on_call
+from treadle.core.tools.permissions import apply_all_rules, apply_rules, extend_rules, rule_on_call
 from treadle.domain.agents import AgentSpec
 from treadle.domain.events import RunQueued
 from treadle.domain.ids import RunId
@@ -15,6 +15,7 @@ from treadle.domain.lineage import Lineage
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict, make_exact_pattern
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
+from treadle.ports.tool import Subjects
 from treadle.sandbox.commands import ShellCommands
 from treadle.tools.bash import Bash, BashArguments
 
@@ -154,6 +155,31 @@ def test_the_rules_of_all_ancestors_apply_to_a_child_run() -> None:
     assert rule(allow(exact), ASKS) == "ask"
     assert rule(ASKS, ASKS, Grant("bash", exact)) == "auto"
     assert rule(allow(make_deploy="deny"), allow(exact), Grant("bash", exact)) == "deny"
+
+
+def test_a_saved_rule_counts_for_ancestors_that_are_the_same_agent() -> None:
+    line = "cd sub && make deploy"
+    saved, subjects = ApprovalRule("bash", "auto", make_exact_pattern(line)), TOOL.subjects(BashArguments(line))
+
+    def rule(parent: str, rules: ApprovalRules) -> Verdict:
+        lineage = Lineage(RunId("run_1"), 1, "c", "spawn", (parent,), approvals=(rules,))
+        queued = RunQueued(AgentSpec("child", "m", approvals=ASKS), lineage=lineage)
+        return apply_all_rules(extend_rules(queued, saved), BASH, subjects).verdict
+
+    assert rule("child", ASKS) == "auto"
+    assert rule("parent", ASKS) == "ask", "the rule is in the file of the child"
+    assert rule("parent", ApprovalRules()) == "auto"
+    assert rule("child", allow(make_deploy="ask")) == "ask"
+
+
+def test_a_rule_for_another_tool_compares_its_texts() -> None:
+    spec = ToolSpec("write_file", "", {})
+    rules = ApprovalRules(rules=(ApprovalRule("write_file", "deny", "exactly: .env"),))
+    assert apply_rules(rules, spec, Subjects((".env",))).verdict == "deny"
+    assert apply_rules(rules, spec, Subjects((".env2",))).verdict == "auto"
+    allowed = ApprovalRules(default="ask", rules=(ApprovalRule("*", "auto", "exactly: a b"),))
+    assert apply_rules(allowed, spec, Subjects(("a b",))).verdict == "auto"
+    assert apply_rules(allowed, spec, Subjects(("a b", "c"))).verdict == "ask"
 
 
 def test_a_rule_for_a_line_can_deny_it() -> None:

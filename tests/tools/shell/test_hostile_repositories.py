@@ -184,6 +184,16 @@ async def test_every_git_process_gets_the_overrides(repository: Repository, comm
     assert "root-core.fsmonitor" not in repository.ran()
 
 
+@pytest.mark.parametrize("line", ["git fetch here", "git push here HEAD:refs/heads/x"])
+async def test_no_program_of_a_remote_runs(line: str, repository: Repository, commands: ShellCommands) -> None:
+    repository.git("config", "remote.here.url", str(repository.folder))
+    for setting in ("uploadpack", "receivepack"):
+        program = f"touch {repository.canaries}/{setting}; false"
+        repository.git("config", f"remote.here.{setting}", program)
+    await run(line, repository.folder, commands)
+    assert not {"uploadpack", "receivepack"} & set(repository.ran())
+
+
 async def test_the_hooks_of_a_commit_run(tmp_path: Path, commands: ShellCommands) -> None:
     """The user who allows commits expects them."""
     await run("git init -q && git config user.name x && git config user.email x@example.org", tmp_path, commands)

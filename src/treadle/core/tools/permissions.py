@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
+import msgspec
 from msgspec import Struct
 
 from treadle.core.state import RunState
+from treadle.domain.events import RunQueued
 from treadle.domain.permissions import ApprovalRule, ApprovalRules, Verdict, read_exact_pattern
 from treadle.domain.tools import ToolSpec
 from treadle.ports.approvals import Grant
@@ -34,6 +36,16 @@ def effective_rules(state: RunState) -> tuple[ApprovalRules, ...]:
     return (own,) if state.lineage is None else (*state.lineage.approvals, own)
 
 
+def extend_rules(queued: RunQueued, rule: ApprovalRule) -> tuple[ApprovalRules, ...]:
+    """Return the rules that apply to a run, as if its agent had one more. An ancestor may be the same agent."""
+
+    def extend(agent: str, rules: ApprovalRules) -> ApprovalRules:
+        return msgspec.structs.replace(rules, rules=(*rules.rules, rule)) if agent == queued.agent.name else rules
+
+    above, own = queued.lineage, extend(queued.agent.name, queued.agent.approvals)
+    return (own,) if above is None else (*map(extend, above.agents, above.approvals), own)
+
+
 def permits_everything(state: RunState) -> bool:
     """Return whether the rules never ask or refuse. Tools may still be cautious themselves."""
     return all(rules.default == "auto" and not rules.rules for rules in effective_rules(state))
@@ -41,7 +53,14 @@ def permits_everything(state: RunState) -> bool:
 
 def rule_on_call(state: RunState, spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()) -> Ruling:
     """Return the strictest ruling on anything that the call would do, by all rules that apply."""
-    rulings = [apply_rules(rules, spec, subjects, grants) for rules in effective_rules(state)]
+    return apply_all_rules(effective_rules(state), spec, subjects, grants)
+
+
+def apply_all_rules(
+    approvals: Sequence[ApprovalRules], spec: ToolSpec, subjects: Subjects, grants: Sequence[Grant] = ()
+) -> Ruling:
+    """Return the strictest ruling of the rules of several agents on anything that the call would do."""
+    rulings = [apply_rules(rules, spec, subjects, grants) for rules in approvals]
     return max(rulings, key=lambda ruling: _STRICTNESS[ruling.verdict])
 
 
@@ -88,11 +107,12 @@ def _allows_paths(patterns: Sequence[str], subjects: Subjects) -> bool:
 
 
 def matches(pattern: str | None, text: str, whole: str | None) -> bool:
-    """Return whether a pattern matches a part of a call: by a glob for the part, or as exactly the whole line."""
+    """Return whether a pattern matches a part of a call: by a glob for the part, or as exactly the whole line. A
+    tool without command lines is compared by the part."""
     if pattern is None:
         return True
     line = read_exact_pattern(pattern)
-    return fnmatchcase(text, pattern) if line is None else line == whole
+    return fnmatchcase(text, pattern) if line is None else line == (text if whole is None else whole)
 
 
 def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Subjects]) -> None:
@@ -100,7 +120,7 @@ def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Subjects]) 
     for expected, examples in ((True, rule.examples.match), (False, rule.examples.no_match)):
         for example in examples:
             seen = get_subjects(example)
-            if any(matches(rule.match, text, seen.whole) for text in seen.texts) is not expected:
+            if any(matches(rule.match, text, seen.whole) for text in seen.texts or ("",)) is not expected:
                 verb = "does not match" if expected else "matches"
                 raise ValueError(f"the rule `{rule.match or '*'}` for `{rule.tool}` {verb} its example `{example}`")
 

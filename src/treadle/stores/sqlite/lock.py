@@ -60,18 +60,34 @@ class DatabaseLock:
             os.pwrite(self._file, msgspec.json.encode(owner), 0)
 
     def _owner(self) -> Owner | None:
-        try:
-            return msgspec.json.decode(os.pread(self._file, 4096, 0), type=Owner | None)
-        except msgspec.DecodeError:
-            return None
+        return _decode(os.pread(self._file, 4096, 0))
 
 
 def read_owner(database: str) -> Owner | None:
     """Return the owner of a database according to its lock file, or None if no process owns it."""
     try:
-        return msgspec.json.decode(Path(f"{database}.lock").read_bytes(), type=Owner | None)
-    except (OSError, msgspec.DecodeError):
+        return _decode(Path(f"{database}.lock").read_bytes())
+    except OSError:
         return None
+
+
+def _decode(content: bytes) -> Owner | None:
+    """Return what a lock file records. A socket of another user is left out: clients trust the owner."""
+    try:
+        owner = msgspec.json.decode(content, type=Owner | None)
+    except msgspec.DecodeError:
+        return None
+    if owner is None or owner.socket is None or _is_own(owner.socket):
+        return owner
+    return msgspec.structs.replace(owner, socket=None)
+
+
+def _is_own(path: str) -> bool:
+    """Return whether a file belongs to this user. One that is missing cannot be connected to."""
+    try:
+        return os.stat(path).st_uid == os.geteuid()
+    except (OSError, ValueError):
+        return True
 
 
 def _current_command() -> str:

@@ -16,12 +16,12 @@ from treadle.domain.ids import RunId
 from treadle.operations import approvals, runs
 from treadle.operations.approval_service import Answer
 from treadle.operations.approvals import ApprovalView
-from treadle.operations.local_admin import AGENT
+from treadle.operations.local_admin import AGENT, CHECK_RULES, CheckRules
 from treadle.operations.operation import Caller
 from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import family
 from treadle.ports.tool import UNCONFINED_PREFIX
-from treadle.surfaces.cli.approval_scopes import COMMANDS, list_scopes
+from treadle.surfaces.cli.approval_scopes import COMMANDS, ApprovalScope, list_scopes
 from treadle.surfaces.cli.call_view import (
     decode,
     describe_offer,
@@ -42,6 +42,7 @@ OTHER_LINES = 10
 """Lines of the terminal that the arguments of a call may not use."""
 MOST_ROWS = 40
 NO_RULE = "no rule matches only such calls; y runs it once"
+NO_ALWAYS = "a rule would not change it: {reason}; s approves it for this session"
 NO_TEXT = "only n takes a note and e takes arguments: type {word} alone, or n and a note for the agent"
 AnswerResult = Literal["accepted", "too late", "refused"]
 """too late: another reviewer has decided; refused: the answer is not valid."""
@@ -127,9 +128,14 @@ class ApprovalDialog:
         self._agent = agent
         self._seen = False
         """Whether the whole call was shown."""
+        self._scopes: tuple[ApprovalScope, ...] = ()
+        """What can be allowed permanently."""
+        self._reason = ""
+        """Why nothing can be allowed permanently."""
 
     async def run(self) -> bool:
         """Run the dialog and return whether the call was decided."""
+        await self._find_scopes()
         self._printer.note(f"{self._call.tool} asks to run {self._where()}:")
         self._show(min(MOST_ROWS, size_of(sys.stderr).lines - OTHER_LINES))
         self._printer.note(f"  ({reveal_line(self._call.reason)}; {self._call.approval_id})")
@@ -155,6 +161,16 @@ class ApprovalDialog:
                     return False
                 case _:
                     self._help()
+
+    async def _find_scopes(self) -> None:
+        """Find what a rule in the agent's file would permit from now on. An `ask` rule of an agent is stricter."""
+        if self._call.pattern is None:
+            return
+        found = list_scopes(self._call.tool, self._call.arguments, self._call.pattern, str(self._folder))
+        request = CheckRules(self._call.approval_id, tuple([scope.pattern for scope in found]))
+        reasons = (await self._caller.call(CHECK_RULES, request)).reasons
+        self._scopes = tuple([scope for scope, reason in zip(found, reasons, strict=True) if reason is None])
+        self._reason = next((reason for reason in reasons if reason is not None), "")
 
     @property
     def _folder(self) -> Path:
@@ -183,7 +199,7 @@ class ApprovalDialog:
         view = "" if self._seen else " [v]iew"
         more = ""
         if self._call.pattern is not None:
-            more = " [s]ession [a]lways"
+            more = " [s]ession [a]lways" if self._scopes else " [s]ession"
         return f"Run it?{view} [y]es{more} [n]o [e]dit [l]ater:"
 
     def _help(self) -> None:
@@ -191,8 +207,12 @@ class ApprovalDialog:
         if self._call.pattern is not None:
             what = describe_offer(self._call.tool, self._call.pattern)
             self._printer.note(f"s: run it, and approve {what} for this session")
-            self._printer.note(f"a: run it, and choose what the agent {self._agent.name} may do from now on")
+            always = f"run it, and choose what the agent {self._agent.name} may do from now on"
+            self._printer.note(f"a: {always if self._scopes else self._explain_no_rule()}")
         self._printer.note("e: run it with other arguments · v: show all of it · l, Ctrl-C or Ctrl-D: decide later")
+
+    def _explain_no_rule(self) -> str:
+        return NO_ALWAYS.format(reason=reveal_line(self._reason))
 
     def _refusal(self, word: str, rest: str) -> str | None:
         """Return why the typed answer cannot approve the call; None if it can."""
@@ -200,6 +220,8 @@ class ApprovalDialog:
             return NO_TEXT.format(word=word)
         if word[0].lower() in "sa" and self._call.pattern is None:
             return NO_RULE
+        if word[0].lower() == "a" and not self._scopes:
+            return self._explain_no_rule()
         return None if self._seen else VIEW_FIRST
 
     async def _approve(self, choice: str) -> bool:
@@ -215,8 +237,7 @@ class ApprovalDialog:
 
     async def _approve_always(self, pattern: str) -> bool:
         """Let the reviewer choose what to allow from now on. Return whether the call was decided."""
-        scopes = list_scopes(self._call.tool, self._call.arguments, pattern, str(self._folder))
-        chosen = scopes[0]
+        scopes, chosen = self._scopes, self._scopes[0]
         if len(scopes) > 1:
             for number, scope in enumerate(scopes, start=1):
                 self._printer.note(f"  {number}. {scope.label}")
@@ -229,7 +250,8 @@ class ApprovalDialog:
         result = await decide(self._caller, self._printer, self._call, Answer("approve", by=BY, remember=remember))
         if result == "accepted":
             where = self._home.allow(self._agent.name, self._call.tool, chosen.pattern)
-            self._printer.note(f"Allowed from now on: {chosen.label}. The rule is in {where}.")
+            since = "now" if remember == "session" else "the next run"
+            self._printer.note(f"Allowed from {since} on: {chosen.label}. The rule is in {where}.")
         return result != "refused"
 
     async def _edit(self, arguments: str) -> bool:

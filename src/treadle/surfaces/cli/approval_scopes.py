@@ -26,7 +26,7 @@ def list_scopes(tool: str, arguments: str, pattern: str, workspace: str = "") ->
     values = decode(arguments).values or {}
     command, path, url = values.get("command"), values.get("path"), values.get("url")
     found: list[ApprovalScope] = []
-    if tool in COMMANDS and isinstance(command, str) and "\n" not in (line := strip_line(command)):
+    if tool in COMMANDS and isinstance(command, str) and (line := strip_line(command)).isprintable():
         exact = pattern if pattern == escape(line) else make_exact_pattern(line)
         found.append(ApprovalScope("exactly this command", exact))
         found.append(ApprovalScope(f"`{reveal_line(pattern)}`", pattern))

@@ -71,7 +71,10 @@ def _request_settings(home: Home) -> HomeConfig | None:
     if owner is None or owner.socket is None or owner.pid == os.getpid():
         return None
     answer = _ask(owner.socket)
-    return None if answer is None else to_struct(answer.settings, HomeConfig, "the settings of the owner")
+    try:
+        return None if answer is None else to_struct(answer.settings, HomeConfig, "the settings of the owner")
+    except ConfigError:  # it is another version
+        return None
 
 
 def _ask(path: str) -> "SettingsInUse | None":

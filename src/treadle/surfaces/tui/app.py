@@ -20,7 +20,7 @@ from treadle.surfaces.cli.home_link import HomeLink
 from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
-from treadle.surfaces.tui.chat import Chat, workspace_of
+from treadle.surfaces.tui.chat import Chat
 from treadle.surfaces.tui.command_runner import CommandRunner
 from treadle.surfaces.tui.departure import Departure, Leaving
 from treadle.surfaces.tui.display_state import NEEDS_USER, DisplayState
@@ -160,7 +160,7 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def folder(self) -> Path:
         """Return the folder that the agent works in."""
         try:
-            return workspace_of(self.chat.spec())
+            return Path(self.chat.spec().workspace or Path.cwd())
         except TreadleError:
             return Path.cwd()
 

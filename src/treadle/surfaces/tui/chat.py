@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable
 from contextlib import aclosing, suppress
 from contextvars import copy_context
-from pathlib import Path
 
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
@@ -125,20 +124,25 @@ class Chat:
         self._feeding = asyncio.create_task(self._feed())
         await self.open_session(session_id)
 
-    async def open_session(self, session_id: SessionId | None) -> None:
-        """Show another session; None begins a new one. A message that is sent meanwhile goes there."""
+    async def open_session(self, session_id: SessionId | None, agent: str | None = None) -> None:
+        """Show another session; None begins a new one, with this agent. Messages sent meanwhile go there."""
         async with self._order:
+            if agent is not None:
+                self.agent_name, self.model = agent, None
             await self._open_session(session_id)
 
     async def _open_session(self, session_id: SessionId | None) -> None:
+        if session_id is not None:  # first: a session that cannot be read is not opened
+            detail = await self.link.call(sessions.SHOW, sessions.ShowSession(session_id))
+            found = list((await self.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
+        else:
+            detail, found = None, []
         await self._stop_following()
         self.session_id, self.title, self._pages, self._reader = session_id, "", None, None
         self.queued, self.pending, self.totals, self._last_shown = [], [], Totals(), None
         self.transcript.clear()
-        if session_id is not None:
-            detail = await self.link.call(sessions.SHOW, sessions.ShowSession(session_id))
+        if detail is not None:
             self.title, self.model = detail.title, detail.model
-            found = list((await self.link.call(sessions.RUNS, sessions.RunsOfSession(session_id))).items)
             current = next((run for run in found if run.outcome is None), None)
             past = found if current is None else found[: found.index(current)]
             if found:
@@ -304,8 +308,8 @@ class Chat:
             if self.is_busy and not text.startswith("/"):
                 assert self.facts is not None
                 with suppress(InvalidState):  # it has just ended
-                    sent = tuple(map(_as_attachment, parts))
-                    await self.link.call(STEER, SteerRun(self.facts.run_id, text, "steer", sent))
+                    sent = SteerRun(self.facts.run_id, text, "steer", tuple(map(_as_attachment, parts)))
+                    await self.link.call(STEER, sent)
                     return
             await self._submit(user(text, *parts))
 
@@ -374,9 +378,10 @@ class Chat:
         """Continue from before a message of an earlier run, with another message, in a new session."""
         if not message.strip():
             raise UsageError("The message is empty. Write one to fork with.")
-        fork = Fork(run_id, 1, message=message, agent=self.spec(), asker="terminal")
-        ticket = await self.link.call(FORK, ForkWhole(fork))
-        await self.open_session(ticket.session_id)
+        async with self._order:
+            fork = Fork(run_id, 1, message=message, agent=self.spec(), asker="terminal")
+            ticket = await self.link.call(FORK, ForkWhole(fork))
+            await self._open_session(ticket.session_id)
 
     async def close(self) -> None:
         await self._stop_following()
@@ -390,8 +395,3 @@ def _as_attachment(part: Text | Image) -> SentAttachment:
         return SentAttachment(part.media_type, part.data)
     head, _, text = part.text.partition(":\n")
     return SentAttachment(name=head.removeprefix("\n\nAttached file "), text=text)
-
-
-def workspace_of(spec: AgentSpec) -> Path:
-    """Return the folder that an agent works in."""
-    return Path(spec.workspace or Path.cwd())

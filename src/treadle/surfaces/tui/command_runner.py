@@ -242,8 +242,7 @@ class CommandRunner:
             name = picked.key
         if name != "default" and name not in app.link.home.agents():
             app.link.home.refuse_unknown(name)
-        app.chat.agent_name, app.chat.model = name, None
-        await app.chat.open_session(None)
+        await app.chat.open_session(None, name)
         app.welcome()
         app.input.show_mode()
         app.flash(texts.AGENT_SET.format(agent=name))

@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import msgspec
-import yaml
 from msgspec.structs import replace
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller, open_readonly_caller
 from treadle.config.agent_files import TEMPLATES, AgentTemplate, find_template
 from treadle.config.home import Home
+from treadle.config.yaml_files import dump_yaml
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.operations import agents
 from treadle.surfaces.cli.attachable_home import find_fault
@@ -53,7 +53,7 @@ async def show_agent(name: AgentArgument, json: Json = False) -> int:
         async with open_readonly_caller(home) as caller:
             print_json(await caller.call(agents.SHOW, agents.OneAgent(name)))
     else:
-        print(inert(yaml.safe_dump(_with_defaults(agent), sort_keys=False, allow_unicode=True)), end="")
+        print(inert(dump_yaml(_with_defaults(agent))), end="")
     return 0
 
 
