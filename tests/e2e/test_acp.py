@@ -125,7 +125,9 @@ def test_an_answer_streams_with_usage_title_commands_and_options(stage: MakeStag
             assert info.title == "hello"
             assert "the user is in an editor" in made.endpoint.last_texts()[-1]
             await editor.send(opened.session_id, "/usage")
-            assert "tokens" in editor.text
+            assert editor.text.count("context ") == 1
+            await editor.send(opened.session_id, "/reset")
+            assert editor.text.count("The conversation starts over.") == 1
 
     perform(work())
 
