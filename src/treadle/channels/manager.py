@@ -176,8 +176,8 @@ class HomeChannelManager:
         except UnknownChannel as error:
             return error
         return UnknownChannel(
-            f"{sender[:100]} is not a person of the channel `{channel}`. `treadle channels list` shows the people; a "
-            "person who writes gets a code."
+            f"{sender[:100]} is not a person of the channel `{channel}`. `treadle channels list` shows the people; "
+            "a person who writes gets a code."
         )
 
     def _config(self, channel: str) -> ChannelConfig:
