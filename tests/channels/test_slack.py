@@ -66,6 +66,13 @@ def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
+def test_tokens_in_each_others_place_are_refused() -> None:
+    with pytest.raises(ValueError, match="token is an app-level token"):
+        Slack("slack", {"token": APP_TOKEN, "app_token": APP_TOKEN})
+    with pytest.raises(ValueError, match="app_token is not an app-level token"):
+        Slack("slack", {"token": TOKEN, "app_token": TOKEN})
+
+
 def test_incoming_events_are_parsed() -> None:
     channel = Slack("slack", {"token": TOKEN, "app_token": APP_TOKEN})
     channel._bot_user = BOT_USER  # pyright: ignore[reportPrivateUsage]

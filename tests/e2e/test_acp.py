@@ -125,7 +125,9 @@ def test_an_answer_streams_with_usage_title_commands_and_options(stage: MakeStag
             assert info.title == "hello"
             assert "the user is in an editor" in made.endpoint.last_texts()[-1]
             await editor.send(opened.session_id, "/usage")
-            assert "tokens" in editor.text
+            assert editor.text.count("context ") == 1
+            await editor.send(opened.session_id, "/reset")
+            assert editor.text.count("The conversation starts over.") == 1
 
     perform(work())
 
@@ -604,6 +606,40 @@ def test_a_server_takes_the_home_over_during_a_prompt(stage: MakeStage) -> None:
             finally:
                 server.terminate()
                 await server.wait()
+
+    perform(work())
+
+
+def test_prompts_wait_while_the_owner_of_the_home_changes(stage: MakeStage) -> None:
+    def answer(request: Request) -> Behaviour:
+        return says(f"Answer to {request.json['messages'][-1]['content'][-1]}.")
+
+    made = stage(policy=answer)
+
+    async def work() -> None:
+        log = made.home / "logs" / "acp.log"
+
+        def count_losses() -> int:
+            return log.read_text().count("Home: lost")
+
+        async with open_editor(made.environment) as (editor, _):
+            session = await editor.new(made.folder)
+            server = await asyncio.create_subprocess_exec(
+                TREADLE, "serve", "--port", "0", "--json",
+                env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", **made.environment},
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            )  # fmt: skip
+            try:
+                await until(lambda: count_losses() == 1)
+                assert (await editor.send(session, "1")).stop_reason == "end_turn"
+                server.terminate()
+                await server.wait()
+                assert (await editor.send(session, "2")).stop_reason == "end_turn"
+                assert editor.text == "Answer to 1.Answer to 2."
+            finally:
+                if server.returncode is None:
+                    server.terminate()
+                    await server.wait()
 
     perform(work())
 

@@ -10,11 +10,18 @@ import pytest
 from tests.fake_endpoint import DONE, PAUSE, Answer, FakeEndpoint, Request, calls, delta, fragment, says
 from tests.patience import until
 from tests.surfaces.http.process import Serving
-from tests.surfaces.http.served_home import serve_home
+from tests.surfaces.http.served_home import serve_home, wants_a_file
 from tests.surfaces.http.test_access import in_time
 from tests.surfaces.shell import Process, Shell, finish, until_token
 from treadle.api.engine import create_engine
 from treadle.config.home import Home
+from treadle.domain.ids import RunId
+from treadle.domain.messages import user
+from treadle.operations.local_admin import SUBMIT, SubmitWhole
+from treadle.operations.operation import LocalCaller
+from treadle.operations.run_control import STEER, SteerRun
+from treadle.operations.submissions import Submission
+from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection
 from treadle.surfaces.http import server
 from treadle.surfaces.http.unix_socket import accept_attachments, socket_path
@@ -217,6 +224,28 @@ def test_a_process_does_not_end_between_two_requests_of_a_command(
             attachments.refuse_more()
             async with Connection(Address(str(path))) as late:
                 assert not await late.is_alive(), "it is about to end"
+
+    in_time(perform())
+
+
+def test_a_key_is_the_same_in_the_owner_and_over_its_socket(tmp_path: Path) -> None:
+    async def perform() -> None:
+        async with (
+            serve_home(tmp_path, policy=lambda _: wants_a_file()) as home,
+            accept_attachments(home.engine, home.home, home.app),
+            Connection(Address(str(socket_path(home.home)))) as connection,
+        ):
+            local, remote = LocalCaller(home.engine.context), RemoteCaller(connection)
+            submission = SubmitWhole(Submission(home.home.agent("one"), user("Go.")))
+            ticket = await local.call(SUBMIT, submission, key="k")
+            assert await remote.call(SUBMIT, submission, key="k") == ticket
+            assert await local.call(SUBMIT, submission, key="k") == ticket
+            assert (await local.call(SUBMIT, submission, key="other")).run_id != ticket.run_id
+            run_id = RunId(await home.begin("asking"))
+            await home.until(run_id, "waiting")
+            steer = SteerRun(run_id, "More.")
+            sent = [await caller.call(STEER, steer, key="k") for caller in (remote, local, remote)]
+            assert len({each.sequence for each in sent}) == 1
 
     in_time(perform())
 

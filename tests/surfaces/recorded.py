@@ -194,6 +194,7 @@ INVOCATIONS = (
     Invocation("channels approve team:4711 --grant direct"),
     Invocation("channels test team"),
     Invocation("channels revoke team 4711"),
+    Invocation("channels revoke nowhere 4711"),
     Invocation("plugins list"),
     Invocation("plugins approve audit"),
     Invocation("plugins revoke audit"),

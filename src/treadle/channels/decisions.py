@@ -1,6 +1,7 @@
 """Approvals and questions that people decide on a channel, with buttons, replies or commands."""
 
 import re
+import shlex
 from collections.abc import AsyncGenerator, Sequence
 
 from treadle.channels.outbox import TEXT_SUFFIX
@@ -18,10 +19,6 @@ from treadle.ports.journal import RunFilter, RunRecord
 
 MAX_CHILDREN = 100
 """Unfinished child runs of one run in which questions are looked for."""
-MAY_NOT = (
-    "You may not decide approvals here. The operator can allow it: `treadle channels approve` with the grant "
-    "`approve`."
-)
 NO_DECISION = (
     "This is not a decision, and the approval is still pending. Reply `approve` or `deny`; a note can follow. To "
     "say something else, write a message that is not a reply."
@@ -119,7 +116,7 @@ class Decisions:
         """Answer a question with a text, the number of an option, or the value of its button."""
         run_id, _, call_id = _find_subject(prompt).partition("/")
         if not person.may("approve") and (await self._service.run(RunId(run_id))).owner != person.user:
-            return MAY_NOT
+            return _refuse(person)
         questions = await self._service.questions(RunId(run_id))
         question = next((each for each in questions if each.call_id == call_id), None)
         if question is None:
@@ -130,7 +127,7 @@ class Decisions:
 
     async def _decide(self, approval_id: ApprovalId, value: str, note: str, person: Person) -> str:
         if not person.may("approve"):
-            return MAY_NOT
+            return _refuse(person)
         decision = "deny" if value == DENY else "approve"
         remember = "session" if value == APPROVE_SESSION else "once"
         try:
@@ -195,6 +192,12 @@ def _read_decision(text: str) -> tuple[str, str] | None:
     found = _DECISION.match(text)
     value = None if found is None else _WORDS.get(found[1].lower())
     return None if found is None or value is None else (value, found[2].strip("*_~` \n"))
+
+
+def _refuse(person: Person) -> str:
+    grants = " ".join(f"--grant {each}" for each in (*person.grants, "approve"))
+    command = f"treadle channels approve {shlex.quote(f'{person.channel}:{person.sender}')} {grants}"
+    return f"You may not decide approvals here. The operator can allow it: `{command}`"
 
 
 def _split_word(text: str) -> tuple[str, str]:

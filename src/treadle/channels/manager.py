@@ -149,6 +149,8 @@ class HomeChannelManager:
         """Set the grants of a person who is known: `CHANNEL:SENDER` instead of a code."""
         channel, _, sender = request.code.partition(":")
         known = await self._store.person(channel, sender) if sender else None
+        if known is None and sender:
+            raise self._explain_unknown(channel, sender)
         if known is None:
             raise UnknownChannel(
                 f"There is no pairing code {request.code[:100]}, or it has expired. Codes are valid for an hour; "
@@ -166,7 +168,17 @@ class HomeChannelManager:
             if code.channel == channel and code.sender == sender:
                 removed = await self._store.remove_code(code.code) or removed
         if not removed:
-            raise UnknownChannel(f"{sender[:100]} is not a person of the channel `{channel[:100]}`.")
+            raise self._explain_unknown(channel, sender)
+
+    def _explain_unknown(self, channel: str, sender: str) -> UnknownChannel:
+        try:
+            self._config(channel)
+        except UnknownChannel as error:
+            return error
+        return UnknownChannel(
+            f"{sender[:100]} is not a person of the channel `{channel}`. `treadle channels list` shows the people; "
+            "a person who writes gets a code."
+        )
 
     def _config(self, channel: str) -> ChannelConfig:
         if channel not in self._configs:

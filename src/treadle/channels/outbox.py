@@ -27,6 +27,8 @@ MAX_BUSY_SECONDS = 300.0
 MAX_RETRY_SECONDS = 600.0
 TEXT_SUFFIX, REFUSED_SUFFIX = "/text", "/refused"
 """Ends of the keys of parts of a message, and of the notice that it was refused."""
+UNKNOWN_ID = "?"
+"""The ID of an unfinished message while it is being sent. It stays if the answer of the platform is lost."""
 Show = Callable[[RunId, EventData], Awaitable[None]]
 
 
@@ -111,9 +113,10 @@ class ChannelOutbox:
                 return False
             try:
                 async with asyncio.timeout(60):
-                    if item.message_id:
+                    if item.message_id not in ("", UNKNOWN_ID):
                         await self._channel.edit(item.message_id, message)
                     else:
+                        await self._store.settle(replace(item, message_id=UNKNOWN_ID), self._name)
                         message_id = await self._channel.send(message)
                         await self._store.settle(replace(item, message_id=message_id), self._name)
             except ChannelBusy as error:
@@ -123,6 +126,11 @@ class ChannelOutbox:
                 logger.info("channel %s: an unfinished answer is not shown: %s", self._name, error)
                 return False
         return True
+
+    async def wait_for_draft(self, conversation: str) -> None:
+        """Wait until an unfinished message that is being sent has its ID, so that its end replaces it."""
+        async with self._lock(conversation):
+            pass
 
     async def revise(self, key: str, text: str) -> None:
         """Replace the text of a message that was sent, if that is possible. It is only for information."""
@@ -211,13 +219,17 @@ class ChannelOutbox:
 
     @staticmethod
     async def _send_text(channel: Channel, item: OutboxItem) -> str:
-        if item.message_id and channel.traits.can_edit:
+        message_id = item.message_id
+        if message_id == UNKNOWN_ID:  # a platform that deduplicates returns the ID of the unfinished message
+            can_find = channel.traits.deduplicates and channel.traits.can_edit
+            message_id = await channel.send(replace(item.message, is_draft=True)) if can_find else ""
+        if message_id and channel.traits.can_edit:
             try:
-                await channel.edit(item.message_id, item.message)
+                await channel.edit(message_id, item.message)
             except ChannelRefused:
                 pass  # the person removed the unfinished message
             else:
-                return item.message_id
+                return message_id
         return await channel.send(item.message)
 
     async def _fail(self, item: OutboxItem, error: Exception) -> OutboxItem:

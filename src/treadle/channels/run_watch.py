@@ -102,6 +102,7 @@ class _FollowedRun:
         try:
             while not await self._read():
                 self._section, self._text = 0, ""
+            await self._watch.outbox.wait_for_draft(self._conversation)
         except (UnknownRun, RunDeleted):  # deleted with its session
             await self._finish(())
         finally:

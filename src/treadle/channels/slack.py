@@ -11,7 +11,6 @@ from uuid import NAMESPACE_URL, uuid5
 
 import aiohttp
 import msgspec
-from msgspec import Struct
 from slack_sdk.errors import SlackApiError, SlackClientError
 from slack_sdk.web.async_client import AsyncWebClient
 
@@ -20,6 +19,7 @@ from treadle.channels.incoming import read_all
 from treadle.channels.markdown import SLACK, measure, render
 from treadle.channels.slack_events import is_direct_event, list_files, read_command, read_press, unescape
 from treadle.channels.slack_history import CatchUp, MissingScope, SlackPosition
+from treadle.channels.slack_settings import SlackSettings
 from treadle.ports.channel import (
     ChannelBusy,
     ChannelError,
@@ -70,14 +70,6 @@ MIN_CONNECTED_SECONDS = 10.0
 """A connection that ends earlier is opened again with a growing pause."""
 SILENT_SECONDS = 60.0
 """Slack pings more often. A connection that is silent for longer is lost."""
-
-
-class SlackSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    token: str
-    """The bot token, xoxb-…"""
-    app_token: str
-    """The app-level token with connections:write, xapp-…"""
-    url: str = "https://slack.com/api/"
 
 
 class _FileError(ChannelError):

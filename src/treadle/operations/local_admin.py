@@ -6,6 +6,7 @@ them."""
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import ApprovalId, RunId
@@ -120,13 +121,14 @@ SETTINGS = Operation(
 @SUBMIT.handler
 async def submit(context: Context, request: SubmitWhole) -> Ticket:
     """Submit a message with the agent that is to answer it."""
-    return await context.service.submit(request.submission)
+    submission = request.submission
+    return await context.service.submit(replace(submission, key=submission.key or context.key))
 
 
 @FORK.handler
 async def fork(context: Context, request: ForkWhole) -> Ticket:
     """Fork a run with the agent that continues it."""
-    return await context.service.fork(request.fork)
+    return await context.service.fork(replace(request.fork, key=request.fork.key or context.key))
 
 
 @AGENT.handler

@@ -148,6 +148,11 @@ class Operation(Generic[Q, R]):
 
     # ── On the wire ──
 
+    def make_path(self, request: Q) -> str:
+        """Return the path of a request, before it is quoted."""
+        values = {field.encode_name: getattr(request, field.name) for field in msgspec.structs.fields(self.request)}
+        return _IN_PATH.sub(lambda found: str(values[found[1]]), self.path)
+
     @cached_property
     def path_fields(self) -> tuple[str, ...]:
         return tuple(_IN_PATH.findall(self.path))
@@ -264,7 +269,8 @@ class LocalCaller:
         self.context = context
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
-        return await operation.perform(self.context.with_key(key), request)
+        known = None if key is None else make_journal_key(None, operation.make_path(request), key)
+        return await operation.perform(self.context.with_key(known), request)
 
     def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         return self.context.service.events(run_id, after)
@@ -276,6 +282,12 @@ class LocalCaller:
         async with aclosing(self.context.service.feed()) as feed:
             async for placed in feed:
                 yield placed.event
+
+
+def make_journal_key(token_id: str | None, path: str, key: str) -> str:
+    """Return the key under which the journal records what a request begins. It is the same in the process that owns
+    the home and over HTTP: a client can repeat a request to whichever process owns the home then."""
+    return f"http/{token_id or 'owner'}/{path}/{key}"
 
 
 async def list_items(

@@ -260,10 +260,10 @@ def test_a_message_that_follows_a_choice_of_the_model_at_once_uses_that_model(
             await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
             real_call, go_on = app.link.call, asyncio.Event()
 
-            async def call_slowly(operation: Any, request: Any) -> Any:
+            async def call_slowly(operation: Any, request: Any, **options: Any) -> Any:
                 if operation is sessions.SET_MODEL:
                     await go_on.wait()
-                return await real_call(operation, request)
+                return await real_call(operation, request, **options)
 
             monkeypatch.setattr(app.link, "call", call_slowly)
             await enter(pilot, "/model scripted/other")

@@ -143,7 +143,7 @@ class PermissionRequests:
             by=BY,
         )
         with suppress(InvalidState):  # another surface was first; the run shows what it decided
-            await self._link.call(approvals.DECIDE, answer)
+            await self._link.call(approvals.DECIDE, answer, key=self._link.make_key())
         if is_child:  # the session does not show the calls of child runs in detail
             status = "failed" if decision == DENY else "completed"
             await self._client.update(self._session_id, update_tool_call(call_id, status=status))
@@ -172,7 +172,8 @@ class PermissionRequests:
             await self._ask_in_chat(asked)
             return
         with suppress(InvalidState):
-            await self._link.call(ANSWER, AnswerQuestion(asked.run_id, question.call_id, text, BY))
+            request = AnswerQuestion(asked.run_id, question.call_id, text, BY)
+            await self._link.call(ANSWER, request, key=self._link.make_key())
 
     async def _elicit(self, question: runs.Question) -> str | None:
         answer = ElicitationStringPropertySchema(

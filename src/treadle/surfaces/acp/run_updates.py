@@ -190,6 +190,7 @@ class RunUpdates:
             case e.LlmError(message=message):
                 yield from self._discard_reply(message)
             case e.CommandObeyed(said=said):
+                self._has_answered = True
                 yield self.make_note(said)
             case e.ContextCompacted():
                 yield self.make_note("The earlier conversation was replaced with a summary.", THOUGHT)

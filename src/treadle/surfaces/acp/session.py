@@ -166,11 +166,11 @@ class EditorSession:
 
     async def _send(self, parts: PromptParts) -> RunId:
         """Send a message: as the answer to a question, to the run in progress, or as a new run."""
-        current, asked = self._current, self._requests.question
+        current, asked, key = self._current, self._requests.question, self._link.make_key()
         if asked is not None and current is not None:
             with suppress(InvalidState):  # it was answered elsewhere
                 await self._link.call(
-                    ANSWER, AnswerQuestion(asked.run_id, asked.question.call_id, parts.whole_text, BY)
+                    ANSWER, AnswerQuestion(asked.run_id, asked.question.call_id, parts.whole_text, BY), key=key
                 )
                 self._requests.question = None
                 return current.run_id
@@ -178,7 +178,7 @@ class EditorSession:
             self._own[current.run_id] += 1
             try:
                 sent = tuple(map(_as_attachment, parts.attachments))
-                await self._link.call(STEER, SteerRun(current.run_id, parts.text, "steer", sent))
+                await self._link.call(STEER, SteerRun(current.run_id, parts.text, "steer", sent), key=key)
                 return current.run_id
             except InvalidState:  # it has just ended
                 self._own[current.run_id] -= 1
@@ -186,7 +186,7 @@ class EditorSession:
                 self._own[current.run_id] -= 1
                 raise
         submission = Submission(self._make_agent(), parts.message, self.session_id, asker="editor")
-        ticket = await self._link.call(SUBMIT, SubmitWhole(submission))
+        ticket = await self._link.call(SUBMIT, SubmitWhole(submission), key=key)
         self._own[ticket.run_id] += 1
         return ticket.run_id
 
@@ -202,7 +202,8 @@ class EditorSession:
 
     async def _cancel_run(self, run_id: RunId) -> None:
         with suppress(InvalidState):
-            await self._link.call(CANCEL, StopRun(run_id, "asked for in the editor"))
+            request = StopRun(run_id, "asked for in the editor")
+            await self._link.call(CANCEL, request, key=self._link.make_key())
 
     def _end_turn(self, reason: StopReason) -> None:
         turn = self._turn

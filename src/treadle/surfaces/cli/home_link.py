@@ -1,12 +1,13 @@
 """The link to a home for as long as a surface is open: this process owns the home, or it is attached to the owner.
 
-When a server takes the home over, or the owner ends, the link opens the home again. Calls in between raise
-`StoreError`; calls that only read are repeated."""
+When a server takes the home over, or the owner ends, the link opens the home again. Calls in between wait for it.
+Calls that only read, and calls with an idempotency key, are repeated if the owner ends before it has answered."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Literal
+from uuid import uuid4
 
 from treadle.config.home import Home
 from treadle.domain.envelope import Event
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 LinkState = Literal["owner", "attached", "leaving", "lost"]
 Watcher = Callable[[LinkState, str], None]
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0, 3.0)
-READ_ATTEMPTS = 3
-REOPEN_SECONDS = 15.0
+MAX_ATTEMPTS = 3
+REOPEN_SECONDS = 30.0
+"""How long a call waits for the home: a server that takes it over may need seconds to start."""
 REOPEN_POLL_SECONDS = 0.05
 
 
@@ -39,6 +41,8 @@ class HomeLink:
         self._closing = asyncio.Event()
         self._opened: asyncio.Future[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
+        self._fault = ""
+        """Why the home could not be opened again."""
 
     @property
     def access(self) -> HomeAccess | None:
@@ -78,7 +82,8 @@ class HomeLink:
                 if not opened.done():
                     opened.set_exception(error)
                     return
-                self.watch("lost", str(error))
+                self._fault = str(error)
+                self.watch("lost", self._fault)
             finally:
                 self._access = None
             if not self._closing.is_set():
@@ -91,7 +96,7 @@ class HomeLink:
     async def _use(self, access: HomeAccess, opened: "asyncio.Future[None]") -> None:
         """Use the home until it is lost, handed over or closed."""
         access.notice = lambda text: self.watch("leaving", text)
-        self._access = access
+        self._access, self._fault = access, ""
         if not opened.done():
             opened.set_result(None)
         self.watch("owner" if access.engine is not None else "attached", "")
@@ -110,33 +115,42 @@ class HomeLink:
     @property
     def _client(self) -> OperationClient:
         if self._access is None:
-            raise StoreError("The home is not open at the moment. Try again.")
+            raise StoreError(f"The home is not open: {self._fault or 'it changes its owner.'} Try again.")
         return self._access.client
 
-    async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
-        """Perform an operation. One that only reads is performed again if the owner of the home ends meanwhile."""
-        from treadle.remote.connection import ServerGone
+    def make_key(self) -> str:
+        """Return an idempotency key for a call that is to have its effect once, whichever process performs it."""
+        return uuid4().hex
 
-        attempts_left = READ_ATTEMPTS if operation.method == "GET" else 1
+    async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
+        """Perform an operation. While no process owns the home, the call waits. If the owner ends meanwhile, the
+        call is repeated where that is safe: it only reads, or it has a key."""
+        attempts_left = MAX_ATTEMPTS if operation.method == "GET" or key is not None else 1
         while True:
+            await self._wait_until_open()
             access = self._access
             try:
                 return await self._client.call(operation, request, key=key)
-            except ServerGone:
+            except StoreError as error:
                 attempts_left -= 1
-                if not attempts_left:
-                    self._leave(access)
+                if not self._is_gone(error, access):
                     raise
-                await self._wait_for_owner(access)
+                self._leave(access)
+                if not attempts_left:
+                    raise
+
+    def _is_gone(self, error: StoreError, access: HomeAccess | None) -> bool:
+        """Return whether a call failed because the process that owned the home has left it."""
+        from treadle.remote.connection import ServerGone
+
+        return isinstance(error, ServerGone) or self._access is not access
 
     def _leave(self, access: HomeAccess | None) -> None:
         """Report the home as lost, unless it was opened again since the call began."""
         if self._access is access:
             self.report_lost()
 
-    async def _wait_for_owner(self, access: HomeAccess | None) -> None:
-        """Leave the process that has ended, and wait until the home is open again."""
-        self._leave(access)
+    async def _wait_until_open(self) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(REOPEN_SECONDS):
                 while self._lost.is_set() or self._access is None:  # noqa: ASYNC110 -- no event says it
@@ -147,10 +161,9 @@ class HomeLink:
 
     async def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
         """Yield the stored events of a run, and continue if the owner of the home ends meanwhile."""
-        from treadle.remote.connection import ServerGone
-
-        last, attempts_left = after, READ_ATTEMPTS
+        last, attempts_left = after, MAX_ATTEMPTS
         while True:
+            await self._wait_until_open()
             access = self._access
             try:
                 async with aclosing(self._client.read_stored(run_id, last)) as events:
@@ -158,12 +171,13 @@ class HomeLink:
                         last = event.sequence
                         yield event
                 return
-            except ServerGone:
+            except StoreError as error:
                 attempts_left -= 1
-                if not attempts_left:
-                    self._leave(access)
+                if not self._is_gone(error, access):
                     raise
-                await self._wait_for_owner(access)
+                self._leave(access)
+                if not attempts_left:
+                    raise
 
     def feed(self) -> AsyncGenerator[Event, None]:
         return self._client.feed()

@@ -16,6 +16,7 @@ from litestar.types import ASGIApp, HTTPReceiveMessage, Message, Receive, Scope,
 
 from treadle.domain.access import Principal
 from treadle.domain.errors import StoreError
+from treadle.operations.operation import make_journal_key
 from treadle.operations.refusal import Refusal
 from treadle.ports.access import IdempotencyStore, IdempotentRequest, StoredResponse
 from treadle.ports.clock import Clock
@@ -101,7 +102,7 @@ def submission_key(scope: Scope) -> str | None:
     if key is None:
         return None
     request_id = _make_request_id(scope, key)
-    return f"http/{request_id.token_id or 'owner'}/{request_id.route}/{request_id.key}"
+    return make_journal_key(request_id.token_id, request_id.route, request_id.key)
 
 
 def _read_key(scope: Scope) -> str | None:

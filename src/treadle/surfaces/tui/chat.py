@@ -308,8 +308,8 @@ class Chat:
             if self.is_busy and not text.startswith("/"):
                 assert self.facts is not None
                 with suppress(InvalidState):  # it has just ended
-                    sent = SteerRun(self.facts.run_id, text, "steer", tuple(map(_as_attachment, parts)))
-                    await self.link.call(STEER, sent)
+                    request = SteerRun(self.facts.run_id, text, "steer", tuple(map(_as_attachment, parts)))
+                    await self.link.call(STEER, request, key=self.link.make_key())
                     return
             await self._submit(user(text, *parts))
 
@@ -327,7 +327,7 @@ class Chat:
             after_current=after_current,
             has_own_model=self.model is not None,
         )
-        ticket = await self.link.call(SUBMIT, SubmitWhole(submission))
+        ticket = await self.link.call(SUBMIT, SubmitWhole(submission), key=self.link.make_key())
         if self.session_id is None and self.model is not None:
             await self.link.call(sessions.SET_MODEL, sessions.SetModel(ticket.session_id, self.model))
         self.session_id = ticket.session_id
@@ -380,7 +380,7 @@ class Chat:
             raise UsageError("The message is empty. Write one to fork with.")
         async with self._order:
             fork = Fork(run_id, 1, message=message, agent=self.spec(), asker="terminal")
-            ticket = await self.link.call(FORK, ForkWhole(fork))
+            ticket = await self.link.call(FORK, ForkWhole(fork), key=self.link.make_key())
             await self._open_session(ticket.session_id)
 
     async def close(self) -> None:

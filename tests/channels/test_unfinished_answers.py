@@ -1,0 +1,88 @@
+"""Answers that are shown while they are written: the end replaces what was shown, whenever it comes."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.channels.home import chatting, write_home
+from tests.channels.test_slack import ANNA
+from tests.engine.running import opened
+from tests.patience import HANG_SECONDS
+from treadle.ports.model import Completed, Failed, ModelRequest, Show
+from treadle.testing.models import FunctionModel, perform, say
+from treadle.testing.slack import APP_TOKEN, TOKEN, FakeSlack, serve_fake_slack
+
+TEXT = "An answer that is long enough to be shown while it is written."
+
+
+class PausedModel:
+    """Shows its whole answer, and ends it when the test says so."""
+
+    def __init__(self) -> None:
+        self.go_on = asyncio.Event()
+
+    async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
+        found = await perform(say(TEXT), show)
+        await self.go_on.wait()
+        return found
+
+
+class StuckSlack(FakeSlack):
+    """Stores messages, and does not say so while it is stuck."""
+
+    is_stuck = True
+
+    async def answer(self, request: Any) -> Any:
+        response = await super().answer(request)
+        while self.is_stuck and request.match_info["method"] == "chat.postMessage":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        return response
+
+
+def test_an_answer_that_ends_while_its_beginning_is_sent_is_one_message(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        model, go_on = PausedModel(), asyncio.Event()
+        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model) as chat:
+            await chat.admit(11)
+            send: Any = getattr(chat.fake, "_on_sendMessage")  # noqa: B009
+
+            async def send_slowly(values: dict[str, Any]) -> Any:
+                result = await send(values)
+                model.go_on.set()
+                await go_on.wait()
+                return result
+
+            setattr(chat.fake, "_on_sendMessage", send_slowly)  # noqa: B010
+            await chat.fake.write(11, "go")
+            manager: Any = chat.engine.context.channels()
+            while not (await manager.list())[0].unsent:  # noqa: ASYNC110 -- a row of a database
+                await asyncio.sleep(0.01)
+            go_on.set()
+            await chat.says(11, TEXT)
+            assert chat.fake.texts(11) == [TEXT]
+
+    asyncio.run(scenario())
+
+
+def test_an_answer_whose_beginning_was_sent_before_the_server_ended_is_completed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        fake = StuckSlack()
+        async with asyncio.timeout(HANG_SECONDS), serve_fake_slack(fake):
+            settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
+            channels = {"slack": {"agent": "hero", "settings": settings}}
+            write_home(tmp_path, channels, {"BOT": TOKEN, "APP": APP_TOKEN})
+            async with opened(tmp_path, PausedModel()) as engine:
+                manager: Any = engine.context.channels()
+                await manager.store.keep_person(ANNA)
+                async with manager.run_in_background():
+                    await fake.write("UANNA", "go")
+                    await fake.wait_for(lambda: fake.texts("DUANNA"), HANG_SECONDS)
+            assert fake.texts("DUANNA") == [f"{TEXT} …"]
+            fake.is_stuck = False
+            async with (
+                opened(tmp_path, FunctionModel(lambda _: say(TEXT))) as engine,
+                engine.context.channels().run_in_background(),
+            ):
+                await fake.wait_for(lambda: fake.texts("DUANNA") == [TEXT], HANG_SECONDS)
+
+    asyncio.run(scenario())
