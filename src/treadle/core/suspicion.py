@@ -51,6 +51,8 @@ class Suspicion:
     @property
     def deaths(self) -> int:
         """The deaths that count."""
+        if not self.in_company:
+            return self.alone
         early = min(self.in_company, SUSPECT_DEATHS)
         return self.alone + early + (self.in_company - early) // COMPANY_SHARE
 

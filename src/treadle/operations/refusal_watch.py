@@ -4,14 +4,14 @@ a seventh of the CPU of a run."""
 from collections.abc import Sequence
 
 from treadle.domain.envelope import Draft, Origin
-from treadle.domain.events import HookBlocked, RunEnd, ToolCallBlocked, ToolCallError
+from treadle.domain.events import EventData, HookBlocked, RunEnd, ToolCallBlocked, ToolCallError
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub
 
 MAX_RUNS = 10_000
 """How many runs are known, the latest ones."""
 _ENDED = 0
-_REFUSALS = (ToolCallError, ToolCallBlocked, HookBlocked)
+_REFUSALS: frozenset[type[EventData]] = frozenset([ToolCallError, ToolCallBlocked, HookBlocked])
 
 
 class RefusalWatch:
@@ -33,7 +33,7 @@ class RefusalWatch:
     def _observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
         run_id = origin.run_id
         is_known = first == 1 or self._next.get(run_id) == first  # else other events came between
-        if not is_known or any(isinstance(made.data, _REFUSALS) for made in drafts):
+        if not is_known or not _REFUSALS.isdisjoint([type(made.data) for made in drafts]):
             self._next.pop(run_id, None)
             return
         if first == 1 and len(self._next) >= MAX_RUNS:

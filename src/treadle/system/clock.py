@@ -4,6 +4,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable
+from functools import partial
 
 from treadle.domain.ids import Instant, Prefix
 
@@ -38,12 +39,8 @@ class SteadyClock:
     monotonic = staticmethod(time.monotonic)
 
 
-def _elapsed() -> float:
-    """Return seconds since an arbitrary moment. Sleep of the machine counts if the system has such a clock."""
-    return time.clock_gettime(_ELAPSED)
-
-
-_ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_elapsed = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+"""Returns seconds since an arbitrary moment. Sleep of the machine counts if the system has such a clock."""
 
 
 _COUNTS = [f"{count:03x}" for count in range(0x1000)]

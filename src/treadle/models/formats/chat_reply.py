@@ -177,7 +177,14 @@ class ChatReply:
 
     def _add_rare_fields(self, delta: ChunkDelta) -> None:
         """Add the fields that most chunks do not have."""
-        self._add_reasoning(delta)
+        if (
+            delta.reasoning_content
+            or delta.reasoning
+            or delta.reasoning_details
+            or delta.reasoning_text
+            or delta.reasoning_opaque
+        ):
+            self._add_reasoning(delta)
         if delta.refusal:
             self._refused = True
             self._text.append(delta.refusal)

@@ -29,6 +29,7 @@ _ANSWER_OPENINGS: Final = (
 )
 """Control tokens between a thought and the answer."""
 _OPENINGS: Final = (*_CLOSING, *_CHANNELS)
+_FIRST_CHARACTERS: Final = frozenset([tag[0] for tag in (*_OPENINGS, *_ANSWER_OPENINGS)])
 _LONGEST_OPENING: Final = max(map(len, (*_OPENINGS, *_ANSWER_OPENINGS)))
 _LONE_CLOSING: Final = "</think>"
 """The only closing tag that appears without its opening tag, because chat templates open that block."""
@@ -109,6 +110,9 @@ class ThoughtTags:
 
     def _begin(self, rest: str) -> str:
         words = rest.lstrip()
+        if words and words[0] not in _FIRST_CHARACTERS:  # nearly always
+            self._state = "text"
+            return words if self.tag is not None else rest
         start = words[:_LONGEST_OPENING].lower()
         opening = next((tag for tag in _OPENINGS if start.startswith(tag)), None)
         if opening is not None:
