@@ -287,10 +287,10 @@ def test_messages_and_choices_take_effect_in_their_order(tmp_path: Path, monkeyp
             await wait_for(pilot, lambda: app.chat.facts is not None and app.chat.facts.ended)
             first, real_call, go_on = app.chat.session_id, app.link.call, asyncio.Event()
 
-            async def call_slowly(operation: Any, request: Any) -> Any:
+            async def call_slowly(operation: Any, request: Any, **options: Any) -> Any:
                 if operation is sessions.SET_MODEL:
                     await go_on.wait()
-                return await real_call(operation, request)
+                return await real_call(operation, request, **options)
 
             monkeypatch.setattr(app.link, "call", call_slowly)
             agent = app.chat.agent_name
