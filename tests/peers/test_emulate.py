@@ -8,10 +8,12 @@ import json
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 from aiohttp import web
 from msgspec.structs import replace
 
@@ -33,7 +35,7 @@ pytestmark = skip_without("emulate")
 
 ANNA_TOKEN = "xoxp-anna"
 GENERAL = "C000000001"
-SCOPES = Path(__file__).parents[2] / "docs" / "channels" / "slack.md"
+PAGE = Path(__file__).parents[2] / "docs" / "channels" / "slack.md"
 SCRIPT = """
 import {createEmulator} from "emulate";
 const seed = JSON.parse(process.argv[1]);
@@ -43,9 +45,9 @@ console.log(slack.url);
 
 
 def find_scopes() -> list[str]:
-    """Return the bot scopes that the documentation names."""
-    [_, rest] = SCOPES.read_text().split("add the bot scopes", 1)
-    return rest.split(".\n", 1)[0].split("`")[1::2]
+    """Return the bot scopes of the manifest in the documentation."""
+    manifest = PAGE.read_text().split("```yaml\n", 1)[1].split("```", 1)[0]
+    return yaml.safe_load(dedent(manifest))["oauth_config"]["scopes"]["bot"]
 
 
 SEED: dict[str, Any] = {
