@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tests.surfaces.tui.stage import open_app, read_screen, wait_for
-from treadle.operations import sessions
+from treadle.operations import search, sessions
 from treadle.surfaces.tui.app import TreadleApp
 from treadle.surfaces.tui.picker_screen import PickerRow, PickerScreen
 from treadle.testing.models import ScriptedModel, say
@@ -32,6 +33,41 @@ def is_listed(app: TreadleApp, title: str) -> bool:
 
 async def list_titles(app: TreadleApp) -> list[str]:
     return [each.title for each in (await app.link.call(sessions.LIST, sessions.ListSessions())).items]
+
+
+def test_a_search_that_ends_late_leaves_the_question_on_the_screen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def talk() -> None:
+        async with open_app(tmp_path, ScriptedModel(say("One."), say("Two."))) as (app, pilot):
+            await talk_twice(app, pilot)
+            real_call, begun, go_on, ended = app.link.call, asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+            async def call_slowly(operation: Any, request: Any, **options: Any) -> Any:
+                if operation is not search.FIND:
+                    return await real_call(operation, request, **options)
+                begun.set()
+                await go_on.wait()
+                try:
+                    return await real_call(operation, request, **options)
+                finally:
+                    ended.set()
+
+            monkeypatch.setattr(app.link, "call", call_slowly)
+            await pilot.press(*"ships")
+            await begun.wait()
+            await pilot.press("ctrl+x")
+            await wait_for(pilot, lambda: "y deletes it" in read_screen(app))
+            go_on.set()
+            await ended.wait()
+            for _ in range(10):
+                await pilot.pause()
+                assert "y deletes it" in read_screen(app)
+            await pilot.press("n")
+            await wait_for(pilot, lambda: "Ctrl-X delete" in read_screen(app))
+            assert sorted(await list_titles(app)) == ["sails", "ships"]
+
+    asyncio.run(talk())
 
 
 def test_y_deletes_the_session_and_any_other_key_keeps_it(tmp_path: Path) -> None:

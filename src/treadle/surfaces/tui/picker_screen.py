@@ -115,6 +115,8 @@ class PickerScreen(ModalScreen[Picked | None]):
         self._all: list[PickerRow] = []
         self._is_loaded = self._is_mounted = False
         self._shown: list[PickerRow] = []
+        self._found: Sequence[PickerRow] = ()
+        """What the search has found besides the rows that match."""
         self._search = search
         self._allows_typed = allows_typed
         self._edits = edits
@@ -177,11 +179,11 @@ class PickerScreen(ModalScreen[Picked | None]):
 
     # ── The list ──
 
-    def _filter(self, query: str, found: Sequence[PickerRow] = ()) -> None:
+    def _filter(self, query: str) -> None:
         by_text = {f"{row.searched}\0{row.key}": row for row in self._all}
         matches = [by_text[name] for name in rank(query, list(by_text), 200)] if query else list(self._all)
         known = {row.key for row in matches}
-        matches += [row for row in found if row.key not in known]
+        matches += [row for row in self._found if row.key not in known]
         if self._allows_typed and query.strip() and query.strip() not in known:
             matches.append(PickerRow(query.strip(), query.strip(), texts.USE_TYPED))
         self._shown = matches
@@ -212,7 +214,7 @@ class PickerScreen(ModalScreen[Picked | None]):
     def _on_changed(self, event: Input.Changed) -> None:
         if self._renaming is not None:
             return
-        self._highlighted = ""
+        self._highlighted, self._found = "", ()
         self._filter(event.value)
         if self._search is not None and len(event.value.strip()) >= 2:
             self.run_worker(self._search_soon(event.value), exclusive=True)
@@ -224,7 +226,9 @@ class PickerScreen(ModalScreen[Picked | None]):
         assert self._search is not None
         found = await self._search(query.strip())
         if self.query_one(Input).value == query and self._renaming is None:
-            self._filter(query, found)
+            self._found = found
+            if self._deleting is None:  # the question whether to delete stays
+                self._filter(query)
 
     # ── Keys ──
 
@@ -252,7 +256,7 @@ class PickerScreen(ModalScreen[Picked | None]):
         if isinstance(event, events.Key) and event.character == "y":
             self.dismiss(Picked(deleted.key, "delete"))
         else:
-            self._say(self._hint)
+            self._return_to(deleted)
         return True
 
     def on_key(self, event: events.Key) -> None:
@@ -297,7 +301,11 @@ class PickerScreen(ModalScreen[Picked | None]):
         """Return to the list as it was."""
         self._renaming = None
         self._put(self._query)
-        self._filter(self._query)
+        self._return_to(row)
+
+    def _return_to(self, row: PickerRow) -> None:
+        """Show the list again, with what was found meanwhile and the same row chosen."""
+        self._filter(self.query_one(Input).value)
         self._list.highlighted = self._shown.index(row) if row in self._shown else self._list.highlighted
 
     def _put(self, text: str) -> None:
