@@ -1,13 +1,19 @@
 """Answers that are shown while they are written: the end replaces what was shown, whenever it comes."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.channels.home import chatting, write_home
 from tests.channels.test_slack import ANNA
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
+from treadle.domain.envelope import Event
+from treadle.domain.ids import RunId
+from treadle.operations.service import LocalService
 from treadle.ports.model import Completed, Failed, ModelRequest, Show
 from treadle.testing.models import FunctionModel, perform, say
 from treadle.testing.slack import APP_TOKEN, TOKEN, FakeSlack, serve_fake_slack
@@ -84,5 +90,41 @@ def test_an_answer_whose_beginning_was_sent_before_the_server_ended_is_completed
                 engine.context.channels().run_in_background(),
             ):
                 await fake.wait_for(lambda: fake.texts("DUANNA") == [TEXT], HANG_SECONDS)
+
+    asyncio.run(scenario())
+
+
+def test_answers_of_a_conversation_keep_their_order_if_a_later_one_is_read_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, go_on, ended = LocalService.events, asyncio.Event(), asyncio.Event()
+    order: list[RunId] = []
+
+    async def read_late(service: LocalService, run_id: RunId) -> AsyncGenerator[Event, None]:
+        """Yield the events of the first run after those of the second."""
+        order.extend([] if run_id in order else [run_id])
+        if run_id == order[0]:
+            await go_on.wait()
+        async for event in read(service, run_id):
+            if run_id != order[0] and event.type == "run_end":
+                ended.set()
+            yield event
+
+    async def scenario() -> None:
+        model = FunctionModel(lambda request: say(f"re: {request.conversation.messages[-1].text.splitlines()[-1]}"))
+        async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, model) as chat:
+            await chat.admit(11)
+            monkeypatch.setattr(LocalService, "events", read_late)
+            await chat.fake.write(11, "one")
+            while not [each for each in await chat.engine.service.runs() if each.outcome]:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            await chat.fake.write(11, "two")
+            await ended.wait()
+            for _ in range(30):
+                await asyncio.sleep(0.01)
+                assert chat.fake.texts(11) == []
+            go_on.set()
+            await chat.says(11, "re: two")
+            assert chat.fake.texts(11) == ["re: one", "re: two"]
 
     asyncio.run(scenario())

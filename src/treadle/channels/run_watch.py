@@ -4,6 +4,7 @@ Everything is keyed by the run and by positions in its journal, so a process tha
 crash sends nothing twice."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import aclosing, suppress
 
@@ -73,13 +74,33 @@ class RunWatch:
         self.clock = clock
         self.files = files
         self._tasks = TaskSet()
+        self._unanswered: defaultdict[str, dict[RunId, asyncio.Event]] = defaultdict(dict)
+        """By conversation, in order: the followed runs, and whether their answers are stored."""
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     def follow(self, run_id: RunId, conversation: str) -> None:
         """Send to the conversation what the run says. Does nothing if the run is followed already."""
+        self._unanswered[conversation].setdefault(run_id, asyncio.Event())
         self._tasks.run_again(run_id, lambda: _FollowedRun(self, run_id, conversation).follow())
+
+    async def wait_for_earlier(self, run_id: RunId, conversation: str) -> None:
+        """Wait until the answers of earlier runs of a conversation are stored. Another process may have executed
+        several runs while the channel had no connection. A run that has not ended is not waited for."""
+        for earlier, is_stored in list(self._unanswered[conversation].items()):
+            if earlier == run_id:
+                return
+            with suppress(UnknownRun, RunDeleted):
+                if (await self.service.run(earlier)).outcome is not None:
+                    await is_stored.wait()
+
+    def note_stored(self, run_id: RunId, conversation: str) -> None:
+        """Let later runs of the conversation continue: the answer of this one is stored."""
+        if (is_stored := self._unanswered[conversation].pop(run_id, None)) is not None:
+            is_stored.set()
+        if not self._unanswered[conversation]:
+            del self._unanswered[conversation]
 
     async def close(self) -> None:
         await self._tasks.close()
@@ -227,7 +248,9 @@ class _FollowedRun:
 
     async def _finish(self, messages: Sequence[Outgoing]) -> None:
         watch = self._watch
+        await watch.wait_for_earlier(self._run_id, self._conversation)
         await watch.store.finish(watch.name, messages, watch.clock.now(), run_id=self._run_id)
+        watch.note_stored(self._run_id, self._conversation)
         watch.outbox.wake(self._conversation)
 
     @property
