@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -87,7 +87,8 @@ class FakeSlack:
         envelope_id = f"env-{self._next()}"
         self.unacknowledged[envelope_id] = {"envelope_id": envelope_id, **envelope}
         if self._socket is not None and not self._socket.closed:
-            await self._socket.send_json(self.unacknowledged[envelope_id])
+            with suppress(ConnectionError):  # it is sent again on the next connection
+                await self._socket.send_json(self.unacknowledged[envelope_id])
 
     # ── The API ──
 
