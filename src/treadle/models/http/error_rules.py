@@ -100,6 +100,8 @@ RULES = (
             Example(429, '{"error":{"message":"suspended","type":"exceeded_current_quota_error"}}'),
             Example(429, '{"error":{"code":"1113","message":"您的账户已欠费"}}'),
             Example(None, '{"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}'),
+            Example(None, '{"error":{"message":"quota exceeded"}}'),
+            Example(400, '{"error":{"message":"The request exceeds your organization quota."}}'),
         ),
         accepts=is_out_of_credit,
         next_key=True,

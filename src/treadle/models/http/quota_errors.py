@@ -65,6 +65,13 @@ _NO_QUOTA = any_of(
     """
 )
 """A quota, which may be a quota per minute: then a short wait is named."""
+_QUOTA_EXCEEDED = any_of(
+    r"""
+    \bquota (?:(?:is|was|has been|have been) )?(?:exceeded|reached|hit)\b
+    \bexceed(?:s|ed|ing)? (?:\w+ ){0,3}quota\b  \bover (?:\w+ ){0,2}quota\b
+    """
+)
+"""A quota of unknown period: that of an account, unless the status, a code or a word says that it is a rate."""
 _NO_QUOTA_CODES = any_of(r"quota_?exceeded  no_?quota  exceed_?(?:\w+_)?quota(?:_?limit)?")
 _PLAN_LIMIT = any_of(
     r"""
@@ -124,7 +131,11 @@ def is_exhausted(status: int | None, facts: ErrorFacts, wait: float | None = Non
     if is_rate or _PER_MINUTE.search(facts.words):
         return False
     by_code = any(_NO_QUOTA_CODES.fullmatch(_normalize_code(code)) for code in facts.codes)
-    return by_code or _NO_QUOTA.search(facts.words) is not None
+    if by_code or _NO_QUOTA.search(facts.words) is not None:
+        return True
+    if status in (429, 503) or is_throttled(facts) or mentions_rate_limit(facts):
+        return False
+    return _QUOTA_EXCEEDED.search(facts.words) is not None
 
 
 def is_throttled(facts: ErrorFacts) -> bool:
