@@ -100,6 +100,7 @@ def test_incoming_events_are_parsed() -> None:
     direct = read(user="U1", text="hi", channel="D1", channel_type=None)
     assert direct is not None
     assert direct.is_direct, "not every event says the type of its channel"
+    assert direct.sender_name == "U1", "without signs that a name may not have"
 
 
 class StuckSlack(FakeSlack):

@@ -245,7 +245,7 @@ class Slack:
             f"{channel}/{ts}",
             f"{channel}/{thread}" if thread else channel,
             sender,
-            str(event.get("username") or f"<@{sender}>"),
+            str(event.get("username") or sender),
             read_command(unescape(text.replace(mention, "").strip())),
             list_files(event),
             is_direct=is_direct,

@@ -4,6 +4,8 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.patience import HANG_SECONDS
 from tests.surfaces.tui.stage import enter, open_app, read_screen, wait_for
 from treadle.operations import runs
@@ -18,7 +20,7 @@ from treadle.surfaces.tui.transcript import AnswerItem, NoteItem
 from treadle.testing.models import ScriptedModel, ask, call, say
 
 
-def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
+def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "a.txt").write_text("same\nzero\n")
     model = ScriptedModel(
@@ -36,6 +38,7 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path) -> None:
             await pilot.press("2")
             await wait_for(pilot, lambda: app.prompt.mode == "edit")
             app.prompt.put('{"path": "b.txt", "content": "edited"}')
+            monkeypatch.setattr(app.display_state, "_draw", lambda: None)  # it was drawn before the question came
             await pilot.press("enter")
             await wait_for(pilot, lambda: "2 that" in read_screen(app))
             await wait_for(pilot, lambda: app.prompt.placeholder == texts.PLACEHOLDER_ANSWER)

@@ -121,7 +121,7 @@ def _read_image(data: str, kind: str) -> Image:
         raise UsageError("The data of an image is not base64. Attach the image again.") from None
     if size > MAX_IMAGE_BYTES:
         raise SizeLimitExceeded(
-            f"The image has {size // 1_000_000} MB; at most {MAX_IMAGE_BYTES // 1_000_000} MB are accepted."
+            f"The image has {size:,} bytes; at most {MAX_IMAGE_BYTES:,} are accepted. Attach a smaller one."
         )
     return Image(kind, data)
 

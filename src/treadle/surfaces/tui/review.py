@@ -46,6 +46,7 @@ class Review:
             previous is None or shown is None or previous.key != shown.key
         ):
             app.input.leave()
+        app.input.show_mode()  # the state may have been drawn before this, and is not drawn again while it waits
         app.panel.show(shown, len(pending))
         self._announce(shown)
         if shown is None:
