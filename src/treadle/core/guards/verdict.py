@@ -35,12 +35,13 @@ Guard = Callable[[RunState, Instant], WarnModel | StopVerdict | None]
 
 
 def combine_verdicts(guards: Iterable[Guard], state: RunState, now: Instant) -> WarnModel | StopVerdict | None:
-    """Return the combined verdict of these guards: the first StopRun, else all warnings as one, else None."""
+    """Return the combined verdict of these guards: the first StopVerdict, else all warnings as one, else None."""
     events: tuple[EventData, ...] = ()
     for guard in guards:
         verdict = guard(state, now)
+        if verdict is None:  # nearly always
+            continue
         if isinstance(verdict, StopVerdict):
             return verdict
-        if verdict is not None:
-            events += verdict.events
+        events += verdict.events
     return WarnModel(events) if events else None

@@ -58,6 +58,8 @@ def read_count(value: Any) -> int | None:
     """Return a token count, which some servers send as text or as a float, or None if it is not a count."""
     if type(value) is int and 0 <= value < MAX_COUNT:  # nearly always
         return value
+    if value is None:
+        return None
     if isinstance(value, str):
         try:
             value = float(value)
