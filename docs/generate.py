@@ -28,6 +28,7 @@ def pages() -> dict[str, str]:
         "commands.md": commands_page(),
         "errors.md": errors_page(),
         "events.md": events_page(),
+        "metrics.md": metrics_page(),
         "routes.md": routes_page(),
         "settings.md": settings_page(),
         "tools.md": tools_page(),
@@ -253,6 +254,31 @@ def _message(node: ast.expr) -> str:
             return "".join(each.value if isinstance(each, ast.Constant) else "…" for each in values)  # pyright: ignore
         case _:
             return ""
+
+
+# ── Metrics ──
+
+METRICS_HEAD = """
+Where they are exposed is described in [observability](../observability.md). Counters and histograms count what the
+process has done since it started.
+"""
+
+
+def metrics_page() -> str:
+    from treadle.telemetry import metric_families as families
+    from treadle.telemetry.exposition import Family, Histogram
+
+    groups = (families.RunFamilies, families.ModelFamilies, families.ToolFamilies, families.EngineFamilies)
+    page = [_head("Metrics", "`treadle.telemetry.metric_families`"), METRICS_HEAD]
+    for group in groups:
+        page.append(f"\n## {own_docstring(group).removeprefix('Metrics of ').rstrip('.').capitalize()}\n")
+        page.append("\n| metric | kind | labels | |\n|---|---|---|---|\n")
+        for each in vars(group()).values():
+            assert isinstance(each, Family | Histogram)
+            labels = ", ".join(f"`{label}`" for label in each.labels)
+            kind = "histogram" if isinstance(each, Histogram) else each.kind
+            page.append(f"| `{each.name}` | {kind} | {labels} | {_cell(each.help_text)} |\n")
+    return "".join(page)
 
 
 # ── Tools ──

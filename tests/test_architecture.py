@@ -9,6 +9,7 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src" / "treadle"
 FILES = sorted(path.relative_to(SOURCE) for path in SOURCE.rglob("*.py"))
+MODULES = {".".join(("treadle", *path.with_suffix("").parts)).removesuffix(".__init__"): path for path in FILES}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "domain": set(),
@@ -142,6 +143,32 @@ def test_only_the_composition_root_names_several_adapters() -> None:
         return found if len(found) > 1 else set()
 
     assert find_faults([path for path in FILES if package_of(path) not in UNRESTRICTED], several) == {}
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """Return the modules of Treadle that a file imports when it is imported itself."""
+    found: set[str] = set()
+    open_: list[ast.AST] = [parsed(path)]
+    while open_:
+        match open_.pop():
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.If(test=ast.Name("TYPE_CHECKING")):
+                pass
+            case ast.Import(names):
+                found |= {alias.name for alias in names}
+            case ast.ImportFrom(module, names):
+                inner = {f"{module}.{alias.name}" for alias in names}
+                found |= (inner & MODULES.keys()) or {str(module)}
+            case node:
+                open_ += ast.iter_child_nodes(node)
+    return found & MODULES.keys()
+
+
+def test_modules_do_not_import_each_other_in_circles() -> None:
+    left = {name: imported_at_once(path) - {name} for name, path in MODULES.items()}
+    while ready := [name for name, needs in left.items() if not needs & left.keys()]:
+        for name in ready:
+            del left[name]
+    assert sorted(left) == [], "each of these modules is part of a circle, or imports one that is"
 
 
 def test_shipped_code_does_not_import_the_test_doubles() -> None:

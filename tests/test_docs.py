@@ -88,6 +88,19 @@ def test_every_environment_variable_is_described() -> None:
     assert {name for name in used if f"`{name}`" not in page} == set()
 
 
+def test_every_metric_is_described() -> None:
+    source = (ROOT / "src" / "treadle" / "telemetry" / "metric_families.py").read_text()
+    page = generated()["metrics.md"]
+    assert {name for name in re.findall(r'"(treadle_\w+)"', source) if f"| `{name}` |" not in page} == set()
+
+
+def test_the_layout_for_contributors_lists_every_package_and_surface() -> None:
+    [layout] = re.findall(r"^```\n(src/treadle/\n.*?)^```", (ROOT / "CONTRIBUTING.md").read_text(), re.M | re.S)
+    packages = [path.parent for path in (ROOT / "src" / "treadle").glob("*/__init__.py")]
+    surfaces = [path.parent for path in (ROOT / "src" / "treadle" / "surfaces").glob("*/__init__.py")]
+    assert [each.name for each in (*packages, *surfaces) if f"{each.name}/" not in layout] == []
+
+
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)
 def test_commands_and_options_exist(page: Path) -> None:
     for block in (*blocks(page, "console"), *blocks(page, "bash")):
@@ -104,6 +117,13 @@ def check_command(words: list[str]) -> None:
     assert command is not None, words
     known = {flag for option in command.options for flag in option.flags} | {"--help"}
     assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known, words
+
+
+@pytest.mark.parametrize("page", [DOCS / "editors.md", *sorted((DOCS / "channels").glob("*.md"))], ids=name_of)
+def test_a_page_that_starts_from_nothing_installs_the_terminal_ui_that_chooses_the_model(page: Path) -> None:
+    [extras] = re.findall(r"pip install 'treadle\[([\w,]+)\]'", page.read_text())
+    assert "treadle chat" in page.read_text()
+    assert "tui" in extras.split(",")
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=name_of)

@@ -21,7 +21,7 @@ ANNA, BEN = "@anna:fake.example", "@ben:fake.example"
 ROOM, GROUP = "!room:fake.example", "!group:fake.example"
 
 
-def test_it_keeps_the_contract() -> None:
+def test_matrix_keeps_the_contract_of_channels() -> None:
     async def scenario() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)

@@ -90,7 +90,7 @@ def test_a_command_may_have_more_lines(tmp_path: Path, command: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["approve?", "Approval is fine", "don't approve", "what does it do?"])
-def test_a_reply_that_is_no_decision_is_answered(tmp_path: Path, text: str) -> None:
+def test_a_reply_that_is_not_a_decision_is_answered(tmp_path: Path, text: str) -> None:
     async def scenario() -> None:
         async with asked(tmp_path) as chat:
             await reply(chat, text)

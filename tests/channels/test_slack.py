@@ -21,7 +21,7 @@ from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_f
 ANNA = Person("slack", "UANNA", "Anna", "slack|UANNA", ("direct", "groups"), 0.0)
 
 
-def test_it_keeps_the_contract() -> None:
+def test_slack_keeps_the_contract_of_channels() -> None:
     async def scenario() -> None:
         fake = FakeSlack()
         async with serve_fake_slack(fake):

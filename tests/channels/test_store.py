@@ -8,7 +8,7 @@ from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.writer import InlineWriter
 
 
-def test_it_keeps_the_contract() -> None:
+def test_sqlite_keeps_the_contract_of_channel_stores() -> None:
     async def scenario() -> None:
         store = SqliteChannels(InlineWriter(open_database(":memory:")))
         await check_store(store)

@@ -61,7 +61,7 @@ TOGETHER: list[tuple[Given, Given]] = [
 
 
 @pytest.mark.parametrize(("one", "two"), TOGETHER, ids=str)
-def test_these_run_together(one: Given, two: Given) -> None:
+def test_calls_without_a_conflict_run_together(one: Given, two: Given) -> None:
     assert together(one, two)
 
 
@@ -88,7 +88,7 @@ APART: list[tuple[Given, Given]] = [
 
 
 @pytest.mark.parametrize(("one", "two"), APART, ids=str)
-def test_these_do_not(one: Given, two: Given) -> None:
+def test_calls_with_a_conflict_do_not_run_together(one: Given, two: Given) -> None:
     assert not together(one, two)
 
 

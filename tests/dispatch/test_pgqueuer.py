@@ -74,7 +74,7 @@ class OnServer:
 
 
 @pytest.mark.parametrize("check", named(conformance.CHECKS))
-def test_it_keeps_the_contract(check: DispatcherCheck, url: str) -> None:
+def test_pgqueuer_keeps_the_contract_of_dispatchers(check: DispatcherCheck, url: str) -> None:
     run(check(OnServer(url)))
 
 

@@ -13,7 +13,7 @@ from treadle.domain.text import fold_words, normalise_text
     ("one", "other"),
     [("The user likes tea.", "the user  likes TEA"), ("Cafe\u0301 at noon", "Café at noon!"), (" a\n b ", "A b")],
 )
-def test_the_same(one: str, other: str) -> None:
+def test_spellings_of_one_text_are_equal_when_normalised(one: str, other: str) -> None:
     assert normalise_text(one) == normalise_text(other)
 
 
@@ -21,7 +21,7 @@ def test_the_same(one: str, other: str) -> None:
     ("one", "other"),
     [("-5", "5"), ("C++", "C#"), ("C++", "C"), ("10²", "102"), ("a b", "b a"), ("x < y", "x > y"), ("up?", "up")],
 )
-def test_not_the_same(one: str, other: str) -> None:
+def test_different_texts_stay_different_when_normalised(one: str, other: str) -> None:
     assert normalise_text(one) != normalise_text(other)
 
 
@@ -41,7 +41,7 @@ def test_not_the_same(one: str, other: str) -> None:
         ("!? \ud800", ()),
     ],
 )
-def test_words(text: str, words: tuple[str, ...]) -> None:
+def test_a_text_is_split_into_normalised_words(text: str, words: tuple[str, ...]) -> None:
     assert fold_words(text) == words
 
 

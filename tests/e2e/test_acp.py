@@ -751,7 +751,7 @@ def test_wrong_requests_get_clear_errors_and_the_connection_lives_on(stage: Make
     perform(work())
 
 
-def test_lines_that_are_no_requests_get_errors(stage: MakeStage) -> None:
+def test_lines_that_are_not_requests_get_errors(stage: MakeStage) -> None:
     made = stage()
     lines = [
         b"\xff\xfe{}", b"{not json", b"[]", b"[" * 100_000, b'{"jsonrpc":"2.0","id":{"a":1},"method":"initialize"}',

@@ -19,7 +19,7 @@ from treadle.testing.channels import check_channel
 ANNA = "anna@example.com"
 
 
-def test_it_keeps_the_contract() -> None:
+def test_mail_keeps_the_contract_of_channels() -> None:
     async def scenario() -> None:
         async with serve_mail() as mail:
             mail.refused.add("nobody@example.com")

@@ -268,7 +268,7 @@ def test_a_body_that_is_cut(framing: Any) -> None:
 
 @pytest.mark.parametrize("arguments", ['{"n": ', "[1]", '"{}"', "{} {}", "{n: 1}", '{"n": NaN}', "{", "}"])
 @pytest.mark.parametrize("stop", ["tool_use", "end_turn"])
-def test_arguments_that_are_no_object_are_never_a_call(arguments: str, stop: str | None) -> None:
+def test_arguments_that_are_not_an_object_are_never_a_call(arguments: str, stop: str | None) -> None:
     failure = broken(*stream(asks(0, "b", "now", "{}"), asks(1, "c", "add", arguments), stop=stop))
     assert (failure.kind, failure.retryable) == ("malformed", True)
     assert "call 2 of it (add) has arguments that are not a JSON object" in failure.message
@@ -287,7 +287,7 @@ def test_a_call_that_never_ended_and_has_no_arguments() -> None:
 
 
 @pytest.mark.parametrize("given", [[1], "text", 7])
-def test_arguments_at_once_that_are_no_object(given: Any) -> None:
+def test_arguments_sent_at_once_that_are_not_an_object_are_malformed(given: Any) -> None:
     call = [opens(0, "tool_use", id="c", name="add", input=given), closes(0)]
     assert broken(*stream(call, stop="tool_use")).kind == "malformed"
 

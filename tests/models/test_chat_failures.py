@@ -79,7 +79,7 @@ def test_an_error_line_of_ollama() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"n": ', "[1]", '"{}"', "{} {}", "{n: 1}", '{"n": NaN}'])
 @pytest.mark.parametrize("finish", ["tool_calls", "stop"])
-def test_arguments_that_are_no_object_are_never_a_call(arguments: str, finish: str) -> None:
+def test_arguments_that_are_not_an_object_are_never_a_call(arguments: str, finish: str) -> None:
     failure = broken(delta(tool_calls=[fragment(0, "c", "a", arguments)], finish=finish), DONE)
     assert (failure.kind, failure.retryable) == ("malformed", True)
     assert "call 1 of it (a) has arguments that are not a JSON object" in failure.message

@@ -278,7 +278,7 @@ def test_a_body_that_is_cut(framing: Any, last: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("arguments", ['{"n": ', "[1]", '"{}"', "{} {}", "{n: 1}", '{"n": NaN}'])
-def test_arguments_that_are_no_object_are_never_a_call(arguments: str) -> None:
+def test_arguments_that_are_not_an_object_are_never_a_call(arguments: str) -> None:
     failure = broken(*replied(call("c", "add", arguments), cuts=(2,)))
     assert (failure.kind, failure.retryable) == ("malformed", True)
     assert "call 1 of it (add) has arguments that are not a JSON object" in failure.message

@@ -12,13 +12,18 @@ import treadle
 from tests.engine.running import agent, journal, opened
 from tests.replay.test_replay import same
 from treadle.config.home import Home
+from treadle.domain.agents import AgentSpec
 from treadle.domain.events import ApprovalRequested, ToolCallEnd, ToolCallError
 from treadle.domain.permissions import SandboxMode, SandboxPolicy
+from treadle.operations.approvals import LIST, ListApprovals
+from treadle.operations.operation import LocalCaller
 from treadle.ports.sandbox import Command
 from treadle.sandbox import commands as sandbox_commands
 from treadle.sandbox.commands import ShellCommands
 from treadle.sandbox.self_restriction import read_landlock_version
+from treadle.surfaces.cli.approval_prompt import ApprovalDialog
 from treadle.testing.models import ScriptedModel, ask, call, say
+from treadle.tools import bash
 
 needs_landlock = pytest.mark.skipif(
     sys.platform != "linux" or read_landlock_version() < 3, reason="the kernel has no Landlock that can do this"
@@ -57,6 +62,27 @@ def test_a_command_asks_and_the_reviewer_learns_that_no_sandbox_confines_it(
     ended, asked = ran(tmp_path, decision="approve", approvals=approvals)
     assert (ended.content, len(asked)) == ("ran\n", 1)
     assert asked[0].reason.startswith("no sandbox: bubblewrap")
+
+
+def test_the_terminal_learns_from_a_fact_that_no_sandbox_confines_a_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The wording of the reason does not matter."""
+    monkeypatch.setattr(bash, "UNCONFINED_PREFIX", "")
+
+    async def scenario() -> str:
+        async with opened(tmp_path, ScriptedModel(ask(call("bash", "c1", command="echo ran")))) as engine:
+            await engine.submit(agent(tools=["bash"], approvals={"via": "api"}), "go")
+            caller = LocalCaller(engine.context)
+            while not (found := (await caller.call(LIST, ListApprovals())).items):  # noqa: ASYNC110 -- rows of a database
+                await asyncio.sleep(0.01)
+            home, printer, prompt = Home(tmp_path), Any, Any
+            hero = AgentSpec("hero", "scripted/x")
+            dialog: Any = ApprovalDialog(caller, home, printer, prompt, found[0], hero)  # pyright: ignore
+            await dialog._find_scopes()
+            return dialog._where()
+
+    assert asyncio.run(scenario()).endswith(", in no sandbox, with the network on")
 
 
 def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def found(workspace: Path) -> tuple[str, bytes] | None:
 # ── Which one ──
 
 
-def test_none(workspace: Path) -> None:
+def test_a_workspace_without_agents_md_has_no_notes(workspace: Path) -> None:
     assert make_workspace_notes(workspace) == ""
     assert make_workspace_notes(workspace / "nowhere") == ""
     assert make_workspace_notes(Path("/")) == "" or Path("/AGENTS.md").exists()

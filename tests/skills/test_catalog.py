@@ -12,7 +12,7 @@ SKILLS = st.lists(
 )
 
 
-def test_none() -> None:
+def test_a_catalog_without_skills_is_empty() -> None:
     assert render_catalog(()) == ""
 
 

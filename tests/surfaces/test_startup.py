@@ -55,7 +55,7 @@ def test_a_command_imports_only_what_it_needs(command: str, tmp_path: Path) -> N
     assert len(modules) <= MODULES[command], len(modules)
 
 
-def test_a_run_and_commands_beside_a_server_import_only_what_they_need(tmp_path: Path) -> None:
+def test_a_run_and_commands_attached_to_a_server_import_only_what_they_need(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
             write_home(tmp_path / "home", endpoint.url)

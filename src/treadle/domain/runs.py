@@ -70,6 +70,8 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     """What the answer claims to have done without a supporting call."""
     shortage: Shortage | None = None
     """The account whose limit ended the run."""
+    mismatch: str = ""
+    """Why the answer does not fit the output schema."""
 
     @property
     def status(self) -> Status:

@@ -231,6 +231,7 @@ def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:
         *summarise_verdicts(state),
         silent=outcome.kind == "silent",
         shortage=outcome.shortage,
+        mismatch=outcome.mismatch,
     )
 
 

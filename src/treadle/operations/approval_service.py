@@ -9,6 +9,7 @@ from treadle.core.tools.permissions import apply_all_rules, extend_rules
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import (
     ApprovalDecided,
+    ApprovalRequested,
     ClarifyAnswered,
     ClarifyRequested,
     Decision,
@@ -21,7 +22,7 @@ from treadle.domain.events import (
 )
 from treadle.domain.ids import ApprovalId, RunId
 from treadle.domain.messages import make_sendable, user
-from treadle.domain.permissions import ApprovalRule, is_exact_pattern
+from treadle.domain.permissions import ApprovalRule, ConcernKind, is_exact_pattern
 from treadle.domain.tools import ToolSpec
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.journal_pages import read_latest_step
@@ -130,6 +131,15 @@ class ApprovalService:
         rules = extend_rules(queued, ApprovalRule(record.tool, "auto", pattern))
         ruling = apply_all_rules(rules, spec, subjects)
         return None if ruling.verdict == "auto" else ruling.reason
+
+    async def find_concern(self, approval_id: ApprovalId) -> ConcernKind | None:
+        """Return what the tool found on this machine that needs a reviewer, or None."""
+        record = await self._approvals.find(approval_id)
+        run = await self._runs.record(record.origin.run_id)
+        for event in await read_latest_step(self._journal, record.origin.run_id, run.sequence):
+            if isinstance(event.data, ApprovalRequested) and event.data.approval_id == approval_id:
+                return event.data.concern
+        return None
 
     async def questions(self, run_id: RunId) -> Sequence[ClarifyRequested]:
         """Return the questions of a run that have no answer yet. They belong to calls of its latest step: the calls

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from treadle.domain.agents import AgentSpec
 from treadle.domain.ids import ApprovalId, RunId
+from treadle.domain.permissions import ConcernKind
 from treadle.operations.context import Context
 from treadle.operations.forks import Fork
 from treadle.operations.operation import NoParameters, Operation
@@ -37,6 +38,8 @@ class RuleEffects(Struct, frozen=True):
 
     reasons: tuple[str | None, ...]
     """For each pattern, why the call would need an approval all the same; null if the rule would permit it."""
+    concern: ConcernKind | None
+    """What the tool found on this machine that needs a reviewer."""
 
 
 class ServerAddress(Struct, frozen=True):
@@ -143,7 +146,7 @@ async def check_rules(context: Context, request: CheckRules) -> RuleEffects:
     """Find which rules would permit a call that waits for an approval. Nothing is changed."""
     record, service = await context.visible_approval(request.approval_id), context.service.approval_service
     reasons = [await service.explain_rule(record.approval_id, pattern) for pattern in request.patterns]
-    return RuleEffects(tuple(reasons))
+    return RuleEffects(tuple(reasons), await service.find_concern(record.approval_id))
 
 
 @HAND_OVER.handler

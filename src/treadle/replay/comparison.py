@@ -54,7 +54,7 @@ WORDING = {
     "phantom_action": ("note",),
     "quality_scored": ("note",),
     "recovery_action": ("note",),
-    "run_end": ("reason", "next", "stopped"),
+    "run_end": ("reason", "next", "stopped", "mismatch"),
     "run_recovered": ("reason",),
     "run_start": ("sections",),
     "run_waiting": ("detail",),
@@ -74,6 +74,7 @@ LATER = {
     "budget_hint": {"kept": ("kept",)},
     "memory_recalled": {"precedes": ("precedes",)},
     "model_resolved": {"route": ("route",), "profile": ("profile", "context_window")},
+    "run_end": {"mismatch": ("mismatch",)},
 }
 """Event type -> a field that is always present since it exists -> fields that older journals lack without it."""
 FORMER = {"llm_request": {"aside": ("aside", "preface", "messages", "input_estimate", "cost_estimate")}}

@@ -336,12 +336,13 @@ class RecordedAnswers:
         self._script = script
 
     def find_error(self, schema: Mapping[str, Any], answer: str) -> str | None:
-        """Return why the answer was refused, or None. The last refusal ended the run: only the reason has it."""
+        """Return why the answer was refused, or None. The last refusal ended the run. Older records have it only
+        in the reason, whose wording then differs."""
         match next(self._script.upcoming(), None):
             case e.OutputRejected(error=error):
                 return error
-            case RunEnd(outcome="failed", reason=reason) if self._count_rejected() == MAX_ATTEMPTS - 1:
-                return reason.partition(": ")[2]
+            case RunEnd(outcome="failed") as end if self._count_rejected() == MAX_ATTEMPTS - 1:
+                return end.mismatch or end.reason
             case _:
                 return None
 

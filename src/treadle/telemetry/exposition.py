@@ -60,7 +60,7 @@ class Family:
         self.help_text = help_text
         self.kind: Literal["counter", "gauge"] = kind
         self._cells: dict[Labels, Cell] = {}
-        self._labels = labels
+        self.labels = labels
         if not labels:
             self.cell()
 
@@ -82,17 +82,17 @@ class Family:
 
     def of(self, label: str, values: Collection[str | None]) -> "Family | None":
         """Return the part whose label has one of these values, or None without such a label."""
-        if label not in self._labels:
+        if label not in self.labels:
             return None
-        place = self._labels.index(label)
-        part = Family(self.name, self.help_text, self._labels, self.kind)
+        place = self.labels.index(label)
+        part = Family(self.name, self.help_text, self.labels, self.kind)
         part._cells = {labels: cell for labels, cell in self._cells.items() if labels[place] in values}
         return part
 
     def lines(self) -> Iterator[str]:
         yield from _render_header(self.name, self.help_text, self.kind)
         for labels, cell in self._cells.items():
-            yield f"{self.name}{_render_labels(self._labels, labels)} {_render_number(cell.value)}"
+            yield f"{self.name}{_render_labels(self.labels, labels)} {_render_number(cell.value)}"
 
 
 class Durations:
@@ -118,7 +118,7 @@ class Histogram:
     def __init__(self, name: str, help_text: str, labels: Labels, bounds: Sequence[float]) -> None:
         self.name = name
         self.help_text = help_text
-        self._labels = labels
+        self.labels = labels
         self._bounds = tuple(bounds)
         self._cells: dict[Labels, Durations] = {}
 
@@ -130,10 +130,10 @@ class Histogram:
 
     def of(self, label: str, values: Collection[str | None]) -> "Histogram | None":
         """Return the part whose label has one of these values, or None without such a label."""
-        if label not in self._labels:
+        if label not in self.labels:
             return None
-        place = self._labels.index(label)
-        part = Histogram(self.name, self.help_text, self._labels, self._bounds)
+        place = self.labels.index(label)
+        part = Histogram(self.name, self.help_text, self.labels, self._bounds)
         part._cells = {labels: cell for labels, cell in self._cells.items() if labels[place] in values}
         return part
 
@@ -143,9 +143,9 @@ class Histogram:
             total = 0
             for bound, count in zip((*map(_render_number, self._bounds), "+Inf"), cell.counts, strict=True):
                 total += count
-                at_most = _render_labels((*self._labels, "le"), (*labels, bound))
+                at_most = _render_labels((*self.labels, "le"), (*labels, bound))
                 yield f"{self.name}_bucket{at_most} {total}"
-            labelled = _render_labels(self._labels, labels)
+            labelled = _render_labels(self.labels, labels)
             yield f"{self.name}_sum{labelled} {_render_number(cell.sum)}"
             yield f"{self.name}_count{labelled} {total}"
 

@@ -21,7 +21,7 @@ from treadle.stores.postgres.database import open_database
 from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram
 
 
-def test_it_keeps_the_contract(url: str) -> None:
+def test_postgresql_keeps_the_contract_of_channel_stores(url: str) -> None:
     async def scenario() -> None:
         database = await open_database(url)
         store = PostgresChannels(database)

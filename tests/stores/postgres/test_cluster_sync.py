@@ -229,7 +229,7 @@ def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> No
     asyncio.run(scenario())
 
 
-def test_news_of_what_is_not_there_are_no_harm(url: str) -> None:
+def test_a_notification_about_missing_events_hides_no_later_event(url: str) -> None:
     """Who says so may be mistaken: what comes under that number later is shown all the same."""
 
     async def scenario() -> None:

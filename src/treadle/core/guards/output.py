@@ -34,6 +34,7 @@ def reject(state: RunState, error: str) -> WarnModel | StopVerdict:
                 state.answer,
                 reason=f"The answer did not fit the output schema in {count} attempts: {error}",
                 next="Simplify the schema, say more in the persona, or try another model.",
+                mismatch=error,
             )
         )
     note = f"Your answer does not fit the JSON Schema: {error}. Answer again with the JSON value alone."

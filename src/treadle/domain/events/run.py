@@ -174,3 +174,5 @@ class RunEnd(EventData, frozen=True):
     """The agent chose not to answer: channels deliver nothing."""
     shortage: Shortage | None = None
     """The account whose limit ended the run."""
+    mismatch: str = ""
+    """Why the last answer does not fit the output schema, if that ended the run."""

@@ -13,6 +13,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.domain.events import Decision
 from treadle.domain.ids import RunId
+from treadle.domain.permissions import ConcernKind
 from treadle.operations import approvals, runs
 from treadle.operations.approval_service import Answer
 from treadle.operations.approvals import ApprovalView
@@ -20,7 +21,6 @@ from treadle.operations.local_admin import AGENT, CHECK_RULES, CheckRules
 from treadle.operations.operation import Caller
 from treadle.operations.run_control import ANSWER, AnswerQuestion
 from treadle.operations.run_tree import family
-from treadle.ports.tool import UNCONFINED_PREFIX
 from treadle.surfaces.cli.approval_scopes import COMMANDS, ApprovalScope, list_scopes
 from treadle.surfaces.cli.call_view import (
     decode,
@@ -132,6 +132,7 @@ class ApprovalDialog:
         """What can be allowed permanently."""
         self._reason = ""
         """Why nothing can be allowed permanently."""
+        self._concern: ConcernKind | None = None
 
     async def run(self) -> bool:
         """Run the dialog and return whether the call was decided."""
@@ -164,11 +165,12 @@ class ApprovalDialog:
 
     async def _find_scopes(self) -> None:
         """Find what a rule in the agent's file would permit from now on. An `ask` rule of an agent is stricter."""
-        if self._call.pattern is None:
-            return
-        found = list_scopes(self._call.tool, self._call.arguments, self._call.pattern, str(self._folder))
-        request = CheckRules(self._call.approval_id, tuple([scope.pattern for scope in found]))
-        reasons = (await self._caller.call(CHECK_RULES, request)).reasons
+        call, found = self._call, tuple[ApprovalScope, ...]()
+        if call.pattern is not None:
+            found = list_scopes(call.tool, call.arguments, call.pattern, str(self._folder))
+        request = CheckRules(call.approval_id, tuple([scope.pattern for scope in found]))
+        effects = await self._caller.call(CHECK_RULES, request)
+        reasons, self._concern = effects.reasons, effects.concern
         self._scopes = tuple([scope for scope, reason in zip(found, reasons, strict=True) if reason is None])
         self._reason = next((reason for reason in reasons if reason is not None), "")
 
@@ -182,9 +184,7 @@ class ApprovalDialog:
         if self._call.tool not in COMMANDS:
             return place
         policy = self._agent.confinement
-        if policy.mode == "off":
-            return f"{place}, in no sandbox, with the network on"
-        if self._call.reason.startswith(UNCONFINED_PREFIX):  # the engine has found none on this machine
+        if policy.mode == "off" or self._concern == "unconfined":  # the engine has found none on this machine
             return f"{place}, in no sandbox, with the network on"
         return f"{place}, in a sandbox with the network {'on' if policy.network else 'off'}"
 
