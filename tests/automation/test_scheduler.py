@@ -49,7 +49,7 @@ def test_a_tick_starts_one_run_with_its_event_first() -> None:
         events = await works.journal.read(kept.run_id)
         assert [type(event.data) for event in events] == [RunQueued, HeartbeatFired, UserMessage]
         assert isinstance(events[0].data, RunQueued)
-        assert events[0].data.asker is None, "nobody can be asked something back"
+        assert events[0].data.asker is None, "no person can answer questions"
 
     perform(scenario())
 

@@ -53,7 +53,7 @@ def test_an_approval_of_a_child_run_can_be_given_hours_later() -> None:
             await asyncio.sleep(HOURS)
             for run_id in (root, middle):
                 record = await engine.service.run(RunId(run_id))
-                assert (record.waiting_for, record.wake_at) == ("child", None), "nobody looks at it meanwhile"
+                assert (record.waiting_for, record.wake_at) == ("child", None), "it is not read meanwhile"
             [waiting] = await engine.service.approvals()
             await engine.decide(waiting.approval_id, "approve")
             assert (await engine.wait(root)).outcome == "completed"

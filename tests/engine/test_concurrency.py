@@ -72,7 +72,7 @@ def test_a_run_that_waits_for_a_run_of_its_agent_releases_its_slot() -> None:
             began = asyncio.get_running_loop().time()
             result, other = await asyncio.gather(engine.run(hero, "3"), engine.run(hero, "2"))
             assert (result.text, other.text) == ("counted from 3", "counted from 2")
-            assert asyncio.get_running_loop().time() - began < 2.5, "and nobody for the sweep"
+            assert asyncio.get_running_loop().time() - began < 2.5, "and no run waits for the sweep"
 
     virtually(work())
 

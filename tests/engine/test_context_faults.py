@@ -180,7 +180,7 @@ def test_an_adapter_that_misbehaves_costs_a_summary_and_not_the_run(tmp_path: Pa
         failed = of(e.CompactionFailed, events)
         assert failed
         assert "The model adapter failed" in failed[0].reason
-        assert model.summaries < 12, "whoever has just failed is left alone for a while"
+        assert model.summaries < 12, "a model that has just failed is not asked for a while"
         assert of(e.ContextTrimmed, events)[-1].stage in ("trim", "drop")
 
     asyncio.run(scenario())

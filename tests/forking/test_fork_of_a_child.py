@@ -58,7 +58,7 @@ def test_a_fork_of_a_child_and_a_fork_of_that_have_no_more_than_the_child(tmp_pa
             assert [event.raw for event in await journal(engine, root.run_id)] == before
             free = await engine.fork(old, step=1, agent=agent(name="free", tools=[look]))
             await engine.wait(free)
-            assert of(await journal(engine, free), ToolCallEnd), "whoever names another agent has that one"
+            assert of(await journal(engine, free), ToolCallEnd), "the agent that the fork names"
 
     asyncio.run(scenario())
 

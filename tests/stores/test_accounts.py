@@ -326,7 +326,7 @@ def test_the_state_of_an_agent_is_kept() -> None:
     async def scenario() -> None:
         async with desk() as process:
             assert await process.accounts.state("hero") == "running"
-            assert not await process.accounts.set_state("hero", "paused"), "nobody knows it yet"
+            assert not await process.accounts.set_state("hero", "paused"), "the agent does not exist yet"
             await process.store.agent("hero", AgentId("agt_1"))
             assert await process.accounts.set_state("hero", "stopped")
             assert await process.accounts.state("hero") == "stopped"

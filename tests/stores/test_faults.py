@@ -193,7 +193,7 @@ def test_a_failed_fsync_stops_everything(path: str) -> None:
                 with pytest.raises(StoreLost):  # never again as if nothing had happened
                     await process.submit()
                 told = process.told.told_of(claim.origin.run_id)
-                assert [sequence for sequence, _, _ in told] == [1, 2, 3], "nobody was told of what was lost"
+                assert [sequence for sequence, _, _ in told] == [1, 2, 3], "what was lost was not published"
         async with process_on(path) as process:
             types = await process.types(claim.origin.run_id)
             assert types[: acknowledged.sequence] == [*OPENING, "step_start"]

@@ -176,7 +176,7 @@ def test_the_state_of_an_agent_is_everybodys(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
             assert await one.accounts.state("hero") == "running"
-            assert not await one.accounts.set_state("hero", "paused"), "nobody knows it yet"
+            assert not await one.accounts.set_state("hero", "paused"), "the agent does not exist yet"
             await one.store.agent("hero", AgentId("agt_1"))
             assert await one.accounts.set_state("hero", "stopped")
             assert await two.accounts.state("hero") == "stopped"

@@ -257,7 +257,7 @@ def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
             process.wire.down = False
             assert (await advancing).sequence == 3
             assert await claiming == [claim.origin.run_id]
-            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"], "nobody was surprised"
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"], "written once"
             assert len(await process.store.find()) == 1
             assert await process.steer(await process.submit()) == 3
             assert process.told.errors == []
@@ -359,7 +359,7 @@ def test_a_lock_of_another_program_is_waited_for(
             await other.execute("ROLLBACK")
             await other.close()
             assert (await advancing).sequence == 3
-            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"], "nobody was surprised"
+            assert await process.types(claim.origin.run_id) == [*OPENING, "step_start"], "written once"
 
     run(scenario())
 

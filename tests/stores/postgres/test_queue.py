@@ -64,7 +64,7 @@ def test_a_message_to_an_owned_run_needs_no_job(url: str) -> None:
             await process.steer(run_id, "its owner hears of it")
             assert await jobs(url) == {}
             await process.advance(claim, 3, release=Release("interrupted"))
-            assert await jobs(url) == {}, "it waits for somebody"
+            assert await jobs(url) == {}, "it waits for a person"
             await process.steer(run_id, "go on")
             await process.steer(run_id, "and on")
             assert await jobs(url) == {run_id: 0}
