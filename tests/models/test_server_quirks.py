@@ -72,7 +72,7 @@ def test_a_message_at_the_end_of_a_stream_does_not_repeat_it() -> None:
         ({"success": False, "message": "insufficient balance"}, "billing"),
         ({"code": 200, "message": "success"}, None),
         ({"code": "ok", "message": "success"}, None),
-        ({"code": 500, "message": "x", "choices": [{"delta": {}}]}, None),
+        ({"code": 500, "message": "x", "choices": [{"delta": {"content": ""}}]}, None),
     ],
 )
 def test_an_error_inside_a_stream_is_found(event: Any, kind: str | None) -> None:
