@@ -22,6 +22,7 @@ LATER = NOW + timedelta(seconds=60)
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "6m0s"}, 360),
         ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "120ms"}, 0.12),
+        ({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "150µs"}, 0.00015),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": str(int(LATER.timestamp()))}, 60),
         ({"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": str(int(LATER.timestamp() * 1000))}, 60),
         ({"x-ratelimit-remaining-tokens-day": "0", "x-ratelimit-reset-tokens-day": "33011.38"}, 33011.38),
@@ -160,3 +161,15 @@ def test_durations() -> None:
 def test_fields_with_waits(fields: dict[str, object], seconds: float | None) -> None:
     body = json.dumps({"error": {"message": "no", "details": [fields]}})
     assert find_requested_wait({}, read_error(body), NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("body", "seconds"),
+    [
+        ({"message": "Out of call volume quota. Quota will be replenished in 02:36:22."}, 9382),
+        ({"message": "Out of call volume quota. Quota will be replenished in 1.02:36:22."}, 95_782),
+        ({"error": "Model x is currently loading", "estimated_time": 20.5}, 20.5),
+    ],
+)
+def test_a_wait_of_a_gateway(body: object, seconds: float) -> None:
+    assert find_requested_wait({}, read_error(json.dumps(body)), NOW) == pytest.approx(seconds)

@@ -10,12 +10,16 @@ from treadle.domain.control_tokens import BAR, CONTROL_TOKEN, is_only_tokens
 
 _CODE = re.compile(r"^[ \t]*(`{3,}|~{3,}).*?(?:^[ \t]*\1|\Z)|`[^`\n]+`", re.MULTILINE | re.DOTALL)
 """Code in a text, where anything may be quoted."""
+_INDENTED = re.compile(r"\n[ \t]*\n(?:(?: {4}|\t)[^\n]*\n(?:[ \t]*\n)*)+(?=\S)")
+"""An indented block with text around it, which is code too."""
 _SPECIAL = (
     r"<\|(?:python_tag|tool_calls?_section_(?:begin|end)|tool_calls?_(?:begin|end)|tool_call_argument_begin"
     r"|tool_call|tool_response|im_start|start_header_id|channel|constrain|open)\|>"
 )
 """Control tokens of Kimi, Llama, Qwen and others that belong to calls, or begin a turn."""
-_DEEPSEEK = rf"<{BAR}\s?(?:tool[▁_ ](?:calls?|sep|outputs?)(?:[▁_ ](?:begin|end))?|DSML)\s?{BAR}>?"
+_DEEPSEEK = rf"<{BAR}\s?tool[▁_ ](?:calls?|sep|outputs?)(?:[▁_ ](?:begin|end))?\s?{BAR}>?"
+_AFTER_TOKEN = r"\s*(?:[{<\[]|functions?\b|[\w.-]+(?:\s*[{(]|<[|\uff5c])|tools?|```|\Z)"
+"""What follows a token of a call, but not a token that a sentence mentions."""
 _TAGS = r"(?:(?:[A-Za-z][\w-]{0,20}[_:])?(?:tool_calls?|function_calls?)|functioncall|TOOLCALL)"
 """The names of tags around calls, with or without the name of a model in front: `longcat_tool_call`."""
 _WRITTEN: Final = tuple(
@@ -26,12 +30,12 @@ _WRITTEN: Final = tuple(
         rf"<(?:tools|{_TAGS})>\s*[\[{{]",
         r"<(?:[\w-]+:)?(?:invoke name=|function_calls>\s*<|tool_call>\s*<invoke)",  # MiniMax and others
         rf"(?:\A|[\n}}\]>])[ \t]*</(?:[\w-]+:)?(?:{_TAGS}|invoke)>\s*\Z",  # the start was removed
-        _DEEPSEEK,
-        rf"^[ \t]*{_SPECIAL}",
-        rf"{_SPECIAL}\s*(?:[{{<\[]|functions?\.|\w+\(|tools?|\Z)",
+        rf"^[ \t]*(?:{_SPECIAL}|{_DEEPSEEK})",
+        rf"(?:{_SPECIAL}|{_DEEPSEEK}){_AFTER_TOKEN}",
+        rf"<{BAR}DSML{BAR}",
         rf"{CONTROL_TOKEN}\s*\[?\{{\s*[\"'](?:name|type|function)[\"']",  # Llama 4 and others
         rf"\A{CONTROL_TOKEN}\s*(?:{CONTROL_TOKEN}|assistant|[{{\[])",
-        r"\[TOOL_CALLS\](?:\s*(?:[\[{]|[\w.-]+\s*(?:\[(?:ARGS|CALL_ID)|\{)|\Z)|[\w.-]+(?:\[|\s*\Z))",  # Mistral
+        r"\[TOOL_CALLS\](?:\s*(?:[\[{]|[\w.-]+\s*(?:\[(?:ARGS|CALL_ID)|\{)|\Z)|\w[\w.-]*(?:\[|\s*\Z))",  # Mistral
     )
 )
 _NAMED: Final = tuple(
@@ -48,18 +52,21 @@ _NAMED: Final = tuple(
         r"^[ \t]*<tool name=[\"']([\w.-]+)[\"']>",
         r"<\|?tool_call\|?>\s*call:([\w.-]+)\s*[{(]",  # Gemma 4
         r"^[ \t]*Action:[ \t]*([\w.-]+)\s*\n\s*Action Input:",  # ReAct
+        r"^>>>([\w.-]+)[ \t]*\n\s*\{",  # Functionary
+        r"<(?:tool_use|tool_call|function_call|invoke)>\s*<(?:tool_)?name>\s*([\w.-]+)\s*</",
     )
 )
 """Forms that are calls if they name one of the tools."""
 _LAST_TAG = re.compile(r"</([\w.-]+)>\s*\Z")
-_SIGNS = ("<", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "to=", "function", ":")
+_SIGNS = ("<", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "to=", "function", ":", ">>>")
 _FENCED = re.compile(r"\s*`{3,}(?:json|tool_code|tool_call|python)?\s*\n(.*?)\n?\s*`{3,}\s*", re.DOTALL)
 _CALL_FENCE = re.compile(
     r"^[ \t]*`{3,}(?:tool_code|tool_calls?|function_call)[ \t]*\n(.*?)\n?[ \t]*`{3,}\s*\Z", re.MULTILINE | re.DOTALL
 )
 _PYTHONIC = re.compile(r"(?:print\()?\[?\s*([A-Za-z_][\w.]*)\((?:\s*|\s*\w+\s*=.*)\)\s*\]?", re.DOTALL)
 _JSON_START = re.compile(
-    r"^[ \t]*(?:\[\s*)?(?=\{\s*[\"'](?:name|type|function|tool|tool_name|tool_calls|action)[\"'])", re.MULTILINE
+    r"^[ \t]*(?:\[\s*)?(?=\{\s*[\"'](?:name|type|function|function_call|tool|tool_name|tool_calls|action)[\"'])",
+    re.MULTILINE,
 )
 _CUT_CALL = re.compile(
     r"\[?\s*\{\s*[\"'](?:type[\"']\s*:\s*[\"']function[\"']\s*,\s*[\"'])?(?:function[\"']\s*:\s*\{\s*[\"'])?"
@@ -69,7 +76,7 @@ _CUT_CALL = re.compile(
 _ENDINGS = re.compile(rf"(?:\s|[;,]|{CONTROL_TOKEN}|</{_TAGS}>)+", re.IGNORECASE)
 """What may stand between calls in JSON, and after the last one."""
 _NAMES = ("name", "tool", "tool_name", "function", "action")
-_ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input", "kwargs")
+_ARGUMENTS = ("arguments", "parameters", "args", "input", "action_input", "tool_input", "kwargs")
 _OTHER_FIELDS = ("id", "type", "call_id", "index")
 _MAX_JSON_CHARACTERS = 100_000
 _MAX_SHOWN_CHARACTERS = 120
@@ -85,13 +92,18 @@ def find_written_call(text: str, tools: Container[str]) -> str | None:
     if is_only_tokens(words) or _is_call(words, tools):
         return _shorten(words)
     places = [found.start() for found in _CALL_FENCE.finditer(words) if _is_call(found[1].strip(), tools)]
-    outside = _CODE.sub(lambda code: " " * len(code[0]), words) if "`" in words or "~~~" in words else words
+    outside = _CODE.sub(_blank, words) if "`" in words or "~~~" in words else words
+    outside = _INDENTED.sub(_blank, outside) if "\n    " in outside or "\n\t" in outside else outside
     places += _find_json(outside, tools)
     if any(sign in outside for sign in _SIGNS):
         places += [found.start() for pattern in _WRITTEN if (found := pattern.search(outside))]
         places += [found.start() for pattern in _NAMED for found in pattern.finditer(outside) if found[1] in tools]
         places += _find_element(outside, tools)
     return _shorten(words[min(places) :].strip()) if places else None
+
+
+def _blank(code: re.Match[str]) -> str:
+    return " " * len(code[0])
 
 
 def _find_element(words: str, tools: Container[str]) -> list[int]:
@@ -120,7 +132,19 @@ def _is_call(words: str, tools: Container[str]) -> bool:
     if body[:1] in ("{", "[") and _are_calls(body, tools):
         return True
     found = _PYTHONIC.fullmatch(body) if body[-1:] in (")", "]") else None
-    return found is not None and found[1].removeprefix("functions.").removeprefix("default_api.") in tools
+    if found is None or found[1].removeprefix("functions.").removeprefix("default_api.") not in tools:
+        return False
+    return "\n" not in body or _has_one_statement(body)
+
+
+def _has_one_statement(code: str) -> bool:
+    """Return whether some lines of Python are a single statement. Lines that are not Python count as one."""
+    import ast
+
+    try:
+        return len(ast.parse(code).body) == 1
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return True
 
 
 def _are_calls(text: str, tools: Container[str]) -> bool:
@@ -145,7 +169,7 @@ def _is_call_object(value: Any, tools: Container[str]) -> bool:
     if not isinstance(value, dict):
         return False
     fields = cast("dict[str, Any]", value)
-    inner = fields.get("function")
+    inner = fields.get("function") or fields.get("function_call")
     if isinstance(inner, dict):
         fields = cast("dict[str, Any]", inner)
     if isinstance(fields.get("tool_calls"), list):

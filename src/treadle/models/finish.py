@@ -62,9 +62,9 @@ _SUBSTRINGS: Final[tuple[tuple[ReplyEnd, str], ...]] = (
     ),
     (
         "filtered",
-        "filter safety block refus prohibit polic moderat guardrail sensitiv recit toxi violat unsafe harm",
+        "filter safety block refus prohibit polic moderat guardrail sensitiv recit toxi violat unsafe harm risk",
     ),
-    ("cut", "length token limit trunc context incomplete unfinish exceed budget max"),
+    ("cut", "length token limit trunc context incomplete unfinish exceed budget max full"),
     ("tools", "tool function"),
     ("ended", "stop eos complete finish done success endturn endof"),
 )

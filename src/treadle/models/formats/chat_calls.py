@@ -95,7 +95,7 @@ class ChatCalls:
         for place, call in enumerate(self._calls, start=1):
             if call.is_empty:
                 continue
-            text, name = "".join(call.arguments).strip(), self._name(call)
+            text, name = _join_arguments(call.arguments).strip(), self._name(call)
             arguments = "{}" if text in NO_ARGUMENTS else normalize_object(text)
             if not name or arguments is None:
                 what = "has arguments that are not a JSON object" if name else "has no name"
@@ -148,6 +148,19 @@ def join_name(pieces: Iterable[str], offered: Container[str]) -> str:
     if grows and (names[-1] in offered or names[0] == names[-1]):
         return names[-1]
     return names[0] if names[0] in offered else joined
+
+
+def _join_arguments(pieces: list[str]) -> str:
+    """Return the arguments from their pieces. Some servers send all of them again in the last piece, or everything
+    so far in each piece."""
+    joined = "".join(pieces)
+    if len(pieces) < 2 or normalize_object(joined) is not None or normalize_object(pieces[-1]) is None:
+        return joined
+    *earlier, last = pieces
+    is_repeated = last.startswith("".join(earlier)) or all(
+        later.startswith(piece) for piece, later in pairwise(pieces)
+    )
+    return last if is_repeated else joined
 
 
 def _make_extra(content: Any, provider: str, model: str) -> CallExtra | None:

@@ -1,12 +1,12 @@
 """The chunks of a `chat_completions` reply, as decoded from the wire."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
 
 from treadle.domain.runs import Usage
-from treadle.models.http.wire import as_fields, make_reader, read_count
+from treadle.models.http.wire import UnusableReply, as_fields, make_reader, read_count
 
 OPAQUE_FIELD = "reasoning_opaque"
 
@@ -71,8 +71,42 @@ class Chunk(Struct, gc=False):
 
 
 decode_chunk = msgspec.json.Decoder(Chunk).decode
-read_chunk = make_reader(Chunk)
-"""Decodes chunks that `decode_chunk` cannot: those with lone surrogates. Raises UnusableReply."""
+_read_exactly = make_reader(Chunk)
+_decode_any = msgspec.json.Decoder().decode
+
+
+def read_chunk(payload: bytes) -> Chunk:
+    """Decode a chunk that `decode_chunk` cannot: one with lone surrogates, or with fields of another type, such as
+    an index that is text. Raise UnusableReply."""
+    try:
+        return _read_exactly(payload)
+    except UnusableReply:
+        try:
+            return msgspec.convert(_normalize_types(_decode_any(payload)), Chunk)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        raise
+
+
+def _normalize_types(chunk: Any) -> Any:
+    """Return a chunk whose calls and texts have the expected types where their meaning is clear."""
+    choices = as_fields(chunk).get("choices")
+    for choice in cast("list[Any]", choices) if isinstance(choices, list) else ():
+        for part in (as_fields(as_fields(choice).get("delta")), as_fields(as_fields(choice).get("message"))):
+            if type(part.get("content")) in (int, float):
+                part["content"] = str(part["content"])
+            calls: Any = part.get("tool_calls")
+            calls = [calls] if isinstance(calls, dict) else calls
+            if isinstance(calls, list):
+                part["tool_calls"] = [
+                    _normalize_call(as_fields(call)) for call in cast("list[Any]", calls) if isinstance(call, dict)
+                ]
+    return chunk
+
+
+def _normalize_call(call: dict[str, Any]) -> dict[str, Any]:
+    index, call_id = read_count(call.get("index")), call.get("id")
+    return {**call, "index": index, "id": str(call_id) if type(call_id) is int else call_id}
 
 
 def read_usage(usage: Any) -> Usage | None:

@@ -81,7 +81,7 @@ class ChatReply:
                 choice = self._first(chunk.choices)
             if choice.error:
                 return choice.error
-            delta = choice.delta or number_calls(choice.message)
+            delta = choice.delta or self._read_message(choice.message)
             if delta is not None:
                 content = delta.content
                 if (
@@ -109,8 +109,18 @@ class ChatReply:
 
     def _is_odd_end(self, payload: bytes) -> bool:
         """Return whether a payload is `[DONE]` in another spelling, and record it."""
-        self.done = payload.strip().upper() == _DONE
+        self.done = payload.strip(b' \r\n"').upper() == _DONE
         return self.done
+
+    def _read_message(self, message: ChunkDelta | None) -> ChunkDelta | None:
+        """Return a complete message as the piece of a reply, without what has already arrived in pieces."""
+        number_calls(message)
+        if message is not None and (self._text or len(self._calls)):
+            if message.content == "".join(self._text):
+                message.content = None
+            if len(self._calls):
+                message.tool_calls = message.function_call = None
+        return message
 
     def _first(self, choices: list[ReplyChunkChoice]) -> ReplyChunkChoice:
         """Return the choice with the index 0, or an empty one. Keep the pieces of another choice."""

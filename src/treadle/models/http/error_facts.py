@@ -39,6 +39,7 @@ _WAIT_FIELD = re.compile(
     r"(?:quota|limit|ratelimit|next|suggested)?(?:retry|resets?|wait|backoff)"
     r"(?:delay|after|in|time|timestamp|at|on|date|period)?(?:ms|millis|milliseconds|s|secs?|seconds?|mins?|minutes?)?"
     r"|(?:secs?|seconds|ms|millis|milliseconds|minutes)(?:to|till|until|before)(?:the)?(?:next)?(?:retry|reset)"
+    r"|estimated(?:time|wait)(?:s|secs?|seconds?)?"
 )
 _HTML = re.compile(r"\s*<(?:!doctype|html|head|body)", re.IGNORECASE)
 _DIGITS = r"(?:\d{1,3}(?:[,_\u00a0\u202f]\d{3})+|\d+(?:\.\d+)?[kK]?)"

@@ -9,6 +9,7 @@ from treadle.models.http.error_facts import ErrorFacts
 from treadle.models.http.overflow import Blame, OverflowVerdict
 from treadle.models.http.patterns import any_of
 from treadle.models.http.quota_errors import is_exhausted, mentions_rate_limit
+from treadle.models.http.structure_errors import broke_template, has_wrong_structure
 
 
 class Example(NamedTuple):
@@ -110,6 +111,14 @@ def is_out_of_credit(report: ErrorReport) -> bool:
 
 def is_rate_limited(report: ErrorReport) -> bool:
     return mentions_rate_limit(report.facts)
+
+
+def has_structure_error(report: ErrorReport) -> bool:
+    return has_wrong_structure(report.facts, report.words)
+
+
+def has_template_error(report: ErrorReport) -> bool:
+    return broke_template(report.facts)
 
 
 def is_unreadable_call(report: ErrorReport) -> bool:

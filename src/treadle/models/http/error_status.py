@@ -16,17 +16,20 @@ _CODES: dict[int, str] = {
     "image_too_small image_parse_error image_content_policy_violation image_file_too_large "
     "unsupported_image_media_type empty_image_file failed_to_download_image image_file_not_found base_resp:2013 "
     "base_resp:1026 base_resp:1027",
-    401: "authentication_error unauthenticated invalid_api_key base_resp:1004 base_resp:2049",
+    401: "authentication_error unauthenticated invalid_api_key base_resp:1004 base_resp:2049 authentication "
+    "authentication_failed authenticationerror unauthorized unauthorizederror invalid_token "
+    "invalid_authentication_error",
     402: "billing_error payment_required",
-    403: "permission_error permission_denied accessdeniedexception",
-    404: "not_found_error not_found resourcenotfoundexception 1211",
+    403: "permission_error permission_denied permissiondeniederror accessdeniedexception forbidden",
+    404: "not_found_error not_found notfounderror resourcenotfoundexception 1211",
     413: "request_too_large",
     499: "cancelled",
     500: "api_error server_error internal internalservererror internal_server_error internalserverexception "
     "modelstreamerrorexception base_resp:1000 base_resp:1024 base_resp:1033 1234",
     503: "unavailable service_unavailable serviceunavailableexception modelnotreadyexception "
-    "engine_overloaded_error server_overloaded server_is_overloaded",
-    504: "timeout_error deadline_exceeded modeltimeoutexception base_resp:1001",
+    "engine_overloaded_error server_overloaded server_is_overloaded serveroverloaded provider_overloaded "
+    "provider_unavailable",
+    504: "timeout_error timeout deadline_exceeded modeltimeoutexception base_resp:1001",
     529: "overloaded_error overloaded",
 }
 """The types, codes and status names of errors, by the status that they correspond to."""
@@ -43,13 +46,29 @@ _BAD_REQUEST = any_of(
 )
 """Words of a bad request, used if no code says what went wrong."""
 _KEY_CODES = ("invalid_api_key", "api_key_invalid")
+_KEY = r"(?:api[ _-]?(?:key|token)|(?:access|auth\w*|bearer|security) (?:key|token))"
 _KEY_REFUSED = any_of(
-    r"""
-    api[ _-]?key (?:\w+ ){0,2}(?:not valid|invalid|expired|incorrect|revoked)
-    (?:invalid|incorrect|expired|revoked) api[ _-]?key
+    rf"""
+    {_KEY} (?:\w+ ){{0,2}}(?:not valid|invalid|expired|incorrect|revoked)
+    (?:invalid|incorrect|expired|revoked) {_KEY}
+    \bauthentication (?:error|fail\w*)\b  \bno auth(?:entication)? credentials\b  \bunauthori[sz]ed\b
     """
 )
-"""A key that is refused with the status of a bad request, as Google does."""
+"""A key that is refused with the status of a bad request, as Google does, or inside a stream."""
+_FILTER_CODES = any_of(
+    r"""
+    (?:\w+[._])?content_?(?:filter\w*|policy\w*|moderation\w*)  (?:\w+[._])*data_?inspection_?failed  1301
+    responsibleaipolicyviolation  (?:\w+_)?moderation\w*  (?:\w+_)?safety_\w+  refusal  hooks_failed
+    """
+)
+_FILTERED = any_of(
+    r"""
+    \binappropriate content\b  \bcontent (?:management|security|usage|safety)? ?(?:policy|policies|warning)\b
+    \b(?:flagged|violat\w+|rejected|blocked|filtered)\b[^.]{0,60}\b(?:polic(?:y|ies)|guidelines|moderation|risk)\b
+    \bunsafe content\b  \bsensitive (?:content|words?|information)\b  敏感  不安全  违规  不合规
+    """
+)
+"""What a content filter says. The same conversation is refused again."""
 _INTERNAL_STATUSES = (500, 502)
 _GATEWAY_STATUSES = frozenset({424, 520, 530})
 """Statuses of a gateway whose provider failed. The body may name the provider's own status."""
@@ -65,8 +84,14 @@ def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
         return 401
     if status in _GATEWAY_STATUSES:
         return _status_in_body(facts, ignored=status) or status
+    if status not in _INTERNAL_STATUSES:
+        return status
     is_bad_request = not facts.codes.isdisjoint(_BAD_REQUEST_CODES) or facts.has_code("invalid_request_error")
-    return 400 if status in _INTERNAL_STATUSES and is_bad_request else status
+    return 400 if is_bad_request or _has_filter_code(facts) else status
+
+
+def _has_filter_code(facts: ErrorFacts) -> bool:
+    return any(_FILTER_CODES.fullmatch(code) for code in facts.codes)
 
 
 def _status_in_body(facts: ErrorFacts, ignored: int | None = None) -> int | None:
@@ -74,6 +99,15 @@ def _status_in_body(facts: ErrorFacts, ignored: int | None = None) -> int | None
     may be the gateway's own."""
     if is_throttled(facts):
         return 429
+    if _has_filter_code(facts):
+        return 400
     found = [_STATUS_OF_CODE[code] for code in facts.codes if code in _STATUS_OF_CODE]
     found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code) and int(code) != ignored]
-    return min(found, default=400 if _BAD_REQUEST.search(facts.words) else None)
+    return min(found) if found else _status_in_words(facts.words)
+
+
+def _status_in_words(words: str) -> int | None:
+    """Return the status that the words of an error correspond to, or None if unknown."""
+    if _KEY_REFUSED.search(words):
+        return 401
+    return 400 if _BAD_REQUEST.search(words) or _FILTERED.search(words) else None

@@ -8,7 +8,7 @@ CONTEXT = any_of(
     r"""
     context[ _-]*(?:length|window|size|limit|budget|overflow|capacity)  (?:maximum|available|model) context
     \bn_ctx\b  \bmax_model_len\b  \bmax_seq_len\b  sequence length  maximum model length  model max length
-    \btokens? limit\b  \btokens? .{0,8}(?:上限|限制|超限)
+    \btokens? limit\b  \btokens? .{0,8}(?:上限|限制|超限)  \bkv[ _-]?cache\b  \bcache allocated\b
     上下文  コンテキスト  컨텍스트  контекст  contexte  contexto  kontext(?:fenster|länge|größe)?
     """
 )
@@ -17,7 +17,7 @@ CONTEXT = any_of(
 INPUT = any_of(
     r"""
     \b(?:prompts?|inputs?|messages?|conversation|history|query|transcript|request|context)\b
-    输入  提示  请求  消息  对话  文本  入力  プロンプト  メッセージ  입력  프롬프트  메시지
+    输入  提示  请求  消息  对话  文本  輸入  請求  訊息  對話  入力  プロンプト  メッセージ  입력  프롬프트  메시지
     запрос  сообщени  ввод  entrada  \bsolicitud\b  \bentrée\b  \brequête\b  eingabe  anfrage
     """
 )
@@ -27,7 +27,8 @@ MEASURE = any_of(
     r"""
     \btokens?\b  \blengths?\b  \blong\b  \bsize\b  \bcharacters?\b  \bchars?\b  \bbytes\b  \blarge\b  \bbig\b
     _tokens?\b  tokens_  长  字符  字数  令牌  過大  過長  長  トークン  길이  토큰  длин  токен
-    longueur  jetons  longitud  länge  \blang\b  larg[ao]
+    longueur  jetons  longitud  länge  \blang\b  larg[ao]  字數
+    \bmany (?:input )?messages\b
     """
 )
 """What is measured of it."""
@@ -39,7 +40,8 @@ EXCESS = any_of(
     \bout of\b.{0,12}context  not enough  limit (?:was |is |has been )?reached  \d\)?\s*(?:>|>=|≥)\s*(?:\w+ )?\(?\d
     reduce (?:the |your )?(?:length|size|number of tokens)  _too_(?:long|large)  _above_max  limit_reached
     超过  超出  超长  超限  过长  过大  太长  太大  大于  超え  長すぎ  大きすぎ  초과  너무  превы  слишком
-    dépass  trop[ ]  exced  excès  demasiad  supera  überschr  \bzu (?:lang|groß)
+    dépass  trop[ ]  exced  excès  demasiad  supera  überschr  \bzu (?:lang|groß)  超過  過長  過大  太長
+    \b(?:context|window|cache) (?:\w+ ){0,2}full\b  \bonly \d[\d,]* (?:\w+ )?(?:available|left)\b
     """
 )
 """That it is too much."""

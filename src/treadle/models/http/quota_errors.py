@@ -38,6 +38,7 @@ _NO_MONEY = any_of(
     limited to \d[\d,]* .{0,30}(?:/|per|a|each) ?(?:month|year)\b
     (?:exceed(?:ed|s)?|over|crossed) (?:(?!thinking|reasoning|tokens?|context|time)\w+ ){0,2}budget\b
     (?<!thinking )(?<!reasoning )(?<!token )(?<!tokens )(?<!context )(?<!time )\bbudget (?:\w+ ){0,3}exceeded\b
+    (?<!thinking )(?<!reasoning )(?<!token )(?<!tokens )\bbudget (?:\w+ ){0,3}(?:exhausted|depleted|reached)\b
     (?:reach\w*|exceed\w*|hit)\b[^.]{0,40}\bspend(?:ing)? (?:\w+ )?(?:limit|cap|quota)\b
     spend(?:ing)? (?:\w+ )?cap (?:(?:was|is|has been) )?(?:reached|exceeded|hit)
     (?:pack(?:age)?|allowance|allocation|subscription|trial)\b[^.]{0,30}\b(?:exhausted|used up|depleted|expired)
@@ -83,7 +84,12 @@ _PLAN_LIMIT = any_of(
 _ACCOUNT_REFUSED = any_of(
     r"""
     \bpayment method\b  \bbilling\b  \bpast due\b  \bunpaid\b  \binvoices?\b  \btop[ _-]?up\b  \bquota\b
-    额度  余额
+    \bcredit card\b  \bcard on file\b  \b(?:purchase|buy|add) (?:\w+ ){0,2}credits?\b
+    \b(?:requires?|needs?|without) an? (?:\w+ ){0,3}(?:subscription|paid plan|paid account)\b
+    \bsubscription (?:\w+ ){0,2}(?:inactive|required|cancell?ed|ended|lapsed)\b
+    \btrial (?:\w+ ){0,2}(?:over|ended)\b
+    \bupgrade (?:(?:your|the|to) (?:\w+ ){0,2}(?:plan|subscription|account|tier)|for access)\b
+    额度  余额  套餐
     """
 )
 """Words of a refusal that is about payment and not about the key."""
@@ -102,6 +108,7 @@ _THROTTLE = any_of(
     r"""
     rate[ _-]?limit  too many requests  throttl  (?:requests?|tokens?) per (?:minute|second|hour|day)
     \b(?:tpm|rpm|tpd|rpd|qps)\b  concurren\w+ (?:request )?limit  slow down
+    \b(?:requests?|api|calls?) (?:\w+ )?limit (?:(?:is|was|has been) )?(?:reached|exceeded|hit)\b
     频率过高  并发数过高  流量限制  限流  请求过于频繁  访问量过大
     """
 )

@@ -4,13 +4,17 @@ from typing import Any, cast
 
 import msgspec
 
+_SIGNS = (b"error", b"base_resp", b"message", b"msg", b"detail")
+_GOOD_CODES = frozenset({"0", "200", "ok", "success", "succeeded"})
+
 
 def find_reported_error(payload: bytes) -> Any:
     """Return the error in an event that contains no part of a reply, or None.
 
     Besides the field `error` there are `{"object": "error", ...}` (vLLM, SGLang), a `base_resp` with a code
-    (MiniMax), and a bare `code` with a `message` (DashScope and others)."""
-    if b"error" not in payload and b"base_resp" not in payload and b"message" not in payload:
+    (MiniMax), a bare `code` with a `message` (DashScope and others), a bare `detail` (FastAPI), and
+    `"success": false`."""
+    if not any(sign in payload for sign in _SIGNS):
         return None
     try:
         event = msgspec.json.decode(payload, type=dict[str, Any])
@@ -21,7 +25,10 @@ def find_reported_error(payload: bytes) -> Any:
     status = event.get("base_resp")
     if isinstance(status, dict) and cast("dict[str, Any]", status).get("status_code") not in (None, 0, "0"):
         return event
-    is_error = "error" in (event.get("object"), event.get("type"))
+    if event.get("choices"):
+        return None
+    is_error = "error" in (event.get("object"), event.get("type")) or event.get("success") is False
+    is_error = is_error or bool(event.get("errors") or (event.get("detail") and not event.get("type")))
     says_why = isinstance(event.get("message") or event.get("error_msg") or event.get("msg"), str)
-    has_code = event.get("code") or event.get("error_code") or event.get("status_code")
-    return event if is_error or (says_why and has_code and not event.get("choices")) else None
+    code = event.get("code") or event.get("error_code") or event.get("status_code")
+    return event if is_error or (says_why and code and str(code).lower() not in _GOOD_CODES) else None

@@ -14,19 +14,20 @@ _MAX_WAIT_SECONDS = 366 * 86_400.0
 """A longer wait is a mistake."""
 
 _UNIT = (
-    r"(?:milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|"
+    r"(?:microseconds?|[uµμ]s|milliseconds?|millis|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|h|days?|d|"
     r"毫秒|秒|分钟|分鐘|分|小时|小時|時間|天|초|분|시간|일)"
 )
 _AMOUNT = rf"(?<!\d)\d{{1,12}}(?:\.\d{{1,12}})?\s{{0,4}}{_UNIT}(?![a-z])"
 _SPAN = re.compile(rf"(?<!\d)(\d{{1,12}}(?:\.\d{{1,12}})?)\s{{0,4}}({_UNIT})(?![a-z])", re.IGNORECASE)
 _ASKS = (
-    r"(?:try|trying|retry\w{0,12}|again|wait(?!ing|ed)\w{0,12}|resets?(?! by)|available|back|resume\w{0,12}"
+    r"(?:try|trying|retry\w{0,12}|again|wait(?!ing|ed)\w{0,12}|resets?(?! by)|replenish\w{0,3}|available"
+    r"|back|resume\w{0,12}"
     r"|重试|再试|重試|再試|等待|重置|恢复|재시도|다시)"
 )
 _SPANS = rf"((?:{_AMOUNT}[\s,]{{0,4}}(?:and\s{{1,4}})?){{1,6}})"
 _IN = r"[\s_-]{1,4}(?:in|after|for)(?:\s{0,4}[:=]\s{0,4}|\s{1,4})(?:about\s{1,4}|at least\s{1,4}|~\s{0,4})?"
 _PLAIN = re.compile(
-    rf"\b(?:again|retry|retrying|wait|resets?|available){_IN}(?:{_SPANS}|(\d{{1,6}})(?![\w.:-]))", re.I
+    rf"\b(?:again|retry|retrying|wait|resets?|replenished|available){_IN}(?:{_SPANS}|(\d{{1,6}})(?![\w.:-]))", re.I
 )
 """A request to wait in its usual form. It takes precedence over any other time in a message."""
 _AFTER = re.compile(
@@ -50,14 +51,15 @@ _COUNT_WORD = re.compile(
     re.I,
 )
 """A count in words: `in an hour`, `wait one minute`."""
-_CLOCK = re.compile(r"\b(in|after|for|wait)\s{1,4}(?:(\d{1,3}):)?(\d{1,2}):(\d\d)(?![\d:])", re.I)
-"""A duration in the form of a clock: `in 00:05:00`."""
+_CLOCK = re.compile(r"\b(in|after|for|wait)\s{1,4}(?:(\d{1,3})\.)?(?:(\d{1,3}):)?(\d{1,2}):(\d\d)(?![\d:])", re.I)
+"""A duration in the form of a clock: `in 00:05:00`, or `in 1.02:36:22` with days."""
 MAX_SEARCHED_CHARACTERS = 8_000
 """How much of a message is searched for a wait."""
 _DATE = r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\s?UTC|[+-]\d\d:?\d\d)?)"
 _MOMENT = re.compile(rf"{_ASKS}[^.\n]{{0,40}}?{_DATE}", re.I)
 _SECONDS: Mapping[str, float] = {
-    "ms": 0.001, "毫": 0.001, "s": 1.0, "秒": 1.0, "m": 60.0, "分": 60.0, "h": 3600.0, "小": 3600.0,
+    "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "ms": 0.001, "毫": 0.001,
+    "s": 1.0, "秒": 1.0, "m": 60.0, "分": 60.0, "h": 3600.0, "小": 3600.0,
     "d": 86_400.0, "天": 86_400.0, "時": 3600.0, "초": 1.0, "분": 60.0, "시": 3600.0, "일": 86_400.0,
 }  # fmt: skip
 
@@ -125,12 +127,13 @@ def parse_duration(text: str) -> float | None:
 
 def _to_seconds(number: str, unit: str) -> float:
     unit = unit.lower()
+    unit = unit.replace("micro", "u")
     key = "ms" if unit.startswith("m") and "s" in unit and not unit.startswith("min") else unit[0]
     return float(number) * _SECONDS[key]
 
 
 def _wait_in_text(text: str, now: datetime) -> float | None:
-    text = _CLOCK.sub(r"\1 \g<2>h \3m \4s", _COUNT_WORD.sub(_write_count, text[:MAX_SEARCHED_CHARACTERS]))
+    text = _CLOCK.sub(_write_clock, _COUNT_WORD.sub(_write_count, text[:MAX_SEARCHED_CHARACTERS]))
     if (plain := _PLAIN.search(text)) is not None:
         spans = _SPAN.findall(plain[1] or f"{plain[2]}s")
         if (wait := _drop_implausible(sum(_to_seconds(number, unit) for number, unit in spans))) is not None:
@@ -142,6 +145,10 @@ def _wait_in_text(text: str, now: datetime) -> float | None:
             return wait
     moment = _MOMENT.search(text)
     return None if moment is None else _drop_implausible(_seconds_until(moment[1], now))
+
+
+def _write_clock(found: re.Match[str]) -> str:
+    return f"{found[1]} {found[2] or 0}d {found[3] or 0}h {found[4]}m {found[5]}s"
 
 
 def _write_count(found: re.Match[str]) -> str:

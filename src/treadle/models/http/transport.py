@@ -45,6 +45,12 @@ _STREAM = "text/event-stream"
 _JSON = "application/json"
 
 
+def is_success(status: int) -> bool:
+    """Return whether a status comes with a reply. Some gateways send 201, or a 2xx status of their own for a reply
+    that a check has marked."""
+    return 200 <= status < 300
+
+
 class CallFailed(Exception):
     """The call has failed; `failed` says why."""
 
@@ -167,7 +173,7 @@ class HttpCall:
     @property
     def accepted(self) -> bool:
         """Return whether the provider accepted the request, so that it may charge for it."""
-        return self._response is not None and self._response.status == 200
+        return self._response is not None and is_success(self._response.status)
 
     @property
     def is_json(self) -> bool:
@@ -195,7 +201,7 @@ class HttpCall:
         )
 
     async def open(self, body: bytes) -> None:
-        """Send the request and wait for a 200 status."""
+        """Send the request and wait for the status of a reply."""
         endpoint, self._body = self._post.endpoint, body
         watch = self._watch = _TimeoutWatch(self._post.connections.timers, endpoint.timeouts)
         try:
@@ -210,7 +216,7 @@ class HttpCall:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise CallFailed(failure.from_error(endpoint, error)) from error
         watch.response = self._response
-        if isinstance(self._response, AiohttpResponse) and self._response.status != 200:
+        if isinstance(self._response, AiohttpResponse) and not is_success(self._response.status):
             raise CallFailed(await self._refusal(self._response.response))
 
     async def read(self) -> bytes:
