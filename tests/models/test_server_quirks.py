@@ -40,6 +40,8 @@ ADD = {"name": "add", "arguments": WHOLE}
         ({"index": 0, "id": "c1", "function": ADD},),
         ([None, {"index": 0, "id": "c1", "function": ADD}],),
         ([{"id": "c1", "function": ADD}], [{"id": "c1", "function": ADD}]),
+        ([{"index": 0, "id": "c1", "function": {"name": "add", "parameters": {"a": 1}}}],),
+        ([{"index": 0, "id": "c1", "function": {"name": "add", "parameters": WHOLE}}],),
         (
             [{"index": 0, "function": {"name": "add", "arguments": "{"}}],
             [{"index": 0, "function": {"arguments": WHOLE}}],

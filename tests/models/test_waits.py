@@ -38,6 +38,8 @@ LATER = NOW + timedelta(seconds=60)
         ({"x-ratelimit-reset-tokens": "1s", "x-ratelimit-reset-requests": "1h"}, None),
         ({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "1"}, 1),
         ({"retry-after": "30s"}, 30),
+        ({"retry-after": '"30"'}, 30),
+        ({"retry-after-ms": "1500ms"}, 1.5),
         ({"retry-after": "soon"}, None),
         ({"x-ms-retry-after-ms": "1200"}, 1.2),
         ({"X-Upstream-Retry-After": "7"}, 7),
@@ -104,6 +106,8 @@ def test_of_two_exhausted_limits_the_later_counts_and_others_do_not() -> None:
         ("Please wait: max 5 requests in 10 minutes. Try again in 30s", 30),
         ("Connection reset by peer after 15 s", None),
         ("wait 5 minutes and 30 seconds", 330),
+        ("usage limit reached|1767225660", 60),
+        ("limit reached for the account 1700000000", None),
     ],
 )
 def test_words(words: str, seconds: float | None) -> None:

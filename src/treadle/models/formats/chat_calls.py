@@ -68,8 +68,8 @@ class ChatCalls:
                 latest.arguments.append(function.arguments)
                 self.unshown[len(self._calls) - 1] = None
                 return
-        arguments = function.arguments or ""
-        if isinstance(arguments, dict):
+        arguments = function.arguments or function.parameters or ""
+        if not isinstance(arguments, str):
             arguments = msgspec.json.encode(arguments).decode()
         place = self._place(fragment, function.name or "", arguments)
         call = self._calls[place]

@@ -14,6 +14,8 @@ OPAQUE_FIELD = "reasoning_opaque"
 class Function(Struct, gc=False):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
+    parameters: Any = None
+    """The arguments, from servers that name them like those of a definition."""
 
 
 class Fragment(Struct, gc=False):

@@ -57,6 +57,8 @@ MAX_SEARCHED_CHARACTERS = 8_000
 """How much of a message is searched for a wait."""
 _DATE = r"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|\s?UTC|[+-]\d\d:?\d\d)?)"
 _MOMENT = re.compile(rf"{_ASKS}[^.\n]{{0,40}}?{_DATE}", re.I)
+_EPOCH = re.compile(rf"(?:{_ASKS}|limit|until)[^.\n]{{0,40}}?(?<!\d)(1\d{{9}}(?:\d{{3}})?)(?!\d)", re.I)
+"""A moment as a number: `usage limit reached|1767225660`."""
 _SECONDS: Mapping[str, float] = {
     "u": 1e-6, "µ": 1e-6, "μ": 1e-6, "ms": 0.001, "毫": 0.001,
     "s": 1.0, "秒": 1.0, "m": 60.0, "分": 60.0, "h": 3600.0, "小": 3600.0,
@@ -83,12 +85,10 @@ def find_requested_wait(headers: Mapping[str, str], facts: ErrorFacts, now: date
 
 def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait in the dedicated headers. 0 means retry at once."""
-    milliseconds, stated = (
-        _parse_nonnegative(_find_header(headers, "retry-after-ms")),
-        _find_header(headers, "retry-after"),
-    )
-    if milliseconds is not None:
-        return milliseconds / 1000
+    in_milliseconds, stated = _find_header(headers, "retry-after-ms"), _find_header(headers, "retry-after")
+    if (number := _parse_nonnegative(in_milliseconds)) is not None:
+        return number / 1000
+    stated = in_milliseconds or stated
     if stated is None:
         return None
     number = _parse_nonnegative(stated)
@@ -102,7 +102,8 @@ def _find_header(headers: Mapping[str, str], name: str) -> str | None:
     """Return a header, or one whose name ends with it, such as `x-ms-retry-after-ms`."""
     exact = headers.get(name)
     others = (value for found, value in headers.items() if found.lower().endswith(f"-{name}"))
-    return exact if exact is not None else next(others, None)
+    found = exact if exact is not None else next(others, None)
+    return None if found is None else found.strip("\"' ")
 
 
 def _wait_in_field(name: str, value: str, now: datetime) -> float | None:
@@ -143,8 +144,10 @@ def _wait_in_text(text: str, now: datetime) -> float | None:
         seconds = sum(_to_seconds(number, unit) for number, unit in _SPAN.findall(match[1]))
         if (wait := _drop_implausible(seconds)) is not None:
             return wait
-    moment = _MOMENT.search(text)
-    return None if moment is None else _drop_implausible(_seconds_until(moment[1], now))
+    if (moment := _MOMENT.search(text)) is not None:
+        return _drop_implausible(_seconds_until(moment[1], now))
+    number = _EPOCH.search(text)
+    return None if number is None else _drop_implausible(_moment_or_seconds(float(number[1]), now))
 
 
 def _write_clock(found: re.Match[str]) -> str:
