@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
-from tests.channels.home import write_home
+from tests.channels.home import Chat, chatting, write_home
 from tests.channels.test_hostile_input import BOT as PARSED_BOT
 from tests.channels.test_hostile_input import MAIL, make_matrix
-from tests.channels.test_telegram import perform
+from tests.channels.test_modes import GatedModel, wait_for_event
+from tests.channels.test_telegram import ANNA, perform
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
 from treadle.channels.email import Email
 from treadle.channels.mail_parts import parse_mail
-from treadle.domain.channels import Person
+from treadle.domain.channels import Grant, Person
+from treadle.domain.events import CancelRequested, MessageSteered
 from treadle.ports.channel import Incoming
+from treadle.ports.model import Model
 from treadle.testing.matrix import BOT, PASSWORD, FakeMatrix, serve_fake_matrix
-from treadle.testing.models import ScriptedModel
+from treadle.testing.models import ScriptedModel, say
 from treadle.testing.slack import APP_TOKEN, BOT_USER, TOKEN, FakeSlack, serve_fake_slack
 
 CODE = "treadle channels approve"
@@ -28,15 +31,17 @@ HINT = "Your message has no text. Write what I should do."
 
 
 @asynccontextmanager
-async def on_slack(folder: Path) -> AsyncGenerator[tuple[FakeSlack, Any], None]:
+async def on_slack(
+    folder: Path, model: Model | None = None, *grants: Grant
+) -> AsyncGenerator[tuple[FakeSlack, Any], None]:
     fake = FakeSlack()
     async with asyncio.timeout(HANG_SECONDS), serve_fake_slack(fake):
         settings = {"token": "{{vault:BOT}}", "app_token": "{{vault:APP}}", "url": fake.url}
         channels = {"slack": {"agent": "hero", "settings": settings}}
         write_home(folder, channels, {"BOT": TOKEN, "APP": APP_TOKEN})
-        async with opened(folder, ScriptedModel()) as engine:
+        async with opened(folder, model or ScriptedModel()) as engine:
             manager: Any = engine.context.channels()
-            await manager.store.keep_person(Person("slack", "UANNA", "Anna", "anna", ("groups",), 0.0))
+            await manager.store.keep_person(Person("slack", "UANNA", "Anna", "anna", ("groups", *grants), 0.0))
             async with manager.run_in_background():
                 yield fake, engine
 
@@ -51,6 +56,38 @@ def test_on_slack_strangers_and_mentions_without_text_cost_no_model_call(tmp_pat
             await fake.write("UANNA", f"<@{BOT_USER}>", channel="C1")
             assert await fake.wait_for(lambda: fake.texts("C1")) == [HINT], "strangers get nothing in groups"
             assert await engine.context.service.runs() == []
+
+    perform(scenario())
+
+
+def test_an_edit_on_slack_steers_the_run_and_a_deletion_cancels_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        gated = GatedModel()
+        async with on_slack(tmp_path, gated.model, "direct") as (fake, engine):
+            ts = await fake.write("UANNA", "frist")
+            await gated.wait_for_calls(1)
+            old, fresh = {"user": "UANNA", "text": "frist", "ts": ts}, {"user": "UANNA", "text": "first", "ts": ts}
+            place = {"type": "message", "channel": "DUANNA", "channel_type": "im"}
+            change = {"subtype": "message_changed", "ts": "9.1", "message": fresh, "previous_message": old}
+            await fake.deliver({**place, **change})
+            chat = Chat(engine, Any)  # pyright: ignore[reportArgumentType] -- only its engine is used
+            await wait_for_event(chat, MessageSteered)
+            gone = {"subtype": "message_deleted", "ts": "9.2", "deleted_ts": ts, "previous_message": fresh}
+            await fake.deliver({**place, **gone})
+            await wait_for_event(chat, CancelRequested)
+
+    perform(scenario())
+
+
+def test_a_bot_on_telegram_is_ignored(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with chatting(tmp_path, ScriptedModel(say("hello, person"))) as chat:
+            await chat.admit(ANNA)
+            sender = {"id": ANNA, "is_bot": True, "first_name": "Anna"}
+            await chat.fake.write(ANNA, "beep", **{"from": sender})
+            await chat.fake.write(ANNA, "hello")
+            await chat.says(ANNA, "hello, person")
+            assert len(await chat.engine.context.service.runs()) == 1
 
     perform(scenario())
 

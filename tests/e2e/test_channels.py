@@ -16,7 +16,7 @@ from treadle.channels.email import Email
 from treadle.domain.channels import Person
 from treadle.testing.channels import check_channel
 
-ANNA = "anna@example.com"
+ANNA, EVE = "anna@example.com", "eve@example.com"
 
 
 def test_mail_keeps_the_contract_of_channels() -> None:
@@ -72,6 +72,9 @@ async def converse(mail: MailServers) -> None:
     await mail.deliver(ANNA, "three", 8, Subject="Another matter")
     await mail.wait_for(lambda: len(mail.sent) == 3)
     assert sorted(mail.texts(ANNA)) == ["you said: one", "you said: three", "you said: two"]
+    await mail.deliver(EVE, "let me in", 9)
+    [code] = await mail.wait_for(lambda: mail.texts(EVE))
+    assert "treadle channels approve" in code
 
 
 @pytest.mark.parametrize("platforms", [("telegram", "slack"), ("matrix", "email")])
