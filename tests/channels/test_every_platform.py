@@ -83,8 +83,8 @@ def test_a_bot_on_telegram_is_ignored(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with chatting(tmp_path, ScriptedModel(say("hello, person"))) as chat:
             await chat.admit(ANNA)
-            sender = {"id": ANNA, "is_bot": True, "first_name": "Anna"}
-            await chat.fake.write(ANNA, "beep", **{"from": sender})
+            sender: dict[str, Any] = {"from": {"id": ANNA, "is_bot": True, "first_name": "Anna"}}
+            await chat.fake.write(ANNA, "beep", **sender)
             await chat.fake.write(ANNA, "hello")
             await chat.says(ANNA, "hello, person")
             assert len(await chat.engine.context.service.runs()) == 1

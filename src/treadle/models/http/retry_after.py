@@ -88,7 +88,8 @@ def _wait_in_headers(headers: Mapping[str, str], now: datetime) -> float | None:
     in_milliseconds, stated = _find_header(headers, "retry-after-ms"), _find_header(headers, "retry-after")
     if (number := _parse_nonnegative(in_milliseconds)) is not None:
         return number / 1000
-    stated = in_milliseconds or stated
+    if in_milliseconds is not None and (spelled_out := parse_duration(in_milliseconds)) is not None:
+        return spelled_out
     if stated is None:
         return None
     number = _parse_nonnegative(stated)
