@@ -306,4 +306,4 @@ def test_no_body_takes_long_to_judge(body: str) -> None:
     def judge_whole() -> None:
         find_requested_wait({}, classify_error(400, body, LARGE).report.facts)
 
-    assert cpu_seconds(judge_whole, times=2) < 60 * processor_seconds()
+    assert cpu_seconds(judge_whole) < 60 * processor_seconds()
