@@ -74,6 +74,8 @@ def test_a_message_at_the_end_of_a_stream_does_not_repeat_it() -> None:
         ({"success": False, "message": "insufficient balance"}, "billing"),
         ({"code": 200, "message": "success"}, None),
         ({"code": "ok", "message": "success"}, None),
+        ({"type": "response.warning", "code": 7, "message": "rate limit is near"}, None),
+        ({"choices": [], "usage": {"prompt_tokens_details": {"cached_tokens": 1}}}, None),
         ({"code": 500, "message": "x", "choices": [{"delta": {"content": ""}}]}, None),
     ],
 )
