@@ -168,12 +168,8 @@ class RunState:
     def window(self) -> int:
         """The context window in tokens, as set by the agent or as known."""
         known = UNKNOWN_WINDOW if self.model is None else self.model.context_window
-        said = self.agent.limits.context_window or known
-        return (
-            said
-            if self.context.ceiling is None
-            else max(1, min(said, self.context.tokens.estimate(self.context.ceiling)))
-        )
+        said, ceiling = self.agent.limits.context_window or known, self.context.ceiling
+        return said if ceiling is None else max(1, min(said, self.context.tokens.estimate(ceiling)))
 
     def spend(self, usage: Usage, duration_ms: int, cost: float | None) -> None:
         """Add the usage of a model call."""

@@ -106,6 +106,7 @@ class EventHub:
     # ── Publisher ──
 
     def on_committed(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
+        run_id = origin.run_id
         self.changes += 1
         for waiter in self._commit_waiters:
             waiter.set()
@@ -114,7 +115,7 @@ class EventHub:
                 observer(origin, first, drafts)
             except Exception:
                 logger.exception("an observer of events failed; the run goes on")
-        readers = self._readers.get(origin.run_id)
+        readers = self._readers.get(run_id)
         if readers and drafts:
             events = [
                 Event(made.event_id, made.timestamp, origin, sequence, made.type, made.data, made.raw)
@@ -122,10 +123,10 @@ class EventHub:
             ]
             for reader in tuple(readers):
                 reader.offer(events)
-        if origin.run_id in self._owners:
-            self._positions[origin.run_id] = first + len(drafts) - 1
+        if run_id in self._owners:
+            self._positions[run_id] = first + len(drafts) - 1
         if first == 1:
-            self._unfinished.add(origin.run_id)
+            self._unfinished.add(run_id)
         if drafts and isinstance(end := drafts[-1].data, RunEnd):
             self._resolve_end(origin, end)
 

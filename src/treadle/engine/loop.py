@@ -132,8 +132,9 @@ def next_step(run: OwnedRun, model: Resolved | MissingDependency, deps: EngineDe
 def _find_answer_error(run: OwnedRun, deps: EngineDeps) -> str | None:
     """Return why the program's type refuses the answer, or None."""
     turn, schema = run.state.turn, run.state.agent.output
-    is_answer = turn.reply is not None and not turn.calls and turn.reply.stop not in ("interrupted", "max_tokens")
-    return deps.find_answer_error(schema, run.state.answer) if schema is not None and is_answer else None
+    if schema is None or turn.reply is None or turn.calls or turn.reply.stop in ("interrupted", "max_tokens"):
+        return None
+    return deps.find_answer_error(schema, run.state.answer)
 
 
 async def request_reply(

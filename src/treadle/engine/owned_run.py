@@ -63,7 +63,7 @@ class OwnedRun:
         if cached is not None:
             state.context.tokens, state.context.counted_by = cached.tokens, cached.counted_by
         self.state = fold_all(state, claim.events)
-        self._deps = deps
+        self._deps, self._adopt = deps, deps.adopt
         self.refused: AccountShortage | None = None
         """The account that refused the latest intent."""
         self._seen = claim.events[-1].sequence if claim.events else 0
@@ -81,7 +81,9 @@ class OwnedRun:
     def record(self, *events: EventData) -> None:
         """Fold events that have happened. They are committed together with the next commit."""
         now, state = self._deps.clock.now(), self.state
-        facts = self._adopt(self._redact(events))
+        facts = self._redact(events)
+        if self._adopt is not None:
+            facts = self._adopt(facts)
         self._facts += make_drafts(self._deps.ids, now, facts)
         for data in facts:
             fold(state, data, state.sequence + 1, now)
@@ -101,9 +103,6 @@ class OwnedRun:
                 redactor = self._deps.vault.redactor
                 return events if redactor.is_idle else [redact_event(each, redactor) for each in events]
         return events
-
-    def _adopt(self, events: Sequence[EventData]) -> Sequence[EventData]:
-        return events if self._deps.adopt is None else self._deps.adopt(events)
 
     async def intend(
         self,
@@ -231,14 +230,20 @@ class OwnedRun:
             if not (data or self._facts or release is not None):
                 return True  # another commit included it
             now = self._deps.clock.now()
-            intents = self._drafts(now, self._adopt(data)) if data else ()
+            if data and self._adopt is not None:
+                data = self._adopt(data)
+            intents = self._drafts(now, data) if data else ()
             facts, self._facts = tuple(self._facts), []
-            runs = tuple([RunDraft(child.origin, self._drafts(now, child.events)) for child in begin])
-            messages = tuple(
-                [RunMessage(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in tell]
-            )
             request = Advance(
-                self.origin.run_id, self.epoch, self._seen, facts, intents, release, reserve, runs, messages
+                self.origin.run_id,
+                self.epoch,
+                self._seen,
+                facts,
+                intents,
+                release,
+                reserve,
+                self._draft_runs(now, begin) if begin else (),
+                self._draft_messages(now, tell) if tell else (),
             )
             try:
                 advanced = await self._deps.journal.advance(request)
@@ -248,9 +253,8 @@ class OwnedRun:
             if advanced.delivered:
                 self._fold(advanced.delivered)
             if advanced.accepted:
-                first = advanced.sequence - len(intents) + 1
-                for offset, event in enumerate(intents):
-                    fold(self.state, event.data, first + offset, now)
+                for sequence, event in enumerate(intents, advanced.sequence - len(intents) + 1):
+                    fold(self.state, event.data, sequence, now)
             self._seen = self.state.sequence = advanced.sequence
             self.refused = advanced.refused
             if advanced.near:
@@ -261,6 +265,12 @@ class OwnedRun:
 
     def _drafts(self, now: Instant, events: Sequence[EventData]) -> tuple[Draft, ...]:
         return tuple(make_drafts(self._deps.ids, now, self._redact(events)))
+
+    def _draft_runs(self, now: Instant, children: Sequence[NewChild]) -> tuple[RunDraft, ...]:
+        return tuple([RunDraft(child.origin, self._drafts(now, child.events)) for child in children])
+
+    def _draft_messages(self, now: Instant, messages: Sequence[ChildMessage]) -> tuple[RunMessage, ...]:
+        return tuple([RunMessage(each.run_id, self._drafts(now, (each.event,))[0], each.key) for each in messages])
 
     def _fold(self, delivered: Sequence[Event]) -> None:
         for event in delivered:

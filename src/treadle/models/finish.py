@@ -4,6 +4,7 @@ Providers spell the same word in many ways (`tool_calls`, `TOOL_CALLS`, `tool-ca
 Words are therefore compared by their letters and digits only, and unknown words by the substrings they contain."""
 
 import re
+from functools import lru_cache
 from typing import Final, Literal
 
 from treadle.domain.events import StopReason
@@ -80,6 +81,7 @@ _TABLE: Final[dict[str, ReplyEnd]] = {
 }
 
 
+@lru_cache(maxsize=64)
 def classify_finish_word(word: str) -> ReplyEnd:
     """Return how a reply ended, given the provider's finish word."""
     squashed = _normalize_word(word.rpartition(".")[2] or word).removeprefix("finishreason")

@@ -4,14 +4,15 @@ a seventh of the CPU of a run."""
 from collections.abc import Sequence
 
 from treadle.domain.envelope import Draft, Origin
-from treadle.domain.events import EventData, HookBlocked, RunEnd, ToolCallBlocked, ToolCallError
+from treadle.domain.events import NAMES, HookBlocked, RunEnd, ToolCallBlocked, ToolCallError
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub
 
 MAX_RUNS = 10_000
 """How many runs are known, the latest ones."""
 _ENDED = 0
-_REFUSALS: frozenset[type[EventData]] = frozenset([ToolCallError, ToolCallBlocked, HookBlocked])
+_REFUSALS = frozenset([NAMES[ToolCallError], NAMES[ToolCallBlocked], NAMES[HookBlocked]])
+_RUN_END = NAMES[RunEnd]
 
 
 class RefusalWatch:
@@ -31,12 +32,15 @@ class RefusalWatch:
         return self._next.get(run_id) != _ENDED
 
     def _observe(self, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
-        run_id = origin.run_id
-        is_known = first == 1 or self._next.get(run_id) == first  # else other events came between
-        if not is_known or not _REFUSALS.isdisjoint([type(made.data) for made in drafts]):
-            self._next.pop(run_id, None)
+        following, run_id = self._next, origin.run_id
+        if first == 1:
+            if len(following) >= MAX_RUNS:
+                del following[next(iter(following))]
+        elif following.get(run_id) != first:  # it has a refused call, or other events came between
+            following.pop(run_id, None)
             return
-        if first == 1 and len(self._next) >= MAX_RUNS:
-            del self._next[next(iter(self._next))]
-        is_ended = bool(drafts) and isinstance(drafts[-1].data, RunEnd)
-        self._next[run_id] = _ENDED if is_ended else first + len(drafts)
+        for made in drafts:
+            if made.type in _REFUSALS:
+                following.pop(run_id, None)
+                return
+        following[run_id] = _ENDED if drafts and drafts[-1].type == _RUN_END else first + len(drafts)

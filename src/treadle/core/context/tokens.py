@@ -104,8 +104,7 @@ def estimate_text(text: str) -> int:
         return (length + 2) // 3
     if length > _WHOLE:
         last, pieces = length - _PIECE, _FEW if length <= _LONG_TEXT else _MANY
-        starts = [last * place // (pieces - 1) for place in range(pieces)]
-        text = "".join([text[start : start + _PIECE] for start in starts])
+        text = "".join([text[(start := last * place // (pieces - 1)) : start + _PIECE] for place in range(pieces)])
     looked_at = len(text)
     data = text.encode("utf-8", "surrogatepass")
     if len(data) > looked_at:

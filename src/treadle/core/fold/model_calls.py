@@ -24,16 +24,17 @@ def _step_started(state: RunState, data: e.StepStart) -> None:
 
 @on(e.LlmRequest)
 def _requested(state: RunState, data: e.LlmRequest) -> None:
+    attempts, turn = state.attempts, state.turn
     state.status, state.waiting = "running", None
-    if state.turn.inbox:
-        state.transcript.add(join_messages(state.turn.inbox, data.preface))
-        state.turn.inbox = []
+    if turn.inbox:
+        state.transcript.add(join_messages(turn.inbox, data.preface))
+        turn.inbox = []
         if state.unrecalled:  # a message was sent, besides the engine's notes
             state.context.tasks.append(state.transcript.messages[-1])
-    state.attempts.request, state.attempts.in_flight, state.steered = state.sequence, True, None
-    state.attempts.aside, state.unrecalled = data.aside, []
-    state.attempts.retry_at, state.attempts.failure = None, None
-    state.turn.reply = None
+    attempts.request, attempts.in_flight, state.steered = state.sequence, True, None
+    attempts.aside, state.unrecalled = data.aside, []
+    attempts.retry_at = attempts.failure = None
+    turn.reply = None
     state.set_calls([])
     state.step.attempts += 1
     state.tally.model_calls += 1
@@ -44,14 +45,11 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
 
 @on(e.LlmResponse)
 def _replied(state: RunState, data: e.LlmResponse) -> None:
-    state.attempts.in_flight, state.attempts.failures, state.attempts.keys_tried, state.attempts.tried_once = (
-        False,
-        0,
-        0,
-        False,
-    )
-    state.guards.suspicion.finish(MODEL_CALL)
-    state.turn.reply, state.context.spent = data, set()
+    attempts, turn, guards, step = state.attempts, state.turn, state.guards, state.step
+    attempts.in_flight = attempts.tried_once = False
+    attempts.failures = attempts.keys_tried = 0
+    guards.suspicion.finish(MODEL_CALL)
+    turn.reply, state.context.spent = data, set()
     state.spend(data.usage, data.duration_ms, data.cost)
     if state.tally.first_token_ms is None:
         state.tally.first_token_ms = data.first_token_ms
@@ -70,19 +68,19 @@ def _replied(state: RunState, data: e.LlmResponse) -> None:
     state.set_calls([state.ledger.add_call(use, state.tools.get(use.name)) for use in uses])
     for call_id, name in data.secrets:
         _held_secret(state, call_id, name)
-    state.step.calls = len(uses)
-    if state.guards.continuations:
-        state.turn.answer_so_far += text
+    step.calls = len(uses)
+    if guards.continuations:
+        turn.answer_so_far += text
     elif stripped:
-        state.turn.answer_so_far = text
+        turn.answer_so_far = text
     if data.stop != "max_tokens" or uses:
-        state.guards.continuations = 0
+        guards.continuations = 0
     if stripped:
-        state.step.told_something = True
+        step.told_something = True
     if stripped or uses:
-        state.guards.empty_turns = 0
+        guards.empty_turns = 0
     if uses:
-        state.guards.written_calls = 0
+        guards.written_calls = 0
 
 
 def _add_reply(state: RunState, usage: Usage, parts: tuple[Part, ...]) -> None:
@@ -128,23 +126,15 @@ def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
 
 @on(e.LlmFallback)
 def _fell_back(state: RunState, data: e.LlmFallback) -> None:
-    state.attempts.route, state.model, state.attempts.plain, state.context.ceiling, state.context.spent = (
-        data.to,
-        None,
-        False,
-        None,
-        set(),
-    )
-    state.attempts.filled = False
-    state.attempts.longest_reply, state.context.shortened, state.attempts.tried_once = None, False, False
-    state.attempts.fallbacks_used += 1
-    state.attempts.failures, state.attempts.failure, state.attempts.retry_at, state.attempts.keys_tried = (
-        0,
-        None,
-        None,
-        0,
-    )
-    state.attempts.fallback_reason = state.attempts.fallback_reason or data.reason
+    attempts, context = state.attempts, state.context
+    state.model = None
+    context.ceiling, context.spent, context.shortened = None, set(), False
+    attempts.route, attempts.longest_reply = data.to, None
+    attempts.plain = attempts.filled = attempts.tried_once = False
+    attempts.fallbacks_used += 1
+    attempts.failures = attempts.keys_tried = 0
+    attempts.failure = attempts.retry_at = None
+    attempts.fallback_reason = attempts.fallback_reason or data.reason
 
 
 @on(e.StepEnd)

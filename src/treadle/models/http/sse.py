@@ -43,7 +43,7 @@ class PayloadParser:
         # A chunk usually consists of complete events of one line each. Then one split is enough.
         if chunk[:6] == b"data: " and chunk[-2:] == b"\n\n" and not self._data and not self._partial:
             payloads = chunk[6:-2].split(b"\n\ndata: ")
-            if b"\n" not in b"".join(payloads) and b"\r" not in chunk:
+            if chunk.count(b"\n") == 2 * len(payloads) and b"\r" not in chunk:
                 self._size = 0
                 return _drop_keepalives(payloads)
         return self._feed_lines(chunk)
@@ -96,7 +96,8 @@ class PayloadParser:
 
 
 def _drop_keepalives(payloads: list[bytes]) -> list[bytes]:
-    if payloads and len(min(payloads, key=len)) < _MAX_KEEPALIVE_BYTES:
+    others = payloads[:-1] if payloads and payloads[-1] == b"[DONE]" else payloads
+    if others and len(min(others, key=len)) < _MAX_KEEPALIVE_BYTES:
         return [
             payload
             for payload in payloads
