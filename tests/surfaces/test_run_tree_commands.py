@@ -76,8 +76,8 @@ def test_a_question_of_a_child_run_is_answered_later_and_the_root_continues(shel
         assert first.split()[:4] == [root[:16], "parent", "completed", "2"]
         assert second.split()[:5] == ["└─", child[:16], "parent", "completed", "2"]
         assert total.split()[:3] == ["2", "runs", "4"]
-        programs = (await shell("runs", "tree", root, "--json")).json
-        assert [(each["run_id"], each["depth"]) for each in programs] == [(root, 0), (child, 1)]
+        [tree] = (await shell("runs", "tree", root, "--json")).json
+        assert [(each["run"]["run_id"], each["depth"]) for each in tree["members"]] == [(root, 0), (child, 1)]
         unknown = await shell("runs", "tree", "run_none")
         assert unknown.code == 2
         assert "There is no run run_none" in unknown.complaint

@@ -6,21 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant
 from treadle.operations.schemas import maybe, moment
-from treadle.operations.skills import SkillDetail, SkillFileView, SkillView
+from treadle.operations.skills import SkillDetail, SkillView
 from treadle.operations.system import DoctorFinding, ModelView, SystemInfo, WorkerView
 from treadle.ports.overview import Overview
 
 if TYPE_CHECKING:
     from treadle.models.registry import ModelRegistry
-    from treadle.skills.content import SkillFile
-    from treadle.skills.inventory import FoundSkill, SkillInventory
+    from treadle.skills.inventory import SkillInventory
 
 
 class HomeSystem:
@@ -65,15 +62,19 @@ class HomeSkills:
         self._home = home
 
     def list(self) -> Sequence[SkillView]:
+        from treadle.bootstrap.skill_views import make_skill_view
+
         found = self._inventory.survey(self._home).found
-        return [_view(each) for each in found if each.origin != "workspace"]
+        return [make_skill_view(each) for each in found if each.origin != "workspace"]
 
     def show(self, name: str) -> SkillDetail:
-        found, content = self._inventory.find(name)
-        files = () if content is None else tuple(map(_file_view, content.files))
-        return SkillDetail(**msgspec.structs.asdict(_view(found)), files=files)
+        from treadle.bootstrap.skill_views import make_skill_detail
+
+        return make_skill_detail(*self._inventory.find(name))
 
     def approve(self, name: str, sha256: str) -> SkillView:
+        from treadle.bootstrap.skill_views import make_skill_view
+
         found, content = self._inventory.find(name)
         if content is None or found.state == "broken":
             raise UsageError(f"The skill `{name}` cannot be approved: {found.reason}. Fix it first.")
@@ -82,7 +83,7 @@ class HomeSkills:
                 f"The skill `{name}` has changed since it was read: its content has the sha256 {content.sha256}. "
                 "Nothing was approved. Read it again."
             )
-        return _view(self._inventory.approve(found, content))
+        return make_skill_view(self._inventory.approve(found, content))
 
     def revoke(self, name: str) -> None:
         if not self._inventory.withdraw(name):
@@ -93,16 +94,3 @@ class HomeSkills:
         from treadle.skills.inventory import SkillInventory
 
         return SkillInventory(self._home)
-
-
-def _view(found: "FoundSkill") -> SkillView:
-    origin = "treadle" if found.origin == "shipped" else "home"
-    return SkillView(found.name, origin, found.state, found.description, found.reason, found.tools, found.sha256)
-
-
-def _file_view(file: "SkillFile") -> SkillFileView:
-    try:
-        text = None if b"\0" in file.content else file.content.decode()
-    except UnicodeDecodeError:
-        text = None
-    return SkillFileView(file.path, len(file.content), file.executable, text)

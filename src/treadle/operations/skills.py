@@ -2,9 +2,10 @@
 
 from asyncio import to_thread
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, Protocol, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
@@ -15,15 +16,23 @@ class SkillView(Struct, frozen=True):
     """A skill."""
 
     name: str
-    origin: Literal["home", "treadle"]
+    origin: Literal["home", "workspace", "treadle"]
     state: Literal["approved", "changed", "new", "available", "broken", "missing"]
     """changed: since it was approved. available: it comes with Treadle, and approving it copies it into the home.
     missing: it is approved, but its folder is gone."""
     description: str = ""
     reason: str = ""
     """Why it is broken."""
+    path: str = ""
+    """Its folder. Empty for callers without the scope admin."""
     tools: tuple[str, ...] = ()
     """The tools that an agent gets with it."""
+    acting_tools: tuple[str, ...] = ()
+    """Those of them that do more than read."""
+    unknown_tools: tuple[str, ...] = ()
+    """Names that it requests and that no tool has."""
+    asks_for: tuple[str, ...] = ()
+    """All tools that it requests. A skill of a workspace gets none of them."""
     sha256: str = ""
 
 
@@ -90,16 +99,24 @@ REVOKE = Operation(
 )
 
 
+_Skill = TypeVar("_Skill", bound=SkillView)
+
+
+def _hide_path(skill: _Skill, context: Context) -> _Skill:
+    return skill if context.principal.may("admin") else replace(skill, path="")
+
+
 @LIST.handler
 async def list_skills(context: Context, request: NoParameters) -> Page[SkillView]:
     """List the skills of the home and those that come with Treadle."""
-    return Page(tuple(await to_thread(context.skills.list)))
+    found = await to_thread(context.skills.list)
+    return Page(tuple([_hide_path(skill, context) for skill in found]))
 
 
 @SHOW.handler
 async def show_skill(context: Context, request: OneSkill) -> SkillDetail:
     """Get a skill with the text of its files."""
-    return await to_thread(context.skills.show, request.name)
+    return _hide_path(await to_thread(context.skills.show, request.name), context)
 
 
 @APPROVE.handler

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from msgspec import Struct
-
 from treadle.domain.money import format_cost
 from treadle.domain.runs import Metrics
 from treadle.operations.run_inspection import RunTree, TreeMember
@@ -15,35 +13,15 @@ HEAD = (
 )
 
 
-class Branch(Struct, frozen=True):
-    """A run of the tree, as `--json` prints it."""
-
-    run_id: str
-    parent_run_id: str | None
-    depth: int
-    agent: str
-    status: str
-    outcome: str | None
-    waiting_for: str | None
-    metrics: Metrics
-
-
 def print_tree(tree: RunTree, *, json: bool) -> None:
     """Print a run and its child runs with what each has used, and the sums."""
     if json:
-        for member in tree.members:
-            print_json(_branch(member))
+        print_json(tree)
         return
     rows = [_row(member) for member in tree.members]
     if len(rows) > 1:
         rows.append(_sum(tree))
     print_table(HEAD, rows, _leads(tree.members))
-
-
-def _branch(member: TreeMember) -> Branch:
-    run = member.run
-    place = (run.run_id, run.parent_run_id, member.depth)
-    return Branch(*place, run.agent, run.status, run.outcome, run.waiting_for, member.metrics)
 
 
 def _leads(members: Sequence[TreeMember]) -> list[str]:

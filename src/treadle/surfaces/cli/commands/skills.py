@@ -3,13 +3,18 @@
 import sys
 from collections.abc import Generator, Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
-from msgspec import Struct
-
+from treadle.bootstrap.skill_views import (
+    ORIGINS,
+    describe_acting_tools,
+    make_skill_detail,
+    make_skill_view,
+    read_skill_text,
+)
 from treadle.domain.errors import UsageError
-from treadle.skills.content import SkillContent, SkillFile
+from treadle.operations.skills import SkillView
+from treadle.skills.content import SkillContent
 from treadle.skills.inventory import FoundSkill, SkillInventory
 from treadle.surfaces.cli.call_view import quote_lines
 from treadle.surfaces.cli.command_line import Argument, Group, Option
@@ -20,24 +25,10 @@ from treadle.surfaces.cli.process import FAILED
 from treadle.surfaces.cli.shared_options import Json
 from treadle.surfaces.cli.terminal import reveal_line, size_of
 
-ORIGINS = {"home": "home", "workspace": "workspace", "shipped": "treadle"}
 STATES = {"changed": "changed since"}
 UNBROKEN = 100_000
 """The width of lines that go into a file or a pipe."""
 MIN_HASH_DIGITS = 12
-EFFECTS = {"write": "can write", "external": "can run programs or act outside"}
-"""What a tool can do, by its effect."""
-
-
-class SkillTools(Struct, frozen=True):
-    """The tools that a skill requests, as far as they exist here."""
-
-    tools: tuple[str, ...] = ()
-    """The tools that an agent gets with the skill."""
-    acting: dict[str, str] = {}
-    """Those of them that do more than read, with what they can do."""
-    unknown: tuple[str, ...] = ()
-    """Names that no tool has."""
 
 
 group = Group("skills")
@@ -62,17 +53,17 @@ async def list_skills(
     survey = _inventory().survey(_folder(workspace))
     if json:
         for found in survey.found:
-            print_json(_view(found))
+            print_json(make_skill_view(found))
     else:
+        views = list(map(make_skill_view, survey.found))
         head = (
             *("SKILL", "ORIGIN", "STATE", Column("TOOLS", shrinks_to=8)),
             Column("DESCRIPTION", shrinks_to=20),
         )
-        print_table(head, [_table_row(found) for found in survey.found])
-        brought = [_tools_of(found) for found in survey.found]
-        if any(each.acting for each in brought):
+        print_table(head, list(map(_table_row, views)))
+        if any(view.acting_tools for view in views):
             note("! marks tools that can write, run programs or act outside.")
-        if any(each.unknown for each in brought):
+        if any(view.unknown_tools for view in views):
             note("? marks names that no tool has.")
     if survey.left_out:
         note(f"{survey.left_out} more are not shown: there are too many in one folder.")
@@ -84,8 +75,7 @@ async def show_skill(name: Name, workspace: InWorkspace = None, json: Json = Fal
     """Show a skill: the tools that it requests and the text of all its files."""
     found, content = _inventory().find(name, _resolve_workspace(workspace))
     if json:
-        files = [] if content is None else [_file_row(file) for file in content.files]
-        print_json({**_view(found), "files": files})
+        print_json(make_skill_detail(found, content))
         return 0
     width = size_of(sys.stdout).columns if sys.stdout.isatty() else UNBROKEN
     for line in _describe(found, content, width):
@@ -126,7 +116,7 @@ async def approve_skill(
             return FAILED
     approved = inventory.approve(found, content)  # exactly what was shown, even if the files have changed since
     if json:
-        print_json(_view(approved))
+        print_json(make_skill_view(approved))
     else:
         note(f"Approved {name} as it is, {approved.path}; {_describe_tools(approved)}.")
         for line in _warnings(approved):
@@ -193,7 +183,8 @@ def _describe(found: FoundSkill, content: SkillContent | None, width: int) -> Ge
     Treadle."""
     yield f"skill    {reveal_line(found.name)}"
     yield f"from     {ORIGINS[found.origin]}: {reveal_line(found.path)}"
-    yield f"state    {_state(found)}{f': {reveal_line(found.reason)}' if found.reason else ''}"
+    state, why = STATES.get(found.state, found.state), f": {reveal_line(found.reason)}" if found.reason else ""
+    yield f"state    {state}{why}"
     yield f"tools    {_describe_tools(found).removeprefix('tools: ')}"
     for line in _warnings(found):
         yield f"warning  {line}"
@@ -205,38 +196,25 @@ def _describe(found: FoundSkill, content: SkillContent | None, width: int) -> Ge
     for file in content.files:
         yield ""
         yield f"{reveal_line(file.path)}, {len(file.content)} bytes{', a program' if file.executable else ''}"
-        text = _text(file)
+        text = read_skill_text(file)
         if text is None:
             yield "  (not text, not shown)"
         else:
             yield from quote_lines(text, width)
 
 
-def _tools_of(found: FoundSkill) -> SkillTools:
-    """Return which of the requested tools a run gets: as in the engine, a tool is found by its exact name."""
-    if not found.tools:
-        return SkillTools()
-    from treadle.bootstrap.tool_names import list_known_tools  # heavy, and most skills request no tools
-
-    known = list_known_tools()
-    tools = tuple([name for name in found.tools if name in known])
-    acting = {name: EFFECTS[known[name].effect] for name in tools if known[name].effect in EFFECTS}
-    return SkillTools(tools, acting, tuple([name for name in found.tools if name not in known]))
-
-
 def _describe_tools(found: FoundSkill) -> str:
     if found.asks_for and not found.tools:
         return f"no tools: it requests {_join(found.asks_for)}, which a skill of a workspace does not get"
-    brought = _tools_of(found)
-    return f"tools: {_join(brought.tools)}" if brought.tools else "no tools"
+    tools = make_skill_view(found).tools
+    return f"tools: {_join(tools)}" if tools else "no tools"
 
 
 def _warnings(found: FoundSkill) -> Generator[str]:
-    brought = _tools_of(found)
-    for name, what in brought.acting.items():
+    for name, what in describe_acting_tools(found).items():
         yield f"with this skill an agent gets {reveal_line(name)}, which {what}"
-    if brought.unknown:
-        yield f"no tool has these names: {_join(brought.unknown)}"
+    if unknown := make_skill_view(found).unknown_tools:
+        yield f"no tool has these names: {_join(unknown)}"
 
 
 def _join(names: Iterable[str]) -> str:
@@ -257,45 +235,13 @@ def _check_hash(found: FoundSkill, content: SkillContent, given: str) -> None:
         )
 
 
-def _text(file: SkillFile) -> str | None:
-    try:
-        return None if b"\0" in file.content else file.content.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _table_row(found: FoundSkill) -> tuple[str, ...]:
-    what = reveal_line(found.reason or found.description)
-    brought = _tools_of(found)
-    marked = [f"{name}!" if name in brought.acting else name for name in brought.tools]
-    tools = " ".join([*marked, *(f"{reveal_line(name)}?" for name in brought.unknown)])
-    return reveal_line(found.name), ORIGINS[found.origin], _state(found), tools, what
-
-
-def _state(found: FoundSkill) -> str:
-    return STATES.get(found.state, found.state)
+def _table_row(view: SkillView) -> tuple[str, ...]:
+    what = reveal_line(view.reason or view.description)
+    marked = [f"{name}!" if name in view.acting_tools else name for name in view.tools]
+    tools = " ".join([*marked, *(f"{reveal_line(name)}?" for name in view.unknown_tools)])
+    return reveal_line(view.name), view.origin, STATES.get(view.state, view.state), tools, what
 
 
 def _command(verb: str, found: FoundSkill) -> str:
     where = " --workspace PATH" if found.origin == "workspace" else ""
     return f"treadle skills {verb} {found.name}{where}"
-
-
-def _view(found: FoundSkill) -> dict[str, Any]:
-    brought = _tools_of(found)
-    return {
-        **msgspec.structs.asdict(found),
-        "origin": ORIGINS[found.origin],
-        "tools": brought.tools,
-        "acting_tools": tuple(brought.acting),
-        "unknown_tools": brought.unknown,
-    }
-
-
-def _file_row(file: SkillFile) -> dict[str, Any]:
-    return {
-        "path": file.path,
-        "bytes": len(file.content),
-        "executable": file.executable,
-        "text": _text(file),
-    }
