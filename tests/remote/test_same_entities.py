@@ -70,6 +70,9 @@ async def compare(shell: Shell, serving: Serving) -> None:
         printed = (await shell(*command.split(), "--json")).json
         assert printed == (await send(serving, route))["items"], command
         assert printed, f"{command} has something to compare"
+    reader = (await shell("tokens", "create", "viewer", "--json")).json[0]["token"]
+    skills = (await send(serving, "/v1/skills", token=reader))["items"]
+    assert {skill["path"] for skill in skills} == {""}, "only administrators see the paths of the server"
     checked = (await shell("doctor", "--offline", "--json")).json
     findings = (await send(serving, "/v1/system/doctor?offline=true"))["items"]
     assert [each for each in checked if "about" in each] == findings  # the command also tries the guards
@@ -88,9 +91,9 @@ async def compare(shell: Shell, serving: Serving) -> None:
         assert printed == await send(serving, route), command
 
 
-async def send(serving: Serving, route: str, body: Any = None) -> Any:
+async def send(serving: Serving, route: str, body: Any = None, token: str = "") -> Any:
     data = None if body is None else json.dumps(body).encode()
-    headers = {"authorization": f"Bearer {serving.token}", "content-type": "application/json"}
+    headers = {"authorization": f"Bearer {token or serving.token}", "content-type": "application/json"}
     request = Request(serving.url + route, data, headers)
 
     def read() -> Any:
