@@ -61,7 +61,10 @@ class _Driver(AsyncpgDriver):
 
 
 class _Jobs(Queries):
-    """The jobs in the database. Takes no more than there is room for, and leaves the rest for other workers."""
+    """The jobs in the database. Takes no more than there is room for, and leaves the rest for other workers.
+
+    PgQueuer has no setting for this: a full worker would take whole batches and hold them. The override is for
+    correctness and saves no time. `tests/test_library_internals.py` fails when an upgrade no longer calls it."""
 
     def __init__(self, driver: AsyncpgDriver, here: LocalDispatcher) -> None:
         names = DBSettings.model_validate(NAMES)

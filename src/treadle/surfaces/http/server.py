@@ -66,7 +66,10 @@ _STARTED_BY_TOOL = _make_response(
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection whose head must be short and arrive soon, and whose body must not stall."""
+    """A connection whose head must be short and arrive soon, and whose body must not stall.
+
+    Uvicorn has no settings for these limits. The overrides are for safety and save no time.
+    `tests/test_library_internals.py` fails when an upgrade changes what they use."""
 
     _head_timer: TimerHandle | None = None
     _head_bytes = 0
