@@ -8,7 +8,7 @@ from treadle.domain.messages import user
 
 
 @on(e.AgentSpawn)
-def _spawned(state: RunState, data: e.AgentSpawn) -> None:
+def _on_agent_spawn(state: RunState, data: e.AgentSpawn) -> None:
     state.status, state.waiting = "running", None
     child = state.family.children[data.call_id] = Child(data, state.latest_at)
     if data.end is not None:
@@ -19,7 +19,7 @@ def _spawned(state: RunState, data: e.AgentSpawn) -> None:
 
 
 @on(e.AgentEnd)
-def _ended(state: RunState, data: e.AgentEnd) -> None:
+def _on_agent_end(state: RunState, data: e.AgentEnd) -> None:
     child = state.family.children.get(data.call_id)
     if child is not None and child.end is None:
         child.end = data
@@ -27,14 +27,14 @@ def _ended(state: RunState, data: e.AgentEnd) -> None:
 
 
 @on(e.AgentTold)
-def _told(state: RunState, data: e.AgentTold) -> None:
+def _on_agent_told(state: RunState, data: e.AgentTold) -> None:
     for call_id in data.call_ids:
         child = state.family.children[call_id]
         child.signal, child.signalled_at = None if data.what == "resume" else data.what, state.latest_at
 
 
 @on(e.AgentWaiting)
-def _waits(state: RunState, data: e.AgentWaiting) -> None:
+def _on_agent_waiting(state: RunState, data: e.AgentWaiting) -> None:
     child = state.family.children.get(data.call_id)
     if child is not None:
         child.paused_since = child.paused_since if child.waiting else state.latest_at
@@ -42,7 +42,7 @@ def _waits(state: RunState, data: e.AgentWaiting) -> None:
 
 
 @on(e.AgentAnswered)
-def _goes_on(state: RunState, data: e.AgentAnswered) -> None:
+def _on_agent_answered(state: RunState, data: e.AgentAnswered) -> None:
     if not data.call_id:
         state.family.asks_people = False
         return
@@ -53,7 +53,7 @@ def _goes_on(state: RunState, data: e.AgentAnswered) -> None:
 
 
 @on(e.QualityScored)
-def _scored(state: RunState, data: e.QualityScored) -> None:
+def _on_quality_scored(state: RunState, data: e.QualityScored) -> None:
     state.evaluation.judged.append(data)
     child, state.evaluation.judging, state.evaluation.judged_request = (
         state.evaluation.judging,
@@ -67,5 +67,5 @@ def _scored(state: RunState, data: e.QualityScored) -> None:
 
 
 @on(e.ErrorAnalyzed)
-def _analyzed(state: RunState, data: e.ErrorAnalyzed) -> None:
+def _on_error_analyzed(state: RunState, data: e.ErrorAnalyzed) -> None:
     state.evaluation.analyzed, state.evaluation.judging = data, None

@@ -30,7 +30,7 @@ def _made_room(state: RunState) -> None:
 
 
 @on(e.ContextTrimmed)
-def _trimmed(state: RunState, data: e.ContextTrimmed) -> None:
+def _on_context_trimmed(state: RunState, data: e.ContextTrimmed) -> None:
     messages, (first, last) = state.transcript.messages, data.dropped
     left = [*messages[:first], *(messages[index] for index in data.kept), *messages[last:]]
     _revise(state, truncate_results(left, frozenset(data.results), data.longest))
@@ -39,7 +39,7 @@ def _trimmed(state: RunState, data: e.ContextTrimmed) -> None:
 
 
 @on(e.CompactionStarted)
-def _started(state: RunState, data: e.CompactionStarted) -> None:
+def _on_compaction_started(state: RunState, data: e.CompactionStarted) -> None:
     state.status, state.waiting = "running", None
     state.context.compacting = True
     state.tally.model_calls += 1
@@ -47,7 +47,7 @@ def _started(state: RunState, data: e.CompactionStarted) -> None:
 
 
 @on(e.CompactionFailed)
-def _failed(state: RunState, data: e.CompactionFailed) -> None:
+def _on_compaction_failed(state: RunState, data: e.CompactionFailed) -> None:
     state.context.compacting, state.context.compaction = False, data
     state.context.failed_at = state.transcript.tokens
     state.context.spent.add(data.stage)
@@ -56,7 +56,7 @@ def _failed(state: RunState, data: e.CompactionFailed) -> None:
 
 
 @on(e.ContextCompacted)
-def _compacted(state: RunState, data: e.ContextCompacted) -> None:
+def _on_context_compacted(state: RunState, data: e.ContextCompacted) -> None:
     messages = state.transcript.messages
     kept = [messages[index] for index in data.kept]
     summary = make_summary_message(data.summary)
@@ -70,20 +70,20 @@ def _compacted(state: RunState, data: e.ContextCompacted) -> None:
 
 
 @on(e.SegmentOpened)
-def _opened(state: RunState, data: e.SegmentOpened) -> None:
+def _on_segment_opened(state: RunState, data: e.SegmentOpened) -> None:
     state.segment, state.segment_at = data, state.latest_at
     if data.reason == "reset":
         _revise(state, ())
 
 
 @on(e.CompactionUndone)
-def _undone(state: RunState, data: e.CompactionUndone) -> None:
+def _on_compaction_undone(state: RunState, data: e.CompactionUndone) -> None:
     messages = state.transcript.messages
     _revise(state, [*messages[: data.first], *data.messages, *messages[data.last :]])
 
 
 @on(e.MessagePinned)
-def _pinned(state: RunState, data: e.MessagePinned) -> None:
+def _on_message_pinned(state: RunState, data: e.MessagePinned) -> None:
     messages = list(state.transcript.messages)
     pinned = msgspec.structs.replace(data.message, mark="pinned")
     if data.index is None:
@@ -94,12 +94,12 @@ def _pinned(state: RunState, data: e.MessagePinned) -> None:
 
 
 @on(e.CommandObeyed)
-def _obeyed(state: RunState, data: e.CommandObeyed) -> None:
+def _on_command_obeyed(state: RunState, data: e.CommandObeyed) -> None:
     state.obeyed = data
 
 
 @on(e.MemoryRecalled)
-def _recalled(state: RunState, data: e.MemoryRecalled) -> None:
+def _on_memory_recalled(state: RunState, data: e.MemoryRecalled) -> None:
     if data.place == "system":
         set_preamble(state, state.prompt.preamble.tools, data.section)
     elif data.precedes:

@@ -7,7 +7,7 @@ from treadle.domain import events as e
 
 
 @on(e.RunForked)
-def _forked(state: RunState, data: e.RunForked) -> None:
+def _on_run_forked(state: RunState, data: e.RunForked) -> None:
     messages = state.transcript.messages
     state.asked = data.asked
     state.context.tasks = [messages[index] for index in data.tasks if index < len(messages)]

@@ -8,12 +8,12 @@ from treadle.domain.messages import user
 
 
 @on(e.StuckDetected)
-def _stuck(state: RunState, data: e.StuckDetected) -> None:
+def _on_stuck_detected(state: RunState, data: e.StuckDetected) -> None:
     state.guards.recovery.detected_at = data.count
 
 
 @on(e.RecoveryAction)
-def _recovery(state: RunState, data: e.RecoveryAction) -> None:
+def _on_recovery_action(state: RunState, data: e.RecoveryAction) -> None:
     recovery = state.guards.recovery
     recovery.stage = data.stage
     recovery.refused_tool = data.tool if data.stage == "refuse_tool" else None
@@ -22,43 +22,43 @@ def _recovery(state: RunState, data: e.RecoveryAction) -> None:
 
 
 @on(e.LoopWarning)
-def _looped(state: RunState, data: e.LoopWarning) -> None:
+def _on_loop_warning(state: RunState, data: e.LoopWarning) -> None:
     _note(state, data.note)
 
 
 @on(e.EmptyTurn)
-def _said_nothing(state: RunState, data: e.EmptyTurn) -> None:
+def _on_empty_turn(state: RunState, data: e.EmptyTurn) -> None:
     state.guards.empty_turns = data.count
     _note(state, data.note)
 
 
 @on(e.Continuation)
-def _cut_short(state: RunState, data: e.Continuation) -> None:
+def _on_continuation(state: RunState, data: e.Continuation) -> None:
     state.guards.continuations = data.count
     _note(state, data.note)
 
 
 @on(e.CallWritten)
-def _wrote_call(state: RunState, data: e.CallWritten) -> None:
+def _on_call_written(state: RunState, data: e.CallWritten) -> None:
     state.guards.written_calls = data.count
     _note(state, data.note)
 
 
 @on(e.OutputRejected)
-def _rejected(state: RunState, data: e.OutputRejected) -> None:
+def _on_output_rejected(state: RunState, data: e.OutputRejected) -> None:
     state.guards.rejected_outputs = data.count
     _note(state, data.note)
 
 
 @on(e.PhantomAction)
-def _claimed(state: RunState, data: e.PhantomAction) -> None:
+def _on_phantom_action(state: RunState, data: e.PhantomAction) -> None:
     state.guards.phantom_claims, state.guards.claimed = data.count, (state.answer, data.claim)
     state.guards.actions_at_claim = state.tally.actions
     _note(state, data.note)
 
 
 @on(e.BudgetHint)
-def _hinted(state: RunState, data: e.BudgetHint) -> None:
+def _on_budget_hint(state: RunState, data: e.BudgetHint) -> None:
     state.guards.hinted_percent = data.percent
     if data.kept:
         _note(state, data.note)

@@ -18,12 +18,12 @@ SILENT_STORED = "[no reply needed]"
 
 
 @on(e.StepStart)
-def _step_started(state: RunState, data: e.StepStart) -> None:
+def _on_step_start(state: RunState, data: e.StepStart) -> None:
     state.step = StepUsage(data.step, open=True, began_at=state.latest_at)
 
 
 @on(e.LlmRequest)
-def _requested(state: RunState, data: e.LlmRequest) -> None:
+def _on_llm_request(state: RunState, data: e.LlmRequest) -> None:
     attempts, turn = state.attempts, state.turn
     state.status, state.waiting = "running", None
     if turn.inbox:
@@ -44,7 +44,7 @@ def _requested(state: RunState, data: e.LlmRequest) -> None:
 
 
 @on(e.LlmResponse)
-def _replied(state: RunState, data: e.LlmResponse) -> None:
+def _on_llm_response(state: RunState, data: e.LlmResponse) -> None:
     attempts, turn, guards, step = state.attempts, state.turn, state.guards, state.step
     attempts.in_flight = attempts.tried_once = False
     attempts.failures = attempts.keys_tried = 0
@@ -100,7 +100,7 @@ def _held_secret(state: RunState, call_id: str, name: str) -> None:
 
 
 @on(e.LlmError)
-def _attempt_failed(state: RunState, data: e.LlmError) -> None:
+def _on_llm_error(state: RunState, data: e.LlmError) -> None:
     state.attempts.in_flight, state.attempts.failure, state.attempts.failed_since = False, data, state.latest_at
     state.guards.suspicion.finish(MODEL_CALL)
     if data.next_key and state.attempts.keys_tried < MAX_KEYS:
@@ -114,7 +114,7 @@ def _attempt_failed(state: RunState, data: e.LlmError) -> None:
 
 
 @on(e.LlmRetry)
-def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
+def _on_llm_retry(state: RunState, data: e.LlmRetry) -> None:
     if state.attempts.failure is not None and state.attempts.failure.once:
         state.attempts.tried_once = True
     state.attempts.failure, state.attempts.retry_at = None, data.wake_at
@@ -125,7 +125,7 @@ def _attempt_put_off(state: RunState, data: e.LlmRetry) -> None:
 
 
 @on(e.LlmFallback)
-def _fell_back(state: RunState, data: e.LlmFallback) -> None:
+def _on_llm_fallback(state: RunState, data: e.LlmFallback) -> None:
     attempts, context = state.attempts, state.context
     state.model = None
     context.ceiling, context.spent, context.shortened = None, set(), False
@@ -138,7 +138,7 @@ def _fell_back(state: RunState, data: e.LlmFallback) -> None:
 
 
 @on(e.StepEnd)
-def _step_ended(state: RunState, _: e.StepEnd) -> None:
+def _on_step_end(state: RunState, _: e.StepEnd) -> None:
     if not state.step.interrupted:
         state.guards.suspicion.clear()
     recovery = state.guards.recovery

@@ -15,7 +15,7 @@ FOR_PEOPLE: tuple[str, ...] = get_args(e.ReviewerWait)
 
 
 @on(e.RunQueued)
-def _queued(state: RunState, data: e.RunQueued) -> None:
+def _on_run_queued(state: RunState, data: e.RunQueued) -> None:
     state.agent, state.review.asker, state.command = data.agent, data.asker, data.command
     state.family.queued = data
     state.family.trees = tree_ceilings(state.origin.run_id, data.agent, data.lineage)
@@ -30,19 +30,19 @@ def _queued(state: RunState, data: e.RunQueued) -> None:
 
 
 @on(e.HeartbeatFired)
-def _fired(state: RunState, _: e.HeartbeatFired) -> None:
+def _on_heartbeat_fired(state: RunState, _: e.HeartbeatFired) -> None:
     state.is_scheduled = True
 
 
 @on(e.UserMessage)
-def _asked(state: RunState, data: e.UserMessage) -> None:
+def _on_user_message(state: RunState, data: e.UserMessage) -> None:
     state.turn.inbox.append(data.message)
     state.asked = data.message.text
     state.unrecalled.append(state.asked)
 
 
 @on(e.RunStart)
-def _started(state: RunState, data: e.RunStart) -> None:
+def _on_run_start(state: RunState, data: e.RunStart) -> None:
     state.status, state.started_at = "running", state.latest_at
     state.tools = {name: spec for spec in data.tools for name in (spec.name, *spec.aliases)}
     state.prompt.sections, state.prompt.notes = data.sections, data.notes
@@ -53,7 +53,7 @@ def _started(state: RunState, data: e.RunStart) -> None:
 
 
 @on(e.ModelResolved)
-def _resolved(state: RunState, data: e.ModelResolved) -> None:
+def _on_model_resolved(state: RunState, data: e.ModelResolved) -> None:
     state.model, state.attempts.route = data, data.route
     model = (data.provider, data.model)
     if state.context.counted_by not in (None, model):
@@ -62,21 +62,21 @@ def _resolved(state: RunState, data: e.ModelResolved) -> None:
 
 
 @on(e.RunWaiting)
-def _waits(state: RunState, data: e.RunWaiting) -> None:
+def _on_run_waiting(state: RunState, data: e.RunWaiting) -> None:
     state.status, state.waiting = "waiting", data
     if state.lineage is not None and state.lineage.above and data.reason in FOR_PEOPLE:
         state.family.asks_people = True
 
 
 @on(e.RunRecovered)
-def _recovered(state: RunState, data: e.RunRecovered) -> None:
+def _on_run_recovered(state: RunState, data: e.RunRecovered) -> None:
     state.status = "running"
     running = frozenset(call.name for call in state.open_calls if call.phase == "started")
     state.guards.suspicion.count_death(data, running or frozenset((MODEL_CALL,)))
 
 
 @on(e.RunEnd)
-def _ended(state: RunState, data: e.RunEnd) -> None:
+def _on_run_end(state: RunState, data: e.RunEnd) -> None:
     state.status, state.outcome = data.status, data.outcome
     state.step.open = False
 
@@ -85,7 +85,7 @@ def _ended(state: RunState, data: e.RunEnd) -> None:
 
 
 @on(e.MessageSteered)
-def _steered(state: RunState, data: e.MessageSteered) -> None:
+def _on_message_steered(state: RunState, data: e.MessageSteered) -> None:
     state.turn.inbox.append(data.message)
     state.unrecalled.append(data.message.text)
     state.steered = "interrupt" if "interrupt" in (data.mode, state.steered) else "steer"
@@ -94,29 +94,29 @@ def _steered(state: RunState, data: e.MessageSteered) -> None:
 
 
 @on(e.RunInterrupted)
-def _interrupted(state: RunState, data: e.RunInterrupted) -> None:
+def _on_run_interrupted(state: RunState, data: e.RunInterrupted) -> None:
     state.interrupted = data.reason
 
 
 @on(e.ResumeRequested)
-def _resumed(state: RunState, _: e.ResumeRequested) -> None:
+def _on_resume_requested(state: RunState, _: e.ResumeRequested) -> None:
     if state.interrupted is not None and state.evaluation.judging is None:  # else it had nothing left to say
         state.turn.inbox.append(user("(You were interrupted. Go on where you stopped.)"))
     state.interrupted, state.waiting = None, None
 
 
 @on(e.CancelRequested)
-def _cancelled(state: RunState, data: e.CancelRequested) -> None:
+def _on_cancel_requested(state: RunState, data: e.CancelRequested) -> None:
     state.cancelled = data.reason
 
 
 @on(e.ApprovalDecided)
-def _decided(state: RunState, data: e.ApprovalDecided) -> None:
+def _on_approval_decided(state: RunState, data: e.ApprovalDecided) -> None:
     state.review.decisions.setdefault(data.approval_id, data)
     state.waiting = None
 
 
 @on(e.ClarifyAnswered)
-def _answered(state: RunState, data: e.ClarifyAnswered) -> None:
+def _on_clarify_answered(state: RunState, data: e.ClarifyAnswered) -> None:
     state.review.answers.setdefault(data.call_id, data)
     state.waiting = None

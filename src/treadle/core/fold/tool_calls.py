@@ -11,7 +11,7 @@ NOT_RUN = ("denied", "skipped", "too_many", "unknown_tool")
 
 
 @on(e.ToolCallStart)
-def _call_started(state: RunState, data: e.ToolCallStart) -> None:
+def _on_tool_call_start(state: RunState, data: e.ToolCallStart) -> None:
     state.status, state.waiting = "running", None
     for call in state.find_calls(data.call_id):
         call.phase = "started"
@@ -20,14 +20,14 @@ def _call_started(state: RunState, data: e.ToolCallStart) -> None:
 
 
 @on(e.ToolCallEnd)
-def _call_done(state: RunState, data: e.ToolCallEnd) -> None:
+def _on_tool_call_end(state: RunState, data: e.ToolCallEnd) -> None:
     state.guards.suspicion.finish(data.name)
     content = _observation(state, "ok", data)
     _call_ended(state, ToolResult(data.call_id, content, images=data.images), data.content, data.duration_ms)
 
 
 @on(e.ToolCallError)
-def _call_failed(state: RunState, data: e.ToolCallError) -> None:
+def _on_tool_call_error(state: RunState, data: e.ToolCallError) -> None:
     if data.kind == "interrupted":
         state.step.interrupted = True
     elif data.kind not in NOT_RUN:
@@ -43,22 +43,22 @@ def _call_failed(state: RunState, data: e.ToolCallError) -> None:
 
 
 @on(e.ApprovalRequested)
-def _approval_requested(state: RunState, data: e.ApprovalRequested) -> None:
+def _on_approval_requested(state: RunState, data: e.ApprovalRequested) -> None:
     state.review.approvals[data.call_id] = data
 
 
 @on(e.ClarifyRequested)
-def _clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
+def _on_clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
     state.review.questions[data.call_id] = data
 
 
 @on(e.ToolCallBlocked)
-def _call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
+def _on_tool_call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
     _call_refused(state, data.call_id, _blocked(state, data.call_id, data.content))
 
 
 @on(e.HookBlocked)
-def _call_blocked_by_hook(state: RunState, data: e.HookBlocked) -> None:
+def _on_hook_blocked(state: RunState, data: e.HookBlocked) -> None:
     _call_refused(state, data.call_id, _blocked(state, data.call_id, data.content))
 
 
