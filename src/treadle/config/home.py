@@ -245,7 +245,7 @@ class Home(Struct, frozen=True):
         defaults = self.config().defaults
         if not spec.model and defaults.model is not None:
             spec = msgspec.structs.replace(spec, model=defaults.model, provider=spec.provider or defaults.provider)
-        return self._with_allowed(spec)
+        return self._add_allowed(spec)
 
     def agent_file(self, name: str) -> Path:
         """Return the file of an existing agent."""
@@ -303,7 +303,7 @@ class Home(Struct, frozen=True):
         if not new:
             self.refuse_unknown(spec.name)
         write_atomically(self._agent_file(spec.name), render_agent(spec))
-        return self._with_allowed(spec)
+        return self._add_allowed(spec)
 
     def delete_agent(self, name: str) -> None:
         """Delete an agent with its permanent permissions."""
@@ -316,7 +316,7 @@ class Home(Struct, frozen=True):
         except OSError as error:
             raise ConfigError(f"{path}: cannot be deleted: {error.strerror}; check its permissions") from None
 
-    def _with_allowed(self, spec: AgentSpec) -> AgentSpec:
+    def _add_allowed(self, spec: AgentSpec) -> AgentSpec:
         path = self._allowed_file(spec.name)
         if not exists(path):
             return spec
@@ -338,9 +338,9 @@ class Home(Struct, frozen=True):
             spec = _make_default_agent(defaults.model, defaults.provider)
             follows = msgspec.structs.replace(spec, model="", provider=None)  # a changed `defaults` applies to it
             write_atomically(self._agent_file(DEFAULT_AGENT), _render_default_agent(follows))
-            return self._with_allowed(spec)
+            return self._add_allowed(spec)
         if model:
-            return self._with_allowed(_make_default_agent(model))
+            return self._add_allowed(_make_default_agent(model))
         raise UsageError(
             "No model is set. Name one for this run with -m provider/model-id, or for good with "
             f"`defaults: {{model: provider/model-id}}` in {self.path / 'config.yaml'}"

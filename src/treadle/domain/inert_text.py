@@ -61,12 +61,12 @@ def _replace_hidden(text: str, keep: bool) -> str:
     if not hidden:
         return text
 
-    def shown(found: re.Match[str]) -> str:
+    def reveal(found: re.Match[str]) -> str:
         if _is_joiner(text, found.start()):
             return found[0] if keep else ""
         return f"<U+{ord(found[0]):04X}>"
 
-    return re.sub(f"[{re.escape(hidden)}]", shown, text)
+    return re.sub(f"[{re.escape(hidden)}]", reveal, text)
 
 
 # ── Joiners ──

@@ -217,26 +217,26 @@ class _RecordBuilder:
 
     # ── The run ──
 
-    def queued(self, data: e.RunQueued) -> None:
+    def on_run_queued(self, data: e.RunQueued) -> None:
         self._rate = data.credits_per_dollar
 
-    def run_started(self, _: e.RunStart) -> None:
+    def on_run_start(self, _: e.RunStart) -> None:
         self._started_at = self.at
 
-    def run_ended(self, data: e.RunEnd) -> None:
+    def on_run_end(self, data: e.RunEnd) -> None:
         self.end = data
 
     # ── Steps and model calls ──
 
-    def step_started(self, data: e.StepStart) -> None:
+    def on_step_start(self, data: e.StepStart) -> None:
         self._put_calls()
         self._calls = {}
         self._steps.append(StepRecord(data.step, datetime.fromtimestamp(self.at, UTC)))
 
-    def step_ended(self, data: e.StepEnd) -> None:
+    def on_step_end(self, data: e.StepEnd) -> None:
         self._change(duration_ms=data.duration_ms, is_over=True)
 
-    def requested(self, data: e.LlmRequest) -> None:
+    def on_llm_request(self, data: e.LlmRequest) -> None:
         if self._steps:
             last = self._steps[-1]
             self._change(
@@ -246,7 +246,7 @@ class _RecordBuilder:
                 repeated_calls=last.repeated_calls + data.repeats_lost,
             )
 
-    def replied(self, data: e.LlmResponse) -> None:
+    def on_llm_response(self, data: e.LlmResponse) -> None:
         self._spend(data.usage, data.duration_ms, data.cost)
         said = "".join(part.text for part in data.parts if isinstance(part, Text))
         thought = "\n\n".join(part.text for part in data.parts if isinstance(part, Thinking) and part.text)
@@ -255,7 +255,7 @@ class _RecordBuilder:
             uses = [part for part in data.parts if isinstance(part, ToolUse)]
             self._calls = {use.call_id: CallRecord(use.call_id, use.name, use.arguments) for use in uses}
 
-    def failed(self, data: e.LlmError) -> None:
+    def on_llm_error(self, data: e.LlmError) -> None:
         self._spend(data.usage, data.duration_ms, data.cost)
         if self._steps:
             last = self._steps[-1]
@@ -266,13 +266,13 @@ class _RecordBuilder:
 
     # ── Summaries ──
 
-    def compaction_started(self, data: e.CompactionStarted) -> None:
+    def on_compaction_started(self, data: e.CompactionStarted) -> None:
         following = self._steps[-1].number + self._steps[-1].is_over if self._steps else 1
         self.summaries.append(
             SummaryRecord(following, data.provider, data.model, repeated_calls=int(data.repeats_lost))
         )
 
-    def compaction_ended(self, data: e.ContextCompacted | e.CompactionFailed) -> None:
+    def on_compaction_end(self, data: e.ContextCompacted | e.CompactionFailed) -> None:
         if not self.summaries:
             return
         last = self.summaries[-1]
@@ -285,29 +285,29 @@ class _RecordBuilder:
 
     # ── Calls ──
 
-    def call_started(self, data: e.ToolCallStart) -> None:
+    def on_tool_call_start(self, data: e.ToolCallStart) -> None:
         call = self._calls.get(data.call_id) or CallRecord(data.call_id, data.name, data.arguments)
         self._calls[data.call_id] = msgspec.structs.replace(
             call, input=data.arguments, status="running", attempts=call.attempts + 1
         )
 
-    def call_delegated(self, data: e.AgentSpawn) -> None:
+    def on_agent_spawn(self, data: e.AgentSpawn) -> None:
         call = self._calls.get(data.call_id)
         if call is not None:  # otherwise it is an evaluator, not a tool call
             self._calls[data.call_id] = msgspec.structs.replace(
                 call, input=data.arguments, status="running", attempts=call.attempts + 1
             )
 
-    def call_ended(self, data: e.ToolCallEnd) -> None:
-        self._call_over(data, "ok", data.duration_ms, data.exit_code, data.truncated)
+    def on_tool_call_end(self, data: e.ToolCallEnd) -> None:
+        self._end_call(data, "ok", data.duration_ms, data.exit_code, data.truncated)
 
-    def call_failed(self, data: e.ToolCallError) -> None:
-        self._call_over(data, data.kind, data.duration_ms, data.exit_code, data.truncated)
+    def on_tool_call_error(self, data: e.ToolCallError) -> None:
+        self._end_call(data, data.kind, data.duration_ms, data.exit_code, data.truncated)
 
-    def call_blocked(self, data: e.ToolCallBlocked | e.HookBlocked) -> None:
-        self._call_over(data, "blocked")
+    def on_call_blocked(self, data: e.ToolCallBlocked | e.HookBlocked) -> None:
+        self._end_call(data, "blocked")
 
-    def _call_over(
+    def _end_call(
         self,
         data: e.ToolCallEnd | e.ToolCallError | e.ToolCallBlocked | e.HookBlocked,
         status: CallStatus,
@@ -327,21 +327,21 @@ class _RecordBuilder:
 
 
 _HANDLERS: Final[dict[type[EventData], Callable[[_RecordBuilder, Any], None]]] = {
-    e.RunQueued: _RecordBuilder.queued,
-    e.RunStart: _RecordBuilder.run_started,
-    e.RunEnd: _RecordBuilder.run_ended,
-    e.StepStart: _RecordBuilder.step_started,
-    e.StepEnd: _RecordBuilder.step_ended,
-    e.LlmRequest: _RecordBuilder.requested,
-    e.LlmResponse: _RecordBuilder.replied,
-    e.LlmError: _RecordBuilder.failed,
-    e.CompactionStarted: _RecordBuilder.compaction_started,
-    e.ContextCompacted: _RecordBuilder.compaction_ended,
-    e.CompactionFailed: _RecordBuilder.compaction_ended,
-    e.ToolCallStart: _RecordBuilder.call_started,
-    e.AgentSpawn: _RecordBuilder.call_delegated,
-    e.ToolCallEnd: _RecordBuilder.call_ended,
-    e.ToolCallError: _RecordBuilder.call_failed,
-    e.ToolCallBlocked: _RecordBuilder.call_blocked,
-    e.HookBlocked: _RecordBuilder.call_blocked,
+    e.RunQueued: _RecordBuilder.on_run_queued,
+    e.RunStart: _RecordBuilder.on_run_start,
+    e.RunEnd: _RecordBuilder.on_run_end,
+    e.StepStart: _RecordBuilder.on_step_start,
+    e.StepEnd: _RecordBuilder.on_step_end,
+    e.LlmRequest: _RecordBuilder.on_llm_request,
+    e.LlmResponse: _RecordBuilder.on_llm_response,
+    e.LlmError: _RecordBuilder.on_llm_error,
+    e.CompactionStarted: _RecordBuilder.on_compaction_started,
+    e.ContextCompacted: _RecordBuilder.on_compaction_end,
+    e.CompactionFailed: _RecordBuilder.on_compaction_end,
+    e.ToolCallStart: _RecordBuilder.on_tool_call_start,
+    e.AgentSpawn: _RecordBuilder.on_agent_spawn,
+    e.ToolCallEnd: _RecordBuilder.on_tool_call_end,
+    e.ToolCallError: _RecordBuilder.on_tool_call_error,
+    e.ToolCallBlocked: _RecordBuilder.on_call_blocked,
+    e.HookBlocked: _RecordBuilder.on_call_blocked,
 }

@@ -73,7 +73,7 @@ class Player:
         self._wording: dict[int, WordingDifference] = {}
         script.deliver = self._deliver
         self._tools.on_started = self._end_at_once
-        time, queued = RecordedTime(script), _queued(recorded)
+        time, queued = RecordedTime(script), _find_queued(recorded)
         models = RecordedModels(script, queued.agent, queued.credits_per_dollar)
         self._hub = EventHub(time, lambda prefix: f"{prefix}_live", lambda run_id, at: None)
         self._deps = EngineDeps(
@@ -182,7 +182,7 @@ class Player:
         """Return why a difference may come from something that the journal does not record, or ""."""
         recorded = self._script.events[parted.events].data
         today = "" if parted.mismatch is None else parted.mismatch.made.type
-        name, agent = getattr(recorded, "name", ""), _queued(self._script.recorded).agent
+        name, agent = getattr(recorded, "name", ""), _find_queued(self._script.recorded).agent
         goes_ahead = today in ("tool_call_start", "approval_requested")
         if isinstance(recorded, e.ToolCallError) and recorded.kind == "invalid_arguments" and goes_ahead:
             return (
@@ -324,7 +324,7 @@ def _is_interruption(data: e.EventData) -> bool:
             return False
 
 
-def _queued(recorded: Recorded) -> e.RunQueued:
+def _find_queued(recorded: Recorded) -> e.RunQueued:
     queued = recorded.events[0].data
     assert isinstance(queued, e.RunQueued), f"the first event of a run is {recorded.events[0].type}"
     return queued

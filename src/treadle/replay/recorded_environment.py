@@ -225,7 +225,7 @@ class RecordedMemories:
                 case e.MemoryDegraded():
                     degraded = data
                 case e.MemoryRecalled():
-                    return _recalled(data, agent_id, degraded)
+                    return _make_recall(data, agent_id, degraded)
                 case e.CommandObeyed():
                     found = [_make_memory(shown, data.said, agent_id) for shown in data.memories]
                     return Recall(tuple([FoundMemory(memory, 1.0, "text") for memory in found]))
@@ -245,7 +245,7 @@ class RecordedMemories:
         return [_make_memory(shown, obeyed.said, scope.agent_id) for shown in obeyed.memories]
 
 
-def _recalled(data: e.MemoryRecalled, agent_id: AgentId, degraded: e.MemoryDegraded | None) -> Recall:
+def _make_recall(data: e.MemoryRecalled, agent_id: AgentId, degraded: e.MemoryDegraded | None) -> Recall:
     found = [
         FoundMemory(_make_memory(reminder, data.section, agent_id), reminder.score, data.by)
         for reminder in data.reminders

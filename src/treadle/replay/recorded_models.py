@@ -195,7 +195,7 @@ class RecordedModel:
                     return Completed(parts, data.stop, data.usage, data.raw_stop, data.dropped_calls)
                 case e.LlmError(duration_ms=duration):
                     script.monotonic = began + duration / 1000
-                    return self._failed(data)
+                    return self._make_failure(data)
                 case e.Redacted():
                     pass
                 case _:
@@ -215,7 +215,7 @@ class RecordedModel:
             show(ReasoningDelta("." * unseen))
         self._script.monotonic = began + data.duration_ms / 1000
 
-    def _failed(self, data: e.LlmError) -> Failed:
+    def _make_failure(self, data: e.LlmError) -> Failed:
         return Failed(
             data.kind,
             data.message,

@@ -30,7 +30,7 @@ class ModelCells:
         self._output = families.tokens.cell((*labels, "output"))
         self._unpriced = families.unpriced.cell(labels)
 
-    def ended(self, result: str, duration_ms: int) -> None:
+    def add_call(self, result: str, duration_ms: int) -> None:
         cell = self._results.get(result)
         if cell is None:
             cell = self._results[result] = self._families.calls.cell((*self.labels, result))

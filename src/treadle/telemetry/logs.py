@@ -41,11 +41,11 @@ _TOKENS: Final = re.compile(
 def with_run_context(work: Callable[[RunId], Awaitable[None]]) -> Callable[[RunId], Awaitable[None]]:
     """Wrap work so that log lines of its task name the run."""
 
-    async def known(run_id: RunId) -> None:
+    async def work_with_context(run_id: RunId) -> None:
         RUNNING.set(run_id)
         await work(run_id)
 
-    return known
+    return work_with_context
 
 
 SHORT_ID = len("run_") + 12

@@ -71,7 +71,7 @@ class MetricsWatcher:
             self.run.armed.set(0.0, (guard,))
         for found in FIRES:
             self.run.fired.set(0.0, found)
-        self._counting = self._counted_by()
+        self._counting = self._list_counters()
 
     # ── Interface ──
 
@@ -121,7 +121,7 @@ class MetricsWatcher:
             case e.CompactionStarted(provider=provider, model=model):
                 run.summariser = self._models.of(provider, model)
             case e.LoopWarning() | e.ToolCallBlocked() | e.StuckDetected() as data:
-                self._heed(run, find_fired_guard(data))
+                self._remember_guard(run, find_fired_guard(data))
             case _:
                 pass
         if run.status is None:  # another process started it
@@ -148,50 +148,50 @@ class MetricsWatcher:
             if run.status is None:  # the run has ended
                 del self._runs[run_id]
 
-    def _counted_by(self) -> dict[type[EventData], Callable[[_Run, Any], None]]:
+    def _list_counters(self) -> dict[type[EventData], Callable[[_Run, Any], None]]:
         return {
-            e.RunQueued: self._queued,
-            e.RunStart: self._started,
-            e.RunWaiting: self._waits,
-            e.RunRecovered: self._recovered,
-            e.RunEnd: self._ended,
-            e.StepEnd: self._step_ended,
-            e.LoopWarning: self._guarded,
-            e.StuckDetected: self._guarded,
-            e.PhantomAction: self._guarded,
-            e.EmptyTurn: self._guarded,
-            e.Continuation: self._guarded,
-            e.CallWritten: self._guarded,
-            e.OutputRejected: self._guarded,
-            e.BudgetHint: self._guarded,
-            e.QuotaWarning: self._guarded,
-            e.LlmRequest: self._requested,
-            e.LlmResponse: self._replied,
-            e.LlmError: self._failed,
-            e.LlmRetry: self._retried,
-            e.LlmFallback: self._fell_back,
-            e.BreakerOpened: self._opened,
-            e.McpConnected: self._mcp,
-            e.McpDisconnected: self._mcp,
-            e.McpFailed: self._mcp,
-            e.ToolCallStart: self._call_started,
-            e.AgentSpawn: self._delegated,
-            e.ToolCallEnd: self._call_ended,
-            e.ToolCallError: self._call_failed,
-            e.ToolCallBlocked: self._call_blocked,
-            e.HookBlocked: self._hook_blocked,
-            e.ProcessKilled: self._killed,
-            e.ApprovalRequested: self._asked,
-            e.ApprovalDecided: self._decided,
-            e.ApprovalExpired: self._expired,
-            e.SecretUsed: self._secret_used,
-            e.SecretDenied: self._secret_denied,
-            e.Redacted: self._redacted,
-            e.ContextTrimmed: self._trimmed,
-            e.CompactionStarted: self._compacting,
-            e.ContextCompacted: self._compacted,
-            e.CompactionFailed: self._not_compacted,
-            e.MemoryDegraded: self._degraded,
+            e.RunQueued: self._on_run_queued,
+            e.RunStart: self._on_run_start,
+            e.RunWaiting: self._on_run_waiting,
+            e.RunRecovered: self._on_run_recovered,
+            e.RunEnd: self._on_run_end,
+            e.StepEnd: self._on_step_end,
+            e.LoopWarning: self._count_guard,
+            e.StuckDetected: self._count_guard,
+            e.PhantomAction: self._count_guard,
+            e.EmptyTurn: self._count_guard,
+            e.Continuation: self._count_guard,
+            e.CallWritten: self._count_guard,
+            e.OutputRejected: self._count_guard,
+            e.BudgetHint: self._count_guard,
+            e.QuotaWarning: self._count_guard,
+            e.LlmRequest: self._on_llm_request,
+            e.LlmResponse: self._on_llm_response,
+            e.LlmError: self._on_llm_error,
+            e.LlmRetry: self._on_llm_retry,
+            e.LlmFallback: self._on_llm_fallback,
+            e.BreakerOpened: self._on_breaker_opened,
+            e.McpConnected: self._on_mcp_change,
+            e.McpDisconnected: self._on_mcp_change,
+            e.McpFailed: self._on_mcp_change,
+            e.ToolCallStart: self._on_tool_call_start,
+            e.AgentSpawn: self._on_agent_spawn,
+            e.ToolCallEnd: self._on_tool_call_end,
+            e.ToolCallError: self._on_tool_call_error,
+            e.ToolCallBlocked: self._on_tool_call_blocked,
+            e.HookBlocked: self._on_hook_blocked,
+            e.ProcessKilled: self._on_process_killed,
+            e.ApprovalRequested: self._on_approval_requested,
+            e.ApprovalDecided: self._on_approval_decided,
+            e.ApprovalExpired: self._on_approval_expired,
+            e.SecretUsed: self._on_secret_used,
+            e.SecretDenied: self._on_secret_denied,
+            e.Redacted: self._on_redacted,
+            e.ContextTrimmed: self._on_context_trimmed,
+            e.CompactionStarted: self._on_compaction_started,
+            e.ContextCompacted: self._on_context_compacted,
+            e.CompactionFailed: self._on_compaction_failed,
+            e.MemoryDegraded: self._on_memory_degraded,
         }
 
     def _run(self, run_id: RunId) -> _Run:
@@ -208,77 +208,77 @@ class MetricsWatcher:
             now.add((status,))
         run.status = status
 
-    def _heed(self, run: _Run, found: tuple[str, str] | None) -> None:
+    def _remember_guard(self, run: _Run, found: tuple[str, str] | None) -> None:
         if found is not None and found[0] in ("loop", "stuck"):
             run.guard = found[0]
 
     # ── Runs ──
 
-    def _queued(self, run: _Run, data: e.RunQueued) -> None:
+    def _on_run_queued(self, run: _Run, data: e.RunQueued) -> None:
         run.agent = self._agents.of(data.agent.name)
         self.run.queued.add((run.agent,))
         for guard in list_armed_guards(data):
             self.run.armed.add((guard,))
         self._move(run, "pending")
 
-    def _started(self, run: _Run, data: e.RunStart) -> None:
+    def _on_run_start(self, run: _Run, data: e.RunStart) -> None:
         self._move(run, "running")
 
-    def _waits(self, run: _Run, data: e.RunWaiting) -> None:
+    def _on_run_waiting(self, run: _Run, data: e.RunWaiting) -> None:
         self.run.waits.add((data.reason,))
-        self._guarded(run, data)
+        self._count_guard(run, data)
         self._move(run, "waiting")
 
-    def _recovered(self, run: _Run, data: e.RunRecovered) -> None:
+    def _on_run_recovered(self, run: _Run, data: e.RunRecovered) -> None:
         self.run.recovered.add()
         self._move(run, "running")
 
-    def _ended(self, run: _Run, data: e.RunEnd) -> None:
-        self._guarded(run, data)
+    def _on_run_end(self, run: _Run, data: e.RunEnd) -> None:
+        self._count_guard(run, data)
         self.run.ended.add((run.agent, data.outcome))
         self.run.duration.cell((run.agent,)).observe(data.metrics.duration_ms / 1000)
         self._move(run, None)
 
-    def _step_ended(self, run: _Run, data: e.StepEnd) -> None:
+    def _on_step_end(self, run: _Run, data: e.StepEnd) -> None:
         self._step.observe(data.duration_ms / 1000)
 
-    def _guarded(self, run: _Run, data: EventData) -> None:
+    def _count_guard(self, run: _Run, data: EventData) -> None:
         found = find_fired_guard(data, run.guard)
         if found is not None:
             self.run.fired.add(found)
-            self._heed(run, found)
+            self._remember_guard(run, found)
 
     # ── Model calls ──
 
-    def _requested(self, run: _Run, data: e.LlmRequest) -> None:
+    def _on_llm_request(self, run: _Run, data: e.LlmRequest) -> None:
         if run.status != "running":
             self._move(run, "running")
         model = run.model = self._models.of(data.provider, data.model)
         if data.repeats_lost:
             self.model.lost.add(model.labels)
 
-    def _replied(self, run: _Run, data: e.LlmResponse) -> None:
+    def _on_llm_response(self, run: _Run, data: e.LlmResponse) -> None:
         model = run.model or self._unknown()
-        model.ended(data.stop, data.duration_ms)
+        model.add_call(data.stop, data.duration_ms)
         if data.first_token_ms is not None:
             model.first.observe(data.first_token_ms / 1000)
         model.add_usage(data.usage, data.cost)
 
-    def _failed(self, run: _Run, data: e.LlmError) -> None:
+    def _on_llm_error(self, run: _Run, data: e.LlmError) -> None:
         model = run.model or self._unknown()
-        model.ended(data.kind, data.duration_ms)
+        model.add_call(data.kind, data.duration_ms)
         model.add_usage(data.usage, data.cost)
 
-    def _retried(self, run: _Run, data: e.LlmRetry) -> None:
+    def _on_llm_retry(self, run: _Run, data: e.LlmRetry) -> None:
         self.model.retries.add((run.model or self._unknown()).labels)
 
-    def _fell_back(self, run: _Run, data: e.LlmFallback) -> None:
+    def _on_llm_fallback(self, run: _Run, data: e.LlmFallback) -> None:
         self.model.fallbacks.add(self._models.of(data.provider, data.model).labels)
 
-    def _opened(self, run: _Run, data: e.BreakerOpened) -> None:
+    def _on_breaker_opened(self, run: _Run, data: e.BreakerOpened) -> None:
         self.model.opened.add(self._models.of(data.provider, data.model).labels)
 
-    def _mcp(self, run: _Run, data: e.McpConnected | e.McpDisconnected | e.McpFailed) -> None:
+    def _on_mcp_change(self, run: _Run, data: e.McpConnected | e.McpDisconnected | e.McpFailed) -> None:
         self.tool.mcp.add((data.server, e.NAMES[type(data)].removeprefix("mcp_")))
 
     def _unknown(self) -> ModelCells:
@@ -287,23 +287,23 @@ class MetricsWatcher:
 
     # ── Tool calls and approvals ──
 
-    def _call_started(self, run: _Run, data: e.ToolCallStart) -> None:
+    def _on_tool_call_start(self, run: _Run, data: e.ToolCallStart) -> None:
         if run.status != "running":
             self._move(run, "running")
         (self._called.get(data.name) or self._tool(data.name)).started.value += 1.0
 
-    def _delegated(self, run: _Run, data: e.AgentSpawn) -> None:
+    def _on_agent_spawn(self, run: _Run, data: e.AgentSpawn) -> None:
         if run.status != "running":
             self._move(run, "running")
         if data.role in DELEGATION_TOOLS:  # otherwise it is an evaluator, not a tool call
             self._tool(DELEGATION_TOOLS[data.role]).started.value += 1.0
 
-    def _call_ended(self, run: _Run, data: e.ToolCallEnd) -> None:
+    def _on_tool_call_end(self, run: _Run, data: e.ToolCallEnd) -> None:
         tool = self._called.get(data.name) or self._tool(data.name)
         tool.ok.value += 1.0
         tool.duration.observe(data.duration_ms / 1000)
 
-    def _call_failed(self, run: _Run, data: e.ToolCallError) -> None:
+    def _on_tool_call_error(self, run: _Run, data: e.ToolCallError) -> None:
         name = OTHER if data.kind == "unknown_tool" else self._tools.of(data.name)  # models invent names
         self.tool.calls.add((name, data.kind))
         if data.duration_ms:
@@ -316,54 +316,54 @@ class MetricsWatcher:
             tool = self._called[shown] = ToolCells(self.tool, shown)
         return tool
 
-    def _call_blocked(self, run: _Run, data: e.ToolCallBlocked) -> None:
+    def _on_tool_call_blocked(self, run: _Run, data: e.ToolCallBlocked) -> None:
         self.tool.calls.add((self._tools.of(data.name), "blocked"))
-        self._guarded(run, data)
+        self._count_guard(run, data)
 
-    def _hook_blocked(self, run: _Run, data: e.HookBlocked) -> None:
+    def _on_hook_blocked(self, run: _Run, data: e.HookBlocked) -> None:
         self.tool.calls.add((self._tools.of(data.name), "hook_blocked"))
 
-    def _killed(self, run: _Run, data: e.ProcessKilled) -> None:
+    def _on_process_killed(self, run: _Run, data: e.ProcessKilled) -> None:
         self.tool.killed.add((data.why,))
 
-    def _asked(self, run: _Run, data: e.ApprovalRequested) -> None:
+    def _on_approval_requested(self, run: _Run, data: e.ApprovalRequested) -> None:
         self.tool.asked.add()
 
-    def _decided(self, run: _Run, data: e.ApprovalDecided) -> None:
+    def _on_approval_decided(self, run: _Run, data: e.ApprovalDecided) -> None:
         self.tool.decided.add((data.decision,))
 
-    def _expired(self, run: _Run, data: e.ApprovalExpired) -> None:
+    def _on_approval_expired(self, run: _Run, data: e.ApprovalExpired) -> None:
         self.tool.decided.add(("expired",))
-        self._guarded(run, data)
+        self._count_guard(run, data)
 
-    def _secret_used(self, run: _Run, data: e.SecretUsed) -> None:
+    def _on_secret_used(self, run: _Run, data: e.SecretUsed) -> None:
         self.tool.secrets.add(("used",))
 
-    def _secret_denied(self, run: _Run, data: e.SecretDenied) -> None:
+    def _on_secret_denied(self, run: _Run, data: e.SecretDenied) -> None:
         self.tool.secrets.add(("denied",))
 
-    def _redacted(self, run: _Run, data: e.Redacted) -> None:
+    def _on_redacted(self, run: _Run, data: e.Redacted) -> None:
         self.tool.redactions.add((data.where,))
 
     # ── Context and memory ──
 
-    def _trimmed(self, run: _Run, data: e.ContextTrimmed) -> None:
+    def _on_context_trimmed(self, run: _Run, data: e.ContextTrimmed) -> None:
         self.engine.trimmed.add((data.stage,))
-        self._guarded(run, data)
+        self._count_guard(run, data)
 
-    def _compacting(self, run: _Run, data: e.CompactionStarted) -> None:
+    def _on_compaction_started(self, run: _Run, data: e.CompactionStarted) -> None:
         run.summariser = self._models.of(data.provider, data.model)
         if run.status != "running":
             self._move(run, "running")
 
-    def _compacted(self, run: _Run, data: e.ContextCompacted) -> None:
+    def _on_context_compacted(self, run: _Run, data: e.ContextCompacted) -> None:
         self.engine.compactions.add(("done",))
         (run.summariser or self._unknown()).add_usage(data.usage, data.cost)
-        self._guarded(run, data)
+        self._count_guard(run, data)
 
-    def _not_compacted(self, run: _Run, data: e.CompactionFailed) -> None:
+    def _on_compaction_failed(self, run: _Run, data: e.CompactionFailed) -> None:
         self.engine.compactions.add(("failed",))
         (run.summariser or self._unknown()).add_usage(data.usage, data.cost)
 
-    def _degraded(self, run: _Run, data: e.MemoryDegraded) -> None:
+    def _on_memory_degraded(self, run: _Run, data: e.MemoryDegraded) -> None:
         self.engine.degraded.add()

@@ -75,7 +75,7 @@ class _Open:
             known = {_MOMENT_NAMES[key]: value for key, value in attributes.items()}
             self.moments.append(SpanEvent(name, at, known))
 
-    def ended(
+    def end(
         self,
         at: Instant,
         more: Mapping[str, Value],
@@ -136,7 +136,7 @@ class RunSpans:
 
     # ── The run ──
 
-    def queued(self, key: str, at: Instant, data: e.RunQueued) -> tuple[Span, ...]:
+    def on_run_queued(self, key: str, at: Instant, data: e.RunQueued) -> tuple[Span, ...]:
         agent, settings, lineage = data.agent, data.agent.model_settings, data.lineage
         if lineage is not None and lineage.above:
             self.root, parent = lineage.root, lineage.above[-1]
@@ -149,20 +149,20 @@ class RunSpans:
         self._run = self._begin("", at, span_names.INVOKE_AGENT, agent.name)
         return ()
 
-    def user_message(self, key: str, at: Instant, data: e.UserMessage) -> tuple[Span, ...]:
+    def on_user_message(self, key: str, at: Instant, data: e.UserMessage) -> tuple[Span, ...]:
         if self._contents:
             self._run.attributes[span_names.INPUT_MESSAGES] = _encode_message(data.message)
         return ()
 
-    def resolved(self, key: str, at: Instant, data: e.ModelResolved) -> tuple[Span, ...]:
+    def on_model_resolved(self, key: str, at: Instant, data: e.ModelResolved) -> tuple[Span, ...]:
         self._run.attributes |= {span_names.PROVIDER: data.provider, span_names.REQUEST_MODEL: data.model}
         return ()
 
-    def waiting(self, key: str, at: Instant, data: e.RunWaiting) -> tuple[Span, ...]:
+    def on_run_waiting(self, key: str, at: Instant, data: e.RunWaiting) -> tuple[Span, ...]:
         self._run.add("run_waiting", at, reason=data.reason)
         return ()
 
-    def ended(self, key: str, at: Instant, data: e.RunEnd) -> tuple[Span, ...]:
+    def on_run_end(self, key: str, at: Instant, data: e.RunEnd) -> tuple[Span, ...]:
         used = data.metrics
         more: dict[str, Value] = {
             span_names.OUTCOME: data.outcome,
@@ -177,18 +177,18 @@ class RunSpans:
         error = data.outcome if data.status == "failed" else ""
         cut = data.outcome
         return (
-            *(call.ended(at, {}, cut) for call in self._calls.values()),
-            *self._chat_ended(at, {}, cut),
-            self._run.ended(at, more, error),
+            *(call.end(at, {}, cut) for call in self._calls.values()),
+            *self._end_chat(at, {}, cut),
+            self._run.end(at, more, error),
         )
 
     # ── Model calls ──
 
-    def requested(self, key: str, at: Instant, data: e.LlmRequest) -> tuple[Span, ...]:
+    def on_llm_request(self, key: str, at: Instant, data: e.LlmRequest) -> tuple[Span, ...]:
         chat, requested_model = self._chat, (data.provider, data.model)
         given_up: tuple[Span, ...] = ()
         if chat is not None and self._requested_model != requested_model:
-            given_up, chat = self._chat_ended(at, {}, "fallback"), None
+            given_up, chat = self._end_chat(at, {}, "fallback"), None
         if chat is None:
             chat = self._chat = self._begin(key, at, span_names.CHAT, data.model)
             chat.attributes |= {
@@ -204,7 +204,7 @@ class RunSpans:
         chat.add("attempt", at, attempt=data.attempt)
         return given_up
 
-    def replied(self, key: str, at: Instant, data: e.LlmResponse) -> tuple[Span, ...]:
+    def on_llm_response(self, key: str, at: Instant, data: e.LlmResponse) -> tuple[Span, ...]:
         more = _usage_attributes(data.usage, data.cost)
         more |= {
             span_names.RESPONSE_MODEL: self._requested_model[1],
@@ -215,32 +215,32 @@ class RunSpans:
             more[span_names.FIRST_CHUNK] = data.first_token_ms / 1000
         if self._contents:
             more[span_names.OUTPUT_MESSAGES] = _encode_message(Message("assistant", data.parts), data.stop)
-        return self._chat_ended(at, more, "")
+        return self._end_chat(at, more, "")
 
-    def failed(self, key: str, at: Instant, data: e.LlmError) -> tuple[Span, ...]:
+    def on_llm_error(self, key: str, at: Instant, data: e.LlmError) -> tuple[Span, ...]:
         if self._chat is not None:
             self._chat.add("attempt_failed", at, attempt=data.attempt, error=data.kind)
             self._chat.attributes[span_names.ERROR_TYPE] = data.kind
         return ()
 
-    def retried(self, key: str, at: Instant, data: e.LlmRetry) -> tuple[Span, ...]:
+    def on_llm_retry(self, key: str, at: Instant, data: e.LlmRetry) -> tuple[Span, ...]:
         if self._chat is not None:
             self._chat.add("retry", at, attempt=data.attempt, delay=data.delay_ms)
         return ()
 
-    def fell_back(self, key: str, at: Instant, data: e.LlmFallback) -> tuple[Span, ...]:
-        return self._chat_ended(at, {}, "fallback")
+    def on_llm_fallback(self, key: str, at: Instant, data: e.LlmFallback) -> tuple[Span, ...]:
+        return self._end_chat(at, {}, "fallback")
 
-    def _chat_ended(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
+    def _end_chat(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
         chat, self._chat = self._chat, None
         if chat is None:
             return ()
         last = chat.attributes.pop(span_names.ERROR_TYPE, "")
-        return (chat.ended(at, more, str(last) or error if error else "", "client"),)
+        return (chat.end(at, more, str(last) or error if error else "", "client"),)
 
     # ── Summaries ──
 
-    def compaction_started(self, key: str, at: Instant, data: e.CompactionStarted) -> tuple[Span, ...]:
+    def on_compaction_started(self, key: str, at: Instant, data: e.CompactionStarted) -> tuple[Span, ...]:
         summary = self._summary = self._begin(key, at, span_names.CHAT, data.model)
         summary.attributes |= {
             span_names.PROVIDER: data.provider,
@@ -249,19 +249,19 @@ class RunSpans:
         }
         return ()
 
-    def compaction_ended(self, key: str, at: Instant, data: e.ContextCompacted) -> tuple[Span, ...]:
-        return self._summary_ended(at, _usage_attributes(data.usage, data.cost), "")
+    def on_context_compacted(self, key: str, at: Instant, data: e.ContextCompacted) -> tuple[Span, ...]:
+        return self._end_summary(at, _usage_attributes(data.usage, data.cost), "")
 
-    def compaction_failed(self, key: str, at: Instant, data: e.CompactionFailed) -> tuple[Span, ...]:
-        return self._summary_ended(at, _usage_attributes(data.usage, data.cost), "compaction_failed")
+    def on_compaction_failed(self, key: str, at: Instant, data: e.CompactionFailed) -> tuple[Span, ...]:
+        return self._end_summary(at, _usage_attributes(data.usage, data.cost), "compaction_failed")
 
-    def _summary_ended(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
+    def _end_summary(self, at: Instant, more: Mapping[str, Value], error: str) -> tuple[Span, ...]:
         summary, self._summary = self._summary, None
-        return () if summary is None else (summary.ended(at, more, error, "client"),)
+        return () if summary is None else (summary.end(at, more, error, "client"),)
 
     # ── Tool calls ──
 
-    def call_started(self, key: str, at: Instant, data: e.ToolCallStart) -> tuple[Span, ...]:
+    def on_tool_call_start(self, key: str, at: Instant, data: e.ToolCallStart) -> tuple[Span, ...]:
         call = self._calls.get(data.call_id)
         if call is None:
             call = self._calls[data.call_id] = self._tool(key, at, data.name, data.call_id)
@@ -270,7 +270,7 @@ class RunSpans:
             call.attributes[span_names.TOOL_ARGUMENTS] = data.arguments
         return ()
 
-    def call_delegated(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
+    def on_agent_spawn(self, key: str, at: Instant, data: e.AgentSpawn) -> tuple[Span, ...]:
         if data.role not in DELEGATION_TOOLS:  # an evaluator, not a tool call
             return ()
         call = self._calls[data.call_id] = self._tool(
@@ -281,21 +281,21 @@ class RunSpans:
             call.attributes[span_names.TOOL_ARGUMENTS] = data.arguments
         return ()
 
-    def call_ended(self, key: str, at: Instant, data: e.ToolCallEnd) -> tuple[Span, ...]:
-        return self._call_over(key, at, data.name, data.call_id, data.content, "")
+    def on_tool_call_end(self, key: str, at: Instant, data: e.ToolCallEnd) -> tuple[Span, ...]:
+        return self._end_call(key, at, data.name, data.call_id, data.content, "")
 
-    def call_failed(self, key: str, at: Instant, data: e.ToolCallError) -> tuple[Span, ...]:
-        return self._call_over(key, at, data.name, data.call_id, data.content, data.kind)
+    def on_tool_call_error(self, key: str, at: Instant, data: e.ToolCallError) -> tuple[Span, ...]:
+        return self._end_call(key, at, data.name, data.call_id, data.content, data.kind)
 
-    def call_blocked(self, key: str, at: Instant, data: e.ToolCallBlocked | e.HookBlocked) -> tuple[Span, ...]:
-        return self._call_over(key, at, data.name, data.call_id, data.content, "blocked")
+    def on_call_blocked(self, key: str, at: Instant, data: e.ToolCallBlocked | e.HookBlocked) -> tuple[Span, ...]:
+        return self._end_call(key, at, data.name, data.call_id, data.content, "blocked")
 
-    def _call_over(
+    def _end_call(
         self, key: str, at: Instant, name: str, call_id: str, content: str, error: str
     ) -> tuple[Span, ...]:
         call = self._calls.pop(call_id, None) or self._tool(key, at, name, call_id)
         more: dict[str, Value] = {span_names.TOOL_RESULT: content} if self._contents else {}
-        return (call.ended(at, more, error),)
+        return (call.end(at, more, error),)
 
     def _tool(self, key: str, at: Instant, name: str, call_id: str) -> _Open:
         call = self._begin(key, at, span_names.EXECUTE_TOOL, name)
@@ -309,25 +309,25 @@ class RunSpans:
 
 _Handler = Callable[[RunSpans, str, Instant, Any], tuple[Span, ...]]
 _HANDLERS: Final[dict[type[EventData], _Handler]] = {
-    e.RunQueued: RunSpans.queued,
-    e.UserMessage: RunSpans.user_message,
-    e.ModelResolved: RunSpans.resolved,
-    e.RunWaiting: RunSpans.waiting,
-    e.RunEnd: RunSpans.ended,
-    e.LlmRequest: RunSpans.requested,
-    e.LlmResponse: RunSpans.replied,
-    e.LlmError: RunSpans.failed,
-    e.LlmRetry: RunSpans.retried,
-    e.LlmFallback: RunSpans.fell_back,
-    e.CompactionStarted: RunSpans.compaction_started,
-    e.ContextCompacted: RunSpans.compaction_ended,
-    e.CompactionFailed: RunSpans.compaction_failed,
-    e.ToolCallStart: RunSpans.call_started,
-    e.AgentSpawn: RunSpans.call_delegated,
-    e.ToolCallEnd: RunSpans.call_ended,
-    e.ToolCallError: RunSpans.call_failed,
-    e.ToolCallBlocked: RunSpans.call_blocked,
-    e.HookBlocked: RunSpans.call_blocked,
+    e.RunQueued: RunSpans.on_run_queued,
+    e.UserMessage: RunSpans.on_user_message,
+    e.ModelResolved: RunSpans.on_model_resolved,
+    e.RunWaiting: RunSpans.on_run_waiting,
+    e.RunEnd: RunSpans.on_run_end,
+    e.LlmRequest: RunSpans.on_llm_request,
+    e.LlmResponse: RunSpans.on_llm_response,
+    e.LlmError: RunSpans.on_llm_error,
+    e.LlmRetry: RunSpans.on_llm_retry,
+    e.LlmFallback: RunSpans.on_llm_fallback,
+    e.CompactionStarted: RunSpans.on_compaction_started,
+    e.ContextCompacted: RunSpans.on_context_compacted,
+    e.CompactionFailed: RunSpans.on_compaction_failed,
+    e.ToolCallStart: RunSpans.on_tool_call_start,
+    e.AgentSpawn: RunSpans.on_agent_spawn,
+    e.ToolCallEnd: RunSpans.on_tool_call_end,
+    e.ToolCallError: RunSpans.on_tool_call_error,
+    e.ToolCallBlocked: RunSpans.on_call_blocked,
+    e.HookBlocked: RunSpans.on_call_blocked,
 }
 _MOMENTS: Final[dict[type[EventData], str]] = {
     kind: e.NAMES[kind]

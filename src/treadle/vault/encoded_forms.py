@@ -204,7 +204,7 @@ def _encodings(value: bytes) -> Iterator[str]:
         for form in (
             whole,
             whole.rstrip("="),
-            *(_cut_to_known(encode(b"\0" * n + value), n, value) for n in range(3)),
+            *(_cut_to_own_bits(encode(b"\0" * n + value), n, value) for n in range(3)),
         ):
             yield form
             yield form.replace("/", "\\/")
@@ -221,7 +221,7 @@ def _utf16_encodings(value: bytes) -> Iterator[str]:
         yield encode(value).decode().rstrip("=")
 
 
-def _cut_to_known(encoded: bytes, before: int, value: bytes) -> str:
+def _cut_to_own_bits(encoded: bytes, before: int, value: bytes) -> str:
     """Return the characters that do not depend on the text around the value: those whose six bits all belong to the
     value. At most one character on each side holds fewer and is not searched for."""
     first = -(-8 * before // 6)

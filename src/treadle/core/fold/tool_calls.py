@@ -23,7 +23,7 @@ def _on_tool_call_start(state: RunState, data: e.ToolCallStart) -> None:
 def _on_tool_call_end(state: RunState, data: e.ToolCallEnd) -> None:
     state.guards.suspicion.finish(data.name)
     content = _observation(state, "ok", data)
-    _call_ended(state, ToolResult(data.call_id, content, images=data.images), data.content, data.duration_ms)
+    _end_call(state, ToolResult(data.call_id, content, images=data.images), data.content, data.duration_ms)
 
 
 @on(e.ToolCallError)
@@ -37,9 +37,9 @@ def _on_tool_call_error(state: RunState, data: e.ToolCallError) -> None:
     content = _observation(state, data.kind, data)
     result = ToolResult(data.call_id, content, is_error=True)
     if data.kind in ("denied", "too_many"):  # such a refusal says nothing about the tool
-        _call_refused(state, data.call_id, result, counts=False)
+        _refuse_call(state, data.call_id, result, counts=False)
     else:
-        _call_ended(state, result, data.content, data.duration_ms)
+        _end_call(state, result, data.content, data.duration_ms)
 
 
 @on(e.ApprovalRequested)
@@ -54,12 +54,12 @@ def _on_clarify_requested(state: RunState, data: e.ClarifyRequested) -> None:
 
 @on(e.ToolCallBlocked)
 def _on_tool_call_blocked(state: RunState, data: e.ToolCallBlocked) -> None:
-    _call_refused(state, data.call_id, _blocked(state, data.call_id, data.content))
+    _refuse_call(state, data.call_id, _make_blocked_result(state, data.call_id, data.content))
 
 
 @on(e.HookBlocked)
 def _on_hook_blocked(state: RunState, data: e.HookBlocked) -> None:
-    _call_refused(state, data.call_id, _blocked(state, data.call_id, data.content))
+    _refuse_call(state, data.call_id, _make_blocked_result(state, data.call_id, data.content))
 
 
 def _observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallError) -> str:
@@ -67,18 +67,18 @@ def _observation(state: RunState, status: str, data: e.ToolCallEnd | e.ToolCallE
     return header + data.content
 
 
-def _blocked(state: RunState, call_id: str, content: str) -> ToolResult:
+def _make_blocked_result(state: RunState, call_id: str, content: str) -> ToolResult:
     return ToolResult(call_id, make_header("blocked", 0, form=state.prompt.result_header) + content, is_error=True)
 
 
-def _call_refused(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
+def _refuse_call(state: RunState, call_id: str, result: ToolResult, counts: bool = True) -> None:
     for call in state.find_calls(call_id):
         state.turn.unanswered -= call.result is None
         state.ledger.add_refusal(call, result, counts)
     _answer_calls(state)
 
 
-def _call_ended(state: RunState, result: ToolResult, content: str, duration_ms: int) -> None:
+def _end_call(state: RunState, result: ToolResult, content: str, duration_ms: int) -> None:
     state.tally.tool_ms += duration_ms
     for call in state.find_calls(result.call_id):
         state.turn.unanswered -= call.result is None

@@ -106,7 +106,7 @@ class Ledger:
             self.failed_in_a_row = 0
             self.failures.pop(call.name, None)
             if writes:
-                self._world_changed(call.key)
+                self._forget_counts(call.key)
         is_new = content not in self.seen
         self.seen.add(content)
         return is_new
@@ -147,7 +147,7 @@ class Ledger:
         """Return how many times in a row this exact call had the same result."""
         return self.outcomes.get(key, (0, 0))[1]
 
-    def _world_changed(self, by: str) -> None:
+    def _forget_counts(self, by: str) -> None:
         """Reset the counts after a successful write, except for the writer: other calls may have new results."""
         self.world += 1
         self.failures.clear()

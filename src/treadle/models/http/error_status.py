@@ -77,13 +77,13 @@ _GATEWAY_STATUSES = frozenset({424, 520, 530})
 def effective_status(status: int | None, facts: ErrorFacts) -> int | None:
     """Return the status that an error corresponds to, or None if unknown."""
     if status is None or status < 300:
-        return _status_in_body(facts)
+        return _read_status_from_body(facts)
     if status in (*_INTERNAL_STATUSES, 400, 403, *_GATEWAY_STATUSES) and is_throttled(facts):
         return 429
     if status == 400 and (facts.has_code(*_KEY_CODES) or _KEY_REFUSED.search(facts.words)):
         return 401
     if status in _GATEWAY_STATUSES:
-        return _status_in_body(facts, ignored=status) or status
+        return _read_status_from_body(facts, ignored=status) or status
     if status not in _INTERNAL_STATUSES:
         return status
     is_bad_request = not facts.codes.isdisjoint(_BAD_REQUEST_CODES) or facts.has_code("invalid_request_error")
@@ -94,7 +94,7 @@ def _has_filter_code(facts: ErrorFacts) -> bool:
     return any(_FILTER_CODES.fullmatch(code) for code in facts.codes)
 
 
-def _status_in_body(facts: ErrorFacts, ignored: int | None = None) -> int | None:
+def _read_status_from_body(facts: ErrorFacts, ignored: int | None = None) -> int | None:
     """Return the status that an error names, except `ignored`. A code word is more reliable than a number, which
     may be the gateway's own."""
     if is_throttled(facts):
@@ -103,10 +103,10 @@ def _status_in_body(facts: ErrorFacts, ignored: int | None = None) -> int | None
         return 400
     found = [_STATUS_OF_CODE[code] for code in facts.codes if code in _STATUS_OF_CODE]
     found += [int(code) for code in facts.codes if re.fullmatch(r"[45]\d\d", code) and int(code) != ignored]
-    return min(found) if found else _status_in_words(facts.words)
+    return min(found) if found else _read_status_from_words(facts.words)
 
 
-def _status_in_words(words: str) -> int | None:
+def _read_status_from_words(words: str) -> int | None:
     """Return the status that the words of an error correspond to, or None if unknown."""
     if _KEY_REFUSED.search(words):
         return 401

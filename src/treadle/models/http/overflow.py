@@ -100,7 +100,7 @@ def judge_overflow(status: int | None, facts: ErrorFacts, size: RequestSize) -> 
         left = _reply_within_rate(words, size)
         return OverflowVerdict(Blame.CONVERSATION) if left is None else OverflowVerdict(Blame.REPLY, left)
     blamed = " ".join((*facts.parameters, *_BLAMED.findall(words)))
-    if (reply := _reply_bound(facts, words, blamed, size)) is not None:
+    if (reply := _judge_reply_limit(facts, words, blamed, size)) is not None:
         return reply
     by_code = _has_overflow_code(facts)
     if not by_code and (_is_about_something_else(words, blamed) or said.ELSEWHERE.search(words)):
@@ -185,7 +185,7 @@ _EXCLUSIVE = re.compile(r"(\d[\d,]*) ?\(exclusive\)")
 _SUM = re.compile(r"(\d[\d,]*)\)? ?\+ ?(?:[a-z_]{1,20} ){0,4}[(:=]? ?(\d[\d,]*)\D{1,30}(\d[\d,]*)")
 
 
-def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) -> OverflowVerdict | None:
+def _judge_reply_limit(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) -> OverflowVerdict | None:
     """Return the verdict if the error is about the reply limit, else None."""
     if re.search(r"max_\w*tokens.{0,40}(?:got|value|:) *-\d", words):  # nothing is left of the window
         return OverflowVerdict(Blame.CONVERSATION)
@@ -204,7 +204,7 @@ def _reply_bound(facts: ErrorFacts, words: str, blamed: str, size: RequestSize) 
         return _shared_verdict(facts, words, size)
     upper = said.LOWER_BOUND.sub(" ", words)
     if said.TOO_LARGE.search(upper) or re.search(r"less_than|max", " ".join(facts.codes)):
-        return OverflowVerdict(Blame.REPLY, _largest_accepted(facts, size))
+        return OverflowVerdict(Blame.REPLY, _find_largest_accepted(facts, size))
     if _is_refused_without_reason(words, upper):
         return OverflowVerdict(Blame.REPLY)
     return None
@@ -216,7 +216,7 @@ def _is_refused_without_reason(words: str, upper: str) -> bool:
     return words == upper and said.INVALID_VALUE.search(words) is not None and not said.NOT_ITS_SIZE.search(words)
 
 
-def _largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
+def _find_largest_accepted(facts: ErrorFacts, size: RequestSize) -> int | None:
     """Return the largest limit that the error mentions below the one that was sent."""
     beyond = {_number(number): _number(number) - 1 for number in _EXCLUSIVE.findall(facts.words)}
     numbers = sorted({beyond.get(number, number) for number in facts.numbers if number >= MIN_REPLY_TOKENS})
@@ -240,7 +240,7 @@ def _reply_that_fits(facts: ErrorFacts, words: str, size: RequestSize) -> int | 
     if said.REPLY.search(words) is None:
         return None
     if (added := _SUM.search(words)) is not None:
-        return _left_of_sum(words, *map(_number, added.groups()))
+        return _find_room_left(words, *map(_number, added.groups()))
     numbers = [number for number in facts.numbers if number >= 1]
     replies = [size.longest_reply] if size.longest_reply in numbers else _labelled_replies(words)
     for reply in replies:
@@ -259,7 +259,7 @@ def _reply_that_fits(facts: ErrorFacts, words: str, size: RequestSize) -> int | 
     return None
 
 
-def _left_of_sum(words: str, first: float, second: float, limit: float) -> int | None:
+def _find_room_left(words: str, first: float, second: float, limit: float) -> int | None:
     """Return what remains of a limit after the input, if the sum of input and reply exceeds the limit. The two
     numbers are in the order in which they are named."""
     shares = said.INPUT_SHARE.search(words), said.REPLY.search(words)

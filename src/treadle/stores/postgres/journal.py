@@ -74,9 +74,9 @@ class PostgresJournal(PostgresRuns):
             agents=_limited_agents(new),
             keys=() if key is None else (key,),
         )
-        return await self._writer.write(operation, partial(self._submitted, new), patient=False)
+        return await self._writer.write(operation, partial(self._finish_submission, new), patient=False)
 
-    def _submitted(self, new: RunDraft, answer: BatchResult) -> RunId:
+    def _finish_submission(self, new: RunDraft, answer: BatchResult) -> RunId:
         if answer.buried is not None:
             raise explain_deleted_session(answer.buried)
         if answer.taken is not None:
@@ -198,9 +198,9 @@ class PostgresJournal(PostgresRuns):
         operation = BatchOperation(
             encode_header(_delivery_header(RunMessage(run_id, event, key))), (event,), runs=(run_id,)
         )
-        return await self._writer.write(operation, partial(self._delivered, run_id, event), patient=False)
+        return await self._writer.write(operation, partial(self._finish_delivery, run_id, event), patient=False)
 
-    def _delivered(self, run_id: RunId, event: Draft, answer: BatchResult) -> int | None:
+    def _finish_delivery(self, run_id: RunId, event: Draft, answer: BatchResult) -> int | None:
         if answer.gone is not None:
             raise explain_missing_run(run_id, answer.gone)
         if answer.closed:

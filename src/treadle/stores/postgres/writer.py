@@ -218,7 +218,7 @@ class PostgresWriter:
         for item, answer in zip(items, decode_results([item.operation for item in items], answers), strict=True):
             item.settle(answer)
 
-    async def _connected(self) -> PostgresConnection:
+    async def _connect(self) -> PostgresConnection:
         connection = self._connection
         if connection is None or connection.is_closed():
             connection = self._connection = await self._database.connect(WRITER_SETTINGS)
@@ -226,7 +226,7 @@ class PostgresWriter:
 
     async def _send(self, items: Sequence[PendingOperation], plain: int) -> str:
         """Return the results of a batch whose first `plain` operations are plain."""
-        connection = await self._connected()
+        connection = await self._connect()
         prepared = build_arguments([item.operation for item in items], plain, self.now())
         self._sent_at = self._loop.time()
         self._watch()
@@ -244,7 +244,7 @@ class PostgresWriter:
 
     async def _resolve_doubt(self) -> str | None:
         """Return the results of the batch in doubt, or None if it was not applied and never will be."""
-        connection = await self._connected()
+        connection = await self._connect()
         sent = (self.name, self._number + 1)
         answers = await connection.fetchval(STATEMENTS["look_back"], *sent, timeout=STATEMENT_SECONDS + 5)
         self._number += 1

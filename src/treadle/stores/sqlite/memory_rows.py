@@ -118,7 +118,7 @@ def _log_bad_memories(
 ) -> Callable[[SqliteDatabase, int, Draft], None]:
     """Wrap a projection so that a memory that cannot be stored is logged and skipped. The run continues."""
 
-    def projected(db: SqliteDatabase, run: int, draft: Draft) -> None:
+    def project_or_skip(db: SqliteDatabase, run: int, draft: Draft) -> None:
         db.execute("SAVEPOINT memory")
         try:
             project(db, run, draft)
@@ -127,7 +127,7 @@ def _log_bad_memories(
             logger.warning("skipped a memory that could not be stored (%s): %s", draft.type, error)
         db.execute("RELEASE memory")
 
-    return projected
+    return project_or_skip
 
 
 MEMORY_PROJECTIONS: dict[str, Callable[[SqliteDatabase, int, Draft], None]] = {

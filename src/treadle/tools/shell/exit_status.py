@@ -105,10 +105,10 @@ class _StatusReader:
             return False
         after_and = len(parts) > 1 and any(child.type == "&&" for child in node.children)
         if self.is_answer(parts[-1], depth - 1):
-            return not after_and or all(self._passed(part, depth - 1) for part in parts[:-1])
+            return not after_and or all(self._has_passed(part, depth - 1) for part in parts[:-1])
         return after_and and _never_fails(parts[-1]) and self.is_answer(parts[-2], depth - 1)
 
-    def _passed(self, node: Node, depth: int) -> bool:
+    def _has_passed(self, node: Node, depth: int) -> bool:
         """Return whether a command before `&&` did not fail, so that the status is not its own: it cannot fail, its
         status is an answer too, or it would have said so in the output."""
         if depth < 0:
@@ -116,7 +116,7 @@ class _StatusReader:
         if _never_fails(node) or node.type in ("variable_assignment", "declaration_command"):
             return True
         if node.type == "list":
-            return all(self._passed(part, depth - 1) for part in node.children if part.is_named)
+            return all(self._has_passed(part, depth - 1) for part in node.children if part.is_named)
         if self.is_answer(node, depth - 1):
             return True
         command = node.children[-1] if node.type == "pipeline" and node.children else node

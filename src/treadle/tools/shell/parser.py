@@ -105,7 +105,7 @@ class _LineReader:
         self._visitors: Mapping[str, Callable[[Node, CommandContext], None]] = {
             "command": self._command,
             "pipeline": self._pipeline,
-            "redirected_statement": self._redirected,
+            "redirected_statement": self._redirection,
             "file_redirect": self._redirect_file,
             "heredoc_redirect": self._heredoc,
             "declaration_command": self._declaration,
@@ -174,7 +174,7 @@ class _LineReader:
             self._visit(stage, piped)
             before += tuple(call.program for call in self.calls[known:])
 
-    def _redirected(self, node: Node, context: CommandContext) -> None:
+    def _redirection(self, node: Node, context: CommandContext) -> None:
         fed = context.fed or any(_is_input_redirect(child) for child in node.children)
         within = CommandContext(fed, context.fed_by, context.within, context.depth)
         self._children(node, within)

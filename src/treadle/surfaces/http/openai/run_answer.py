@@ -186,14 +186,14 @@ async def find_open_session(session_id: str, request: ApiRequest) -> SessionId:
 
 async def wait_for_answer(answer: RunAnswer, request: ApiRequest) -> Ended | Waiting:
     """Return how the run ended, or what it waits for. Raise RunFailed if it failed."""
-    match await _while_connected(answer.outcome(), answer, request):
+    match await _finish_while_connected(answer.outcome(), answer, request):
         case Ended(end) if (failure := find_run_failure(answer.run_id, end)) is not None:
             raise failure
         case outcome:
             return outcome
 
 
-async def _while_connected(
+async def _finish_while_connected(
     work: Coroutine[Any, Any, Answer], answer: RunAnswer, request: ApiRequest, seconds: float | None = None
 ) -> Answer:
     """Return the result of the work while the client is connected. Raise TimeoutError after `seconds`."""
@@ -243,7 +243,7 @@ async def stream_answer(answer: RunAnswer, writer: AnswerWriter, request: ApiReq
     first = asyncio.ensure_future(anext(batches))
     try:
         with suppress(TimeoutError):
-            pieces = await _while_connected(_shield(first), answer, request, FIRST_BYTE_SECONDS)
+            pieces = await _finish_while_connected(_shield(first), answer, request, FIRST_BYTE_SECONDS)
             if isinstance(ended := pieces[0], Ended) and (failure := find_run_failure(answer.run_id, ended.end)):
                 raise failure
     except BaseException:
