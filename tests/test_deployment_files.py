@@ -41,14 +41,14 @@ def started() -> list[list[str]]:
 
 
 @pytest.mark.parametrize("words", started(), ids=" ".join)
-def test_a_command_that_is_written_down_is_there(words: list[str]) -> None:
+def test_a_documented_command_exists_with_its_options(words: list[str]) -> None:
     command = find_command(words)
     assert command is not None
     known = {flag for option in command.options for flag in option.flags}
     assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known
 
 
-def test_there_are_two_servers_that_do_no_work_and_workers_that_do() -> None:
+def test_the_compose_file_has_two_servers_and_two_workers() -> None:
     services = composed()["services"]
     commands = [service["command"][0] for service in services.values() if service["image"] == "treadle"]
     assert commands == ["serve", "serve", "worker"]

@@ -149,6 +149,6 @@ def test_agent_example_shows_every_setting_with_its_default(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_pages_are_in_plain_words(page: Path) -> None:
+def test_pages_do_not_use_avoided_words(page: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     assert [found[0] for found in AVOIDED.finditer(prose)] == []

@@ -80,7 +80,7 @@ def wire_names() -> dict[str, object]:
     }
 
 
-def test_names_that_others_store_or_send_are_the_recorded_ones() -> None:
+def test_names_on_the_wire_match_the_record() -> None:
     assert wire_names() == json.loads(RECORDED.read_text())
 
 
