@@ -100,7 +100,7 @@ def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Pat
     perform(scenario)
 
 
-def test_an_omission_survives_a_restart(tmp_path: Path) -> None:
+def test_a_silent_run_is_still_left_out_after_a_restart(tmp_path: Path) -> None:
     model = ScriptedModel(say("NO_REPLY"), say("hello"))
 
     async def scenario() -> None:
@@ -144,7 +144,7 @@ def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
     perform(scenario)
 
 
-def test_it_follows_the_file(tmp_path: Path) -> None:
+def test_a_heartbeat_follows_changes_of_the_agent_file(tmp_path: Path) -> None:
     model = ScriptedModel(*[say("yes")] * 4)
 
     async def scenario() -> None:
@@ -169,7 +169,7 @@ def test_it_follows_the_file(tmp_path: Path) -> None:
     perform(scenario)
 
 
-def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> None:
+def test_a_deleted_heartbeat_session_is_replaced_by_a_new_one(tmp_path: Path) -> None:
     model = ScriptedModel(say("one"), say("two"))
 
     async def scenario() -> None:

@@ -127,7 +127,7 @@ def test_the_same_message_again_is_refused_and_starts_nothing(tmp_path: Path) ->
 # ── The gate ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_only_sending_needs_no_token(tmp_path: Path) -> None:
+def test_posting_to_a_hook_needs_no_token_and_managing_hooks_does(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with served(tmp_path, ScriptedModel()) as web:
             hook = await new_hook(web)
@@ -151,7 +151,7 @@ def test_only_sending_needs_no_token(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_secret_is_shown_once_and_kept_in_the_vault_alone(tmp_path: Path) -> None:
+def test_the_secret_is_shown_once_and_stored_only_in_the_vault(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = FakeClock()
         async with served(tmp_path, obliging(), clock) as web:
@@ -242,7 +242,7 @@ def test_a_template_is_filled(template: str, payload: Any, text: str) -> None:
 @pytest.mark.parametrize(
     "template", ["{{x}}", "{{payload[0]}}", "{{ payload.a | upper }}", "{{payload", "a}}", "{{}}"]
 )
-def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
+def test_an_invalid_placeholder_in_a_template_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match="not a valid placeholder"):
         check_template(template)
 
@@ -252,7 +252,7 @@ def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.dictionaries(st.text(), each)
     )
 )
-def test_any_payload_stays_in_a_session_of_the_hook(payload: Any) -> None:
+def test_any_payload_gives_a_session_id_of_the_hook(payload: Any) -> None:
     hook = InboundWebhook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
     session = derive_session(hook, payload)
     if session is not None:
