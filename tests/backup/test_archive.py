@@ -99,7 +99,7 @@ def test_all_events_are_in_the_file_in_their_order(home: Home, tmp_path: Path, n
     assert asyncio.run(journal(home)) == []
 
 
-def test_a_process_killed_in_between_leaves_both_copies(home: Home, tmp_path: Path) -> None:
+def test_a_process_killed_before_deletion_leaves_the_archive_and_the_events(home: Home, tmp_path: Path) -> None:
     before = asyncio.run(journal(home))
     environment = os.environ | {"TREADLE_HOME": str(home.path), "TREADLE_DATABASE_URL": home.database_url}
     script = [sys.executable, "-c", KILLED_BETWEEN, str(tmp_path / "past.jsonl.gz")]
@@ -111,7 +111,7 @@ def test_a_process_killed_in_between_leaves_both_copies(home: Home, tmp_path: Pa
     assert asyncio.run(journal(home)) == []
 
 
-def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) -> None:
+def test_an_archive_is_never_written_over_an_existing_file(home: Home, tmp_path: Path) -> None:
     shell, file = Shell(home.path), str(tmp_path / "past.jsonl")
     asyncio.run(pruned(home, Path(file), older_than=86400))
     assert not Path(file).exists()
@@ -134,7 +134,7 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
     assert Path(file).read_bytes() == b"mine"
 
 
-def test_a_file_that_cannot_be_written_leaves_everything(home: Home, tmp_path: Path) -> None:
+def test_no_event_is_deleted_if_the_archive_cannot_be_written(home: Home, tmp_path: Path) -> None:
     before = asyncio.run(journal(home))
 
     with pytest.raises(UsageError, match="cannot be written: File name too long"):
@@ -143,12 +143,12 @@ def test_a_file_that_cannot_be_written_leaves_everything(home: Home, tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["past.txt", "no/past.jsonl"])
-def test_a_name_that_will_not_do_is_refused_at_once(tmp_path: Path, name: str) -> None:
+def test_an_invalid_archive_name_is_refused_at_once(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
         EventExportFile(tmp_path / name)
 
 
-def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
+def test_a_session_title_is_exported(home: Home, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_stores_readonly(home.database_url) as stores:
             shown = await stores.sessions.find(SessionId("ses_1"))

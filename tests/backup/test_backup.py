@@ -116,7 +116,7 @@ def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path)
     assert not (home.path / "treadle.db").exists()
 
 
-def test_what_is_there_is_refused_or_moved_aside_and_never_deleted(tmp_path: Path) -> None:
+def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_path: Path) -> None:
     home = filled(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     asyncio.run(run_once(home))
@@ -138,7 +138,7 @@ def test_what_is_there_is_refused_or_moved_aside_and_never_deleted(tmp_path: Pat
     assert (home.path / "vault.key").exists(), "it belongs to no backup, and stays where it is"
 
 
-def test_what_one_restore_moved_aside_is_safe_from_the_next(tmp_path: Path) -> None:
+def test_files_moved_aside_survive_later_restores(tmp_path: Path) -> None:
     home = filled(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     aside = [restore(home, tmp_path / "b.tar", replace=True).moved_to for _ in range(3)]  # in the same second
@@ -169,7 +169,7 @@ def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
         lock.release()
 
 
-def test_a_copy_is_of_one_moment_while_the_owner_writes(tmp_path: Path) -> None:
+def test_a_copy_is_consistent_while_the_owner_writes(tmp_path: Path) -> None:
     """Each transaction writes two rows; a copy that was torn would have one of them."""
     path = str(tmp_path / "t.db")
 
@@ -410,7 +410,7 @@ def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) ->
         (with_content("manifest.json", lambda _: b"{"), UsageError, "is not a Treadle backup"),
     ],
 )
-def test_an_archive_that_is_not_what_its_manifest_says_is_refused(
+def test_an_archive_that_does_not_match_its_manifest_is_refused(
     tmp_path: Path, change: Change, error: type[Exception], words: str
 ) -> None:
     refused(tmp_path, change, error, words)
@@ -434,7 +434,7 @@ def test_an_archive_that_is_not_what_its_manifest_says_is_refused(
         ("CREATE VIEW evil AS SELECT 1", StoreDamaged, "does not have the tables"),
     ],
 )
-def test_a_database_that_is_not_ours_or_not_whole_is_refused(
+def test_a_foreign_newer_or_incomplete_database_is_refused(
     tmp_path: Path, sql: str, error: type[Exception], words: str
 ) -> None:
     refused(tmp_path, in_database(tmp_path, sql), error, words)
@@ -447,7 +447,7 @@ def test_a_database_that_is_not_ours_or_not_whole_is_refused(
         ("PRAGMA application_id = 5", UsageError, "its vault is invalid"),
     ],
 )
-def test_a_vault_that_is_not_ours_is_refused(tmp_path: Path, sql: str, error: type[Exception], words: str) -> None:
+def test_a_foreign_or_newer_vault_is_refused(tmp_path: Path, sql: str, error: type[Exception], words: str) -> None:
     refused(tmp_path, in_database(tmp_path, sql, "vault.db"), error, words)
 
 
@@ -459,7 +459,7 @@ def test_a_damaged_page_is_found_although_the_hashes_agree(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("size", [0, 100, 512, 3000, 20_000, -1])
-def test_a_file_that_was_cut_is_refused(tmp_path: Path, size: int) -> None:
+def test_a_truncated_archive_is_refused(tmp_path: Path, size: int) -> None:
     home, other = filled(tmp_path / "home"), Home(tmp_path / "other")
     back_up(home, tmp_path / "b.tar", replace=False)
     content = (tmp_path / "b.tar").read_bytes()
@@ -484,7 +484,7 @@ def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path) -> None:
 # ── Putting things in their place ──
 
 
-def test_moves_are_taken_back_when_one_fails(tmp_path: Path) -> None:
+def test_moves_are_undone_when_one_fails(tmp_path: Path) -> None:
     for name in ("a", "b", "there"):
         (tmp_path / name).write_text(name)
 
