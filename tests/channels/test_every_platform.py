@@ -151,7 +151,7 @@ def read_mail(sender: str, **headers: str) -> Incoming:
 
 
 @pytest.mark.parametrize("header", ["In_Reply_To", "References"])
-def test_a_mail_that_names_the_thread_of_another_person_is_a_conversation_of_its_own(header: str) -> None:
+def test_a_mail_that_names_the_thread_of_another_person_is_a_separate_conversation(header: str) -> None:
     anna = read_mail("anna@example.org", References="<thread@client>")
     eve = read_mail("eve@example.org", **{header: "<thread@client>"})
     assert anna.conversation != eve.conversation

@@ -66,7 +66,7 @@ async def reply(chat: Chat, text: str) -> None:
         ("“No”. Too risky", "deny", "Too risky"),
     ],
 )
-def test_a_decision_may_have_marks_and_more_lines(tmp_path: Path, text: str, decision: str, note: str) -> None:
+def test_a_decision_may_have_markup_and_further_lines(tmp_path: Path, text: str, decision: str, note: str) -> None:
     async def scenario() -> None:
         async with asked(tmp_path) as chat:
             await reply(chat, text)

@@ -89,7 +89,7 @@ def test_an_agent_without_file_tools_sends_no_files(tmp_path: Path) -> None:
     perform(scenario())
 
 
-def test_a_failed_upload_does_not_repeat_what_was_sent(tmp_path: Path) -> None:
+def test_a_failed_upload_does_not_repeat_the_message(tmp_path: Path) -> None:
     async def scenario() -> None:
         busy = {"error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 0.1}}
         async with chatting(
@@ -161,7 +161,7 @@ class EveryFile:
         return OutgoingFile(path, "text/plain", b"x")
 
 
-def test_only_files_outside_of_code_count_and_only_a_few() -> None:
+def test_a_few_files_named_outside_of_code_are_sent() -> None:
     async def scenario() -> None:
         text = (
             '```\n![a](a)\n```\n![b](b) ![c](<c d> "t") ![bad](bad) ![](e) ~ ![x](data:image/png;base64,x) ![f](f)'
