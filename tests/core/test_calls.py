@@ -27,7 +27,7 @@ def test_writers_run_one_after_the_other() -> None:
     assert batches("write", "write") == [("0",), ("1",)]
 
 
-def test_an_interactive_tool_is_a_barrier_whatever_its_effect() -> None:
+def test_an_interactive_tool_is_a_barrier_with_any_effect() -> None:
     assert batches("read", "talk", "read") == [("0",), ("1",), ("2",)]
 
 
@@ -58,7 +58,7 @@ def test_an_unknown_tool_does_not_stop_other_calls() -> None:
     assert [part.call_id for part in results if isinstance(part, ToolResult)] == ["call_1", "call_2", "call_3"]
 
 
-def test_results_stand_in_the_order_of_the_calls_whatever_ended_first() -> None:
+def test_results_are_in_the_order_of_their_calls() -> None:
     scenario = RunScenario(READ)
     scenario.asks()
     scenario.replies(use("read", "a", n=1), use("read", "b", n=2), use("read", "c", n=3))
@@ -101,7 +101,7 @@ def test_a_started_call_that_cannot_be_repeated_is_reported_as_unknown() -> None
     assert scenario.errors["a"].kind == "interrupted"
 
 
-def test_three_of_five_calls_are_kept_and_two_are_classified() -> None:
+def test_ended_calls_keep_their_results_after_a_crash_and_open_ones_are_repeated_or_unknown() -> None:
     calls = [
         use(name, str(index), n=index) for index, name in enumerate(("read", "read", "again", "write", "read"))
     ]

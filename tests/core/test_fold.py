@@ -104,7 +104,7 @@ def test_a_delivery_and_a_fact_give_the_same_state_in_either_order(
     assert pictures[0] == pictures[1]
 
 
-def test_every_delivery_is_in_the_list() -> None:
+def test_the_test_covers_every_delivery_type() -> None:
     assert {type(delivery) for delivery in DELIVERIES} == set(e.Delivery.__args__)
 
 
@@ -149,7 +149,7 @@ def journaled(data: EventData, sequence: int) -> Event:
 
 
 @given(TURNS, st.data())
-def test_folding_in_parts_is_folding_in_one(turns: list[Any], data: st.DataObject) -> None:
+def test_folding_in_parts_gives_the_same_state_as_folding_at_once(turns: list[Any], data: st.DataObject) -> None:
     events = tell(turns)
     cut = data.draw(st.integers(0, len(events)))
     whole = fold_all(new_state(ORIGIN), events)
@@ -222,7 +222,7 @@ def test_the_history_of_a_run_includes_unsent_messages() -> None:
     assert [message.text for message in scenario.state.said] == ["go", "done", "too late"]
 
 
-def test_an_old_journal_says_queue_where_a_new_one_says_steer() -> None:
+def test_the_mode_queue_of_an_old_journal_is_read_as_steer() -> None:
     states: list[RunState] = []
     for mode in ("steer", "queue"):
         scenario = RunScenario(READ)
@@ -240,7 +240,7 @@ def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:
     assert scenario.state.transcript.messages[-1] == Message("assistant", (Text("I was about to"),))
 
 
-def test_metrics_add_up() -> None:
+def test_metrics_sum_up_steps_calls_tokens_and_time() -> None:
     scenario = RunScenario(READ)
     scenario.turn(use("read", path="a"), use("read", path="b"))
     scenario.now += 2

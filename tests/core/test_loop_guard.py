@@ -20,7 +20,7 @@ def always_new() -> Callable[[Call], str]:
     return lambda call: f"result {next(numbers)}"
 
 
-def test_an_identical_call_is_warned_of_at_3_refused_at_5_and_ends_the_run_at_8() -> None:
+def test_an_identical_call_is_warned_about_at_3_refused_at_5_and_ends_the_run_at_8() -> None:
     scenario, answer = RunScenario(READ), always_new()
     warned: list[int] = []
     for number in range(1, 8):
@@ -46,7 +46,7 @@ def test_a_refused_call_gets_a_result_that_says_why() -> None:
     assert "4 times already" in refusal.content
 
 
-def test_the_same_result_is_warned_of_at_2_and_refused_at_3() -> None:
+def test_the_same_result_is_warned_about_at_2_and_refused_at_3() -> None:
     scenario = RunScenario(READ)
     first = scenario.turn(use("read", path="a"), answer=same)
     second = scenario.turn(use("read", path="a"), answer=same)
@@ -83,7 +83,7 @@ def test_long_arguments_are_distinguished() -> None:
 @pytest.mark.parametrize(
     "arguments", ["", "not json", "[" * 100_000, "[" * 5000 + "]" * 5000, "\ud800", "9" * 6000, "1e999", "null"]
 )
-def test_whatever_a_model_writes_as_arguments_has_a_key(arguments: str) -> None:
+def test_any_arguments_of_a_model_have_a_call_key(arguments: str) -> None:
     assert make_call_key(ToolUse("1", "read", arguments)).startswith("read ")
 
 
@@ -113,7 +113,7 @@ def test_two_rounds_are_not_a_cycle() -> None:
     assert scenario.blocked == []
 
 
-def test_strict_ends_the_run_at_three_in_a_row_whatever_their_results() -> None:
+def test_strict_ends_the_run_at_three_consecutive_calls_with_any_results() -> None:
     scenario, answer = RunScenario(READ, loop=STRICT), always_new()
     scenario.turn(use("read", path="a"), answer=answer)
     scenario.turn(use("read", path="A "), answer=answer)
@@ -122,7 +122,7 @@ def test_strict_ends_the_run_at_three_in_a_row_whatever_their_results() -> None:
     assert outcome(scenario.decision()) == "stuck"
 
 
-def test_strict_counts_in_a_row_only() -> None:
+def test_strict_counts_only_consecutive_calls() -> None:
     scenario, answer = RunScenario(READ, loop=STRICT), always_new()
     for path in ("a", "a", "b", "a", "a"):
         assert isinstance(scenario.turn(use("read", path=path), answer=answer), CallModel)
@@ -162,7 +162,7 @@ def test_a_write_does_not_start_its_own_count_over() -> None:
     assert scenario.blocked == ["call_3"]
 
 
-def test_a_write_of_the_same_turn_comes_before_the_verdict_on_the_call_behind_it() -> None:
+def test_a_write_in_the_same_turn_starts_the_count_of_a_later_call_over() -> None:
     scenario = RunScenario(READ, WRITE)
     scenario.turn(use("read", path="tests"), answer=same)
     scenario.turn(use("read", path="tests"), answer=same)
@@ -171,7 +171,7 @@ def test_a_write_of_the_same_turn_comes_before_the_verdict_on_the_call_behind_it
     assert scenario.ran == ["call_1", "call_2", "call_3", "call_4"]
 
 
-def test_when_one_call_ends_the_run_every_open_call_still_gets_a_result() -> None:
+def test_every_open_call_gets_a_result_when_one_call_ends_the_run() -> None:
     scenario, answer = RunScenario(READ), always_new()
     for _ in range(7):
         scenario.turn(use("read", path="a"), answer=answer)

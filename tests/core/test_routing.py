@@ -47,7 +47,7 @@ def test_without_tiers_the_agents_own_model_answers() -> None:
     assert choose_route(asked("anything", routing=None)) == Route("own/model", "")
 
 
-def test_the_reasons_add_up() -> None:
+def test_the_score_is_the_sum_of_its_reasons() -> None:
     found = score_complexity(asked(f"{CODE} " + "word " * 200, READ))
     assert found.points == sum(int(reason.rpartition(": ")[2]) for reason in found.reasons)
     assert any(reason.startswith("code") for reason in found.reasons)
@@ -71,7 +71,7 @@ def test_more_of_anything_never_lowers_the_score() -> None:
         ("[{model: a/b, upto: 9}, {model: c/d, upto: 5}, {model: e/f}]", "in the order of their upto"),
     ],
 )
-def test_wrong_tiers_are_named(tmp_path: Path, tiers: str, words: str) -> None:
+def test_invalid_tiers_are_reported(tmp_path: Path, tiers: str, words: str) -> None:
     folder = tmp_path / "agents" / "hero"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(f"name: hero\nmodel: a/b\nrouting: {{tiers: {tiers}}}\n")

@@ -45,7 +45,7 @@ def test_the_refused_tool_is_refused_for_one_turn_and_others_are_not() -> None:
     assert scenario.ran[-2:] == ["call_7", "call_8"]
 
 
-def test_a_report_ends_the_run_well() -> None:
+def test_a_report_completes_the_run() -> None:
     scenario = RunScenario(READ)
     for number in range(1, 8):
         failing(scenario, number)
@@ -120,7 +120,7 @@ def test_steps_without_progress_are_escalated() -> None:
     assert outcome(step) == "stuck"
 
 
-def test_text_is_new_information() -> None:
+def test_new_text_counts_as_progress() -> None:
     scenario = RunScenario(READ, limits={"stuck_steps": 3})
     for number in range(12):
         scenario.turn(use("read", path=str(number)), text=f"thought {number}", answer=same)

@@ -92,7 +92,7 @@ def test_calls_with_a_conflict_do_not_run_together(one: Given, two: Given) -> No
     assert not together(one, two)
 
 
-def test_arguments_that_cannot_be_read_stand_alone() -> None:
+def test_a_call_with_unreadable_arguments_runs_alone() -> None:
     broken, whole = PlannedCall("write", '{"path": "x'), PlannedCall("write", '{"path": "y"}')
     assert not may_run_beside(broken, whole, TOOLS)
 
