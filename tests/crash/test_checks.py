@@ -81,7 +81,7 @@ FAULTS: list[tuple[str, Change]] = [
 ]
 
 
-def test_a_sound_journal_has_no_faults() -> None:
+def test_a_valid_journal_has_no_faults() -> None:
     verdict = judge(good())
     assert verdict.met
     assert verdict.faults == []

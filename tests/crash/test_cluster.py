@@ -73,7 +73,9 @@ async def sitting(url: str, folder: Path) -> checks.ChaosVerdict:
     return checks.judge(found)
 
 
-def test_what_is_killed_is_taken_over_and_nothing_is_lost_or_done_twice(testrun_uid: str, tmp_path: Path) -> None:
+def test_runs_of_killed_processes_are_taken_over_with_nothing_lost_or_repeated(
+    testrun_uid: str, tmp_path: Path
+) -> None:
     with shared(testrun_uid).one() as url:
         verdict = asyncio.run(sitting(url, tmp_path))
     assert [fault for fault in verdict.faults if not fault.startswith(STARVED)] == []

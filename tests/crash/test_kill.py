@@ -71,7 +71,7 @@ def assert_paired(messages: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_effect_is_lost_or_repeated_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
+def test_no_effect_is_lost_or_repeated_when_the_command_is_killed(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shell = Shell(tmp_path / "home")
     install_plugin(shell, tmp_path / "plugin")

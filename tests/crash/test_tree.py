@@ -121,7 +121,7 @@ def check(shell: Shell, lines: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_the_end_of_every_child_is_delivered_once_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
+def test_the_end_of_every_child_is_delivered_once_when_processes_are_killed(seed: int, tmp_path: Path) -> None:
     shell = prepared(tmp_path)
 
     async def scenario() -> None:
@@ -134,7 +134,7 @@ def test_the_end_of_every_child_is_delivered_once_however_often_it_is_killed(see
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
-def test_killed_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> None:
+def test_a_tree_continues_after_a_kill_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> None:
     """Also where the children end while the parent cannot: it is told by the journal, once."""
     shell = prepared(tmp_path)
 
@@ -157,7 +157,9 @@ def test_killed_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_killed_in_the_middle_of_beginning_them(seed: int, tmp_path: Path) -> None:
+def test_the_call_and_its_child_run_are_recorded_together_when_the_process_is_killed(
+    seed: int, tmp_path: Path
+) -> None:
     """The intent and the child are one commit: whenever it dies, there are both, or none."""
     shell = prepared(tmp_path)
 
@@ -178,7 +180,7 @@ def test_killed_in_the_middle_of_beginning_them(seed: int, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-def test_a_cancel_ends_what_the_commands_of_children_have_started(sandbox: str, tmp_path: Path) -> None:
+def test_a_cancel_ends_the_processes_that_commands_of_child_runs_started(sandbox: str, tmp_path: Path) -> None:
     mark = f"left-behind-{uuid.uuid4().hex[:8]}"
 
     def lingers(request: Request) -> Answer:
