@@ -99,7 +99,7 @@ def test_a_result_is_written_once_when_its_worker_is_stopped() -> None:
     assert simulated(run()) == Counter(first=1, second=1)
 
 
-def test_an_end_that_waited_for_its_turn_is_decided_again() -> None:
+def test_an_end_is_decided_again_if_a_delivery_was_committed_before_it() -> None:
     """An end was decided while a result was on its way to the disk, and that commit met a delivery: the end was
     decided without knowing of it."""
 
