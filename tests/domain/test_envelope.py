@@ -164,7 +164,7 @@ def test_an_event_goes_over_the_wire_and_back(data: EventData) -> None:
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "\\", "ä€😀"])
 @pytest.mark.parametrize("timestamp", [1_800_000_000.0, 1_800_000_000.000001, 0.5])
-def test_names_that_others_chose_go_over_the_wire_and_back(name: str, timestamp: float) -> None:
+def test_names_with_special_characters_go_over_the_wire_and_back(name: str, timestamp: float) -> None:
     origin = Origin(RunId(name), SessionId(name), AgentId(name), RunId(name))
     sent = Event(EventId(name), timestamp, origin, 7, "token", e.Token(1, 1, 0, name), b"")
     sent = msgspec.structs.replace(sent, raw=msgspec.json.encode(sent.data))
