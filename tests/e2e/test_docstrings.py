@@ -41,7 +41,7 @@ def as_program(example: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_runs(name: str, tmp_path: Path) -> None:
+def test_the_examples_of_a_docstring_run(name: str, tmp_path: Path) -> None:
     examples = examples_of(inspect.getdoc(getattr(treadle, name)) or "")
     assert examples, f"treadle.{name} shows no example of its use"
     with serve(policy=lambda _: says("It is fine.")) as endpoint:

@@ -53,7 +53,7 @@ def test_the_mean_error_is_under_five_percent(found: list[Measured], half: int) 
     assert errors[-1] < 0.15, "text of a kind that the session had not seen: base64, JSON, Chinese"
 
 
-def test_so_it_is_for_first_requests_of_which_nothing_was_counted(found: list[Measured]) -> None:
+def test_the_mean_error_of_first_requests_is_under_five_percent(found: list[Measured]) -> None:
     first = [request for request in found if request.number == 0]
     assert mean(first) < 0.05
     assert max(request.error for request in first) < 0.10
@@ -64,7 +64,7 @@ def test_estimates_are_accurate_for_every_kind_of_text(found: list[Measured], ki
     assert mean(request for request in found if request.session.kind == kind) < 0.05
 
 
-def test_the_server_reports_what_was_counted(path: Path, found: list[Measured]) -> None:
+def test_the_server_reports_the_same_counts(path: Path, found: list[Measured]) -> None:
     """The first requests of the smallest sessions are sent: prompts are read slowly here."""
     smallest = sorted((request for request in found if request.number == 0), key=lambda request: request.counted)
 
@@ -75,7 +75,7 @@ def test_the_server_reports_what_was_counted(path: Path, found: list[Measured]) 
     assert asyncio.run(ask()) == [request.counted for request in smallest[:3]]
 
 
-def test_the_sessions_are_what_they_should_be(found: list[Measured]) -> None:
+def test_the_measured_sessions_are_numerous_and_varied(found: list[Measured]) -> None:
     every = sessions()
     lengths = [max(len(r.messages) for r in found if r.session == session) + 1 for session in every]
     assert len(every) >= 50
