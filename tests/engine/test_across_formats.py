@@ -80,7 +80,7 @@ MODES: tuple[ApiMode, ...] = ("anthropic_messages", "chat_completions", "respons
 
 @pytest.mark.parametrize("first", MODES)
 @pytest.mark.parametrize("second", MODES)
-def test_another_format_takes_over_in_the_middle(tmp_path: Path, first: ApiMode, second: ApiMode) -> None:
+def test_a_run_continues_in_another_wire_format(tmp_path: Path, first: ApiMode, second: ApiMode) -> None:
     events, sent, result = exchange(tmp_path, first, second)
     assert (result.outcome, result.text) == ("completed", "Nothing there.")
     assert [data.provider for data in events if isinstance(data, LlmRequest)] == ["one", "one", "two"]

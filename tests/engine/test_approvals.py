@@ -112,7 +112,7 @@ def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_there_is_one_decision(tmp_path: Path) -> None:
+def test_only_the_first_decision_counts(tmp_path: Path) -> None:
     post = Post()
 
     async def scenario() -> None:
@@ -201,7 +201,7 @@ def test_a_pending_approval_expires(on_expiry: str) -> None:
     virtually(scenario())
 
 
-def test_a_message_that_interrupts_supersedes_it(tmp_path: Path) -> None:
+def test_an_interrupting_message_supersedes_the_approval(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("something else"))
 
     async def scenario() -> None:
@@ -220,7 +220,7 @@ def test_a_message_that_interrupts_supersedes_it(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_cancel_ends_it(tmp_path: Path) -> None:
+def test_a_cancel_ends_a_pending_approval(tmp_path: Path) -> None:
     post = Post()
 
     async def scenario() -> None:

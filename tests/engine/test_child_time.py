@@ -66,7 +66,7 @@ def test_an_approval_of_a_child_run_can_be_given_hours_later() -> None:
     virtually(work())
 
 
-def test_the_clock_continues_with_the_answer() -> None:
+def test_the_time_limit_of_a_child_run_continues_after_the_answer() -> None:
     async def work() -> None:
         async with in_virtual_time(asks_below(seconds_after=100 * HOURS)) as engine:
             root, _, _ = await asked(engine)

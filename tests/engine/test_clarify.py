@@ -27,7 +27,7 @@ def told(model: ScriptedModel) -> str:
     return result.content
 
 
-def test_the_answer_is_the_result(tmp_path: Path) -> None:
+def test_the_answer_is_the_result_of_the_call(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which())) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
@@ -92,7 +92,7 @@ def test_a_callback_answers(tmp_path: Path, later: bool) -> None:
     asyncio.run(scenario())
 
 
-def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
+def test_only_one_of_several_concurrent_answers_counts(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which(), say("done"))) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
@@ -106,7 +106,7 @@ def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_any_tool_may_require_approval(tmp_path: Path) -> None:
+def test_any_tool_may_ask_a_question(tmp_path: Path) -> None:
     class Confirm(Clarify):
         """The same under another name."""
 
@@ -138,7 +138,7 @@ def test_an_unanswered_question_times_out() -> None:
     virtually(scenario())
 
 
-def test_an_answer_has_the_size_of_a_message(tmp_path: Path) -> None:
+def test_an_answer_has_the_size_limit_of_a_message(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which())) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)

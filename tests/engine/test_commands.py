@@ -162,7 +162,7 @@ def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) 
     assert "There is no terminal here" in errors[0].content
 
 
-def test_rules_look_at_every_command_of_the_line(tmp_path: Path, workspace: Path) -> None:
+def test_rules_see_every_command_of_the_line(tmp_path: Path, workspace: Path) -> None:
     lines = [
         "git --version",
         "git --version; touch a",

@@ -44,7 +44,7 @@ def test_concurrent_runs_are_limited_and_execute_in_order(seed: int) -> None:
     virtually(work(), seed)
 
 
-def test_others_do_not_wait_with_them() -> None:
+def test_runs_of_other_agents_do_not_wait() -> None:
     async def work() -> None:
         async with in_virtual_time(FunctionModel(Napping())) as engine:
             began = asyncio.get_running_loop().time()

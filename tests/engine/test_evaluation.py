@@ -75,7 +75,7 @@ def test_an_answer_is_sent_back_a_limited_number_of_times() -> None:
     virtually(work())
 
 
-def test_a_retry_that_fails_loses_nothing() -> None:
+def test_a_retry_that_fails_keeps_the_first_answer() -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         if is_judge(request):
             return say('{"score": 0.1, "reasons": "thin"}')
@@ -204,7 +204,7 @@ def test_open_calls_have_a_result_before_the_run_is_judged() -> None:
     virtually(work())
 
 
-def test_a_retry_that_nothing_is_left_for_loses_nothing() -> None:
+def test_a_retry_without_remaining_budget_keeps_the_first_answer() -> None:
     async def work() -> None:
         bad = '{"score": 0.1, "reasons": "thin"}'
         async with in_virtual_time(FunctionModel(scores(bad))) as engine:

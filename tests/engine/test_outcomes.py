@@ -68,13 +68,13 @@ TABLE: dict[OutcomeKind, tuple[Status, int]] = {
 }
 
 
-def test_status_and_exit_code_are_those_of_the_table() -> None:
+def test_every_outcome_has_the_expected_status_and_exit_code() -> None:
     assert set(TABLE) == set(get_args(OutcomeKind))
     assert {kind: (outcome_status(kind), outcome_exit_code(kind)) for kind in TABLE} == TABLE
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_a_run_ends(kind: OutcomeKind) -> None:
+def test_a_run_ends_with_the_expected_outcome(kind: OutcomeKind) -> None:
     async def scenario() -> None:
         settings, script, text = CASES[kind]
         with ScriptedModel(*script) as model:

@@ -48,7 +48,7 @@ def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> None:
+def test_a_cancel_directly_after_another_delivery_stops_the_work(seed: int) -> None:
     async def scenario() -> None:
         process, run_id = await a_process_and_a_run(seed)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)

@@ -212,7 +212,7 @@ def test_an_invalid_ceiling_is_refused(wrong: dict[str, Any], told: str) -> None
 # ── The tokens of an hour ──────────────────────────────────────────────────────────────────────────
 
 
-def test_a_full_hour_ends_the_run_and_names_when_there_is_room() -> None:
+def test_an_exhausted_hourly_quota_ends_the_run_and_says_when_it_frees_up() -> None:
     model = ScriptedModel(ask(call("look", n=1), text="So far.", usage=Usage(4000, 500)))
 
     async def scenario() -> None:
@@ -288,7 +288,7 @@ def test_a_run_near_its_quota_is_warned_once_per_window() -> None:
 # ── Calls of tools in a minute ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
+def test_an_exhausted_minute_quota_makes_the_run_wait_and_continue() -> None:
     model = ScriptedModel(looks(2), looks(2), say("done"))
 
     async def scenario() -> None:
@@ -309,7 +309,7 @@ def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
     virtually(scenario())
 
 
-def test_more_calls_at_once_than_a_minute_holds_go_in_parts() -> None:
+def test_calls_beyond_the_minute_quota_run_in_parts() -> None:
     model = ScriptedModel(looks(5), say("done"))
 
     async def scenario() -> None:
@@ -398,7 +398,7 @@ def test_a_run_short_because_of_others_waits_until_they_settle() -> None:
     virtually(scenario())
 
 
-def test_the_quotas_of_a_token_bind_all_of_its_runs() -> None:
+def test_the_quotas_of_a_token_apply_to_all_of_its_runs() -> None:
     token, quotas = TokenId("tok_1"), Quotas(max_llm_tokens_per_hour=5000)
 
     async def scenario() -> None:
@@ -420,7 +420,7 @@ def test_the_quotas_of_a_token_bind_all_of_its_runs() -> None:
 # ── Before a run ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_submission_is_refused_where_nothing_is_left_and_nothing_is_written() -> None:
+def test_a_submission_without_remaining_quota_is_refused_and_nothing_is_written() -> None:
     async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("done", usage=Usage(6000, 0)))) as engine:
             limited = agent(quotas={"max_llm_tokens_per_hour": 5000}, model_settings=SHORT)

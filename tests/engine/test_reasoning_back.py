@@ -94,7 +94,7 @@ def test_reasoning_is_sent_back_in_its_own_field(tmp_path: Path, field: str) -> 
     assert ran.requests[2].body.startswith(ran.requests[1].body.rpartition(b"]")[0])
 
 
-def test_reasoning_details_are_put_together_from_their_pieces(tmp_path: Path) -> None:
+def test_reasoning_details_are_assembled_from_their_pieces(tmp_path: Path) -> None:
     pieces: list[dict[str, Any]] = [
         {"reasoning_details": [{"type": "reasoning.text", "text": text, "format": "x-v1", "index": 0}]}
         for text in ("Let ", "me ", "think.")
@@ -248,7 +248,7 @@ def sent(back: Any = "tool_loop", **changes: Any) -> list[bool]:
     return ["reasoning_content" in reply for reply in replies]
 
 
-def test_when_reasoning_goes_back_is_a_matter_of_the_profile() -> None:
+def test_the_profile_decides_when_reasoning_goes_back() -> None:
     assert sent("never") == [False, False, False]
     assert sent("tool_loop") == [False, True, True]
     assert sent("always") == [True, True, True]
@@ -287,7 +287,7 @@ def test_very_long_reasoning_is_truncated_in_the_middle() -> None:
         ("http://127.0.0.1:8080/v1", "anything", "tool_loop"),
     ],
 )
-def test_known_reasoning_rules_of_providers(url: str, model: str, back: str) -> None:
+def test_the_reasoning_rules_of_known_providers_are_built_in(url: str, model: str, back: str) -> None:
     assert Catalog().profile("p", model, ProviderConfig(url)).reasoning_back == back
     facts = {f"p/{model}": ModelFacts(reasoning_back="never")}
     assert Catalog(models=facts).profile("p", model, ProviderConfig(url)).reasoning_back == "never"

@@ -134,7 +134,9 @@ ENCODERS: list[tuple[Callable[[ModelRequest], bytes], Thinking]] = [
 
 
 @pytest.mark.parametrize(("encode", "thought"), ENCODERS)
-def test_when_a_block_goes_back_and_to_whom(encode: Callable[[ModelRequest], bytes], thought: Thinking) -> None:
+def test_a_block_goes_back_only_to_its_own_model_and_by_the_profile(
+    encode: Callable[[ModelRequest], bytes], thought: Thinking
+) -> None:
     def count(back: Any = "always", model: str = "m-1", provider: str = "fake", plain: bool = False) -> int:
         turns = [
             user("x"),
@@ -166,7 +168,7 @@ def test_when_a_block_goes_back_and_to_whom(encode: Callable[[ModelRequest], byt
         ("https://api.openai.com/v1", None, "never"),
     ],
 )
-def test_which_hosts_get_unsigned_reasoning_back(url: str, mode: ApiMode | None, back: str) -> None:
+def test_unsigned_reasoning_goes_back_to_known_hosts_only(url: str, mode: ApiMode | None, back: str) -> None:
     assert Catalog().profile("p", "m", ProviderConfig(url, mode)).reasoning_back == back
 
 
@@ -245,7 +247,7 @@ def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
         ("tool `look` is missing a description", False),
     ],
 )
-def test_which_words_say_that_reasoning_is_missing(message: str, missing: bool) -> None:
+def test_errors_about_missing_reasoning_are_recognised(message: str, missing: bool) -> None:
     assert is_reasoning_missing(message) is missing
 
 

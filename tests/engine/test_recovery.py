@@ -206,7 +206,7 @@ def test_a_failed_call_is_retried_with_a_wait_on_record() -> None:
     virtually(scenario())
 
 
-def test_retries_come_to_an_end() -> None:
+def test_a_run_ends_after_its_last_retry() -> None:
     async def scenario() -> treadle.Result:
         async with in_virtual_time(ScriptedModel(*[ScriptedFailure()] * 4)) as engine:
             return await engine.run(agent(), "go")
@@ -244,7 +244,7 @@ class SlowWall:
         return asyncio.get_running_loop().time()
 
 
-def test_a_wall_clock_that_lags_does_not_make_the_deadline_come_early() -> None:
+def test_a_slow_wall_clock_does_not_advance_the_deadline() -> None:
     async def scenario() -> None:
         with ScriptedModel(Silence("half")) as model:
             engine = create_engine("sqlite:///:memory:", clock=SlowWall())

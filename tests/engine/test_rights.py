@@ -114,7 +114,7 @@ def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
         ({"message": "x" * (MESSAGE_LIMIT + 1)}, f"must be str of length <= {MESSAGE_LIMIT}"),
     ],
 )
-def test_an_order_for_more_than_an_agent_is_or_takes_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_a_spawn_that_exceeds_the_agent_is_refused(wrong: dict[str, Any], told: str) -> None:
     order: dict[str, Any] = {"agent": "other", "message": "part", **wrong}
 
     async def work() -> None:
@@ -175,7 +175,7 @@ RUNS = {"rules": [{"tool": "bash", "do": "auto"}]}
 """Commands run without asking, also where no sandbox works."""
 
 
-def test_a_secret_is_for_a_child_only_where_all_above_were_granted_it(tmp_path: Path) -> None:
+def test_a_child_run_gets_a_secret_only_if_all_its_ancestors_were_granted_it(tmp_path: Path) -> None:
     store = VaultStore(tmp_path / "home", {})
     store.put("BOTH", f"{CANARY}-1", [SecretGrant("*")])
     store.put("OTHERS", f"{CANARY}-2", [SecretGrant("other")])

@@ -72,7 +72,7 @@ def test_earlier_messages_survive_a_crash(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_request_can_be_shown(tmp_path: Path) -> None:
+def test_the_prompt_of_a_session_with_earlier_messages_can_be_shown(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada."))
 
     async def scenario() -> None:
@@ -86,7 +86,7 @@ def test_the_request_can_be_shown(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_long_one_is_summed_up_with_the_rest(tmp_path: Path) -> None:
+def test_long_earlier_messages_are_summarised_with_the_rest(tmp_path: Path) -> None:
     summed: list[str] = []
     asked: list[list[str]] = []
 

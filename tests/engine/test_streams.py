@@ -29,7 +29,7 @@ async def look(at: str, context: treadle.ToolContext) -> str:
     return f"seen {at}"
 
 
-def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> None:
+def test_durable_events_come_once_and_without_gaps_from_any_position() -> None:
     async def scenario() -> None:
         model = ScriptedModel(ask(call("look", at="a")), say("done and dusted"))
         async with in_virtual_time(model) as engine:
@@ -44,7 +44,7 @@ def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> 
     virtually(scenario())
 
 
-def test_a_reader_that_has_the_end_does_not_wait(tmp_path: Path) -> None:
+def test_a_reader_positioned_at_the_end_does_not_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(), "go")
@@ -242,7 +242,7 @@ async def _drain(events: AsyncGenerator[Event, None]) -> None:
 # ── Callbacks and scripts ──
 
 
-def test_callbacks_are_called_for_the_events_of_the_table(tmp_path: Path) -> None:
+def test_each_callback_is_called_for_its_events(tmp_path: Path) -> None:
     heard: dict[str, list[str]] = {}
 
     def note(name: str, value: str) -> None:
@@ -290,7 +290,7 @@ def test_callbacks_that_are_not_given_are_not_called() -> None:
     assert virtually(scenario()).text == "done"
 
 
-def test_a_script_runs_without_a_loop_and_again(tmp_path: Path) -> None:
+def test_run_sync_works_repeatedly_without_an_event_loop(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path))
     engine.add_model("scripted", ScriptedModel(say("one"), say("two")))
     first = engine.run_sync(agent(), "go")

@@ -37,7 +37,7 @@ def told(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], tre
 # ── Side by side ──
 
 
-def test_results_are_in_the_order_of_the_calls_whatever_finished_first() -> None:
+def test_results_are_in_the_order_of_the_calls() -> None:
     finished: list[int] = []
 
     @treadle.tool(effect="read")
@@ -52,7 +52,7 @@ def test_results_are_in_the_order_of_the_calls_whatever_finished_first() -> None
     assert answers == [ToolResult("c3", "after 3"), ToolResult("c1", "after 1"), ToolResult("c2", "after 2")]
 
 
-def test_reads_overlap() -> None:
+def test_reads_run_concurrently() -> None:
     async def scenario() -> None:
         meeting = asyncio.Barrier(2)
 
@@ -173,7 +173,7 @@ def test_a_tool_is_stopped_when_its_time_is_up() -> None:
     assert stopped == [True]
 
 
-def test_a_tool_that_answers_a_stop_with_an_error_leaves_no_trace_in_the_run() -> None:
+def test_an_error_raised_by_a_stopped_tool_is_not_in_the_run() -> None:
     @treadle.tool(timeout=1.0)
     async def stubborn() -> str:
         try:
@@ -193,7 +193,7 @@ def test_a_tool_that_answers_a_stop_with_an_error_leaves_no_trace_in_the_run() -
     assert (result.outcome, result.text) == ("cancelled", "so far")
 
 
-def test_a_timeout_of_its_own_is_a_failure_like_any_other() -> None:
+def test_a_timeout_error_that_a_tool_raises_is_a_plain_failure() -> None:
     @treadle.tool(timeout=100.0)
     async def impatient() -> str:
         raise TimeoutError("the other side is slow")
