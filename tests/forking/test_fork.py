@@ -76,7 +76,7 @@ def forked(events: Sequence[Event]) -> RunForked:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -> None:
+def test_a_fork_sends_the_same_request_as_the_old_run(tmp_path: Path, step: int) -> None:
     desk = Desk()
     old = [ask(call("send_mail", to="ada"), thinking="hm"), ask(call("look", at="it"), text="so"), say("done")]
     model = ScriptedModel(*old, say("again"))
@@ -122,7 +122,7 @@ def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_message_takes_the_place_of_what_was_asked_or_comes_after_the_results(tmp_path: Path) -> None:
+def test_a_message_replaces_the_question_or_follows_the_results(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("one"), say("two"))
 
@@ -142,7 +142,7 @@ def test_a_message_takes_the_place_of_what_was_asked_or_comes_after_the_results(
     asyncio.run(scenario())
 
 
-def test_another_model_or_agent_answers(tmp_path: Path) -> None:
+def test_another_model_or_agent_can_answer_a_fork(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), say("done"))
     other = ScriptedModel(say("from another"), say("of another agent"))
@@ -178,7 +178,7 @@ class Thinks:
         return Completed((thought, call("look", at="it")), "tool_use", Usage(1, 1))
 
 
-def test_thoughts_are_kept_for_the_model_they_came_from(tmp_path: Path) -> None:
+def test_reasoning_is_kept_for_the_model_it_came_from(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(say("again"))
 
@@ -238,7 +238,7 @@ def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
+def test_calls_of_the_old_run_support_a_claim_of_the_fork(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(
         ask(call("send_mail", to="ada")), say("done"), say("I have sent the mail."), say("I have sent the mail."),
@@ -325,7 +325,7 @@ def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
     virtually(scenario())
 
 
-def test_what_was_cut_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
+def test_a_truncated_result_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(
         ask(call("fetch")), say("done"), ask(call("recall", call_id="call_fetch", start=100_000)), say("read")
@@ -407,7 +407,7 @@ def test_a_key_makes_one_fork(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_run_under_way_can_be_forked(tmp_path: Path) -> None:
+def test_a_run_in_progress_can_be_forked(tmp_path: Path) -> None:
     desk = Desk()
     model = ScriptedModel(ask(call("look", at="it")), Silence("hm"), say("faster"))
 
@@ -475,7 +475,7 @@ def test_a_run_that_asked_no_model_has_nothing_to_fork(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_quotas_hold_for_forks_too(tmp_path: Path) -> None:
+def test_quotas_apply_to_forks_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(lambda _: say("so", usage=Usage(5000, 10)))) as engine:
             one = agent(memory=QUIET, quotas={"max_llm_tokens_per_hour": 4000}, model_settings={"max_tokens": 100})
@@ -504,7 +504,7 @@ def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_replaced_message_in_a_fork_of_a_fork(tmp_path: Path) -> None:
+def test_a_fork_of_a_fork_replaces_only_the_question(tmp_path: Path) -> None:
     """Only what was asked makes way, never the results of the steps before."""
     desk = Desk()
     script: list[ScriptedReply] = [ask(call("look", at="it")), say("done"), *[say("so")] * 4]

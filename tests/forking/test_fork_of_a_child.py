@@ -32,7 +32,7 @@ def lead(**more: object) -> treadle.Agent:
     return agent(tools=[look, "agent_spawn", "agent_send"], **more)
 
 
-def test_a_fork_of_a_child_and_a_fork_of_that_have_no_more_than_the_child(tmp_path: Path) -> None:
+def test_a_fork_of_a_child_and_its_fork_have_no_more_rights_than_the_child(tmp_path: Path) -> None:
     rules = {"rules": [{"tool": "look", "do": "deny"}]}
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text(PRICED)
