@@ -179,7 +179,7 @@ def write_curious_agent(server: ServedHome) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_a_token_may_not_see_is_not_a_task(tmp_path: Path) -> None:
+def test_a_task_outside_a_tokens_scope_does_not_exist_for_it(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, ask_for_a_colour()) as server:
             write_curious_agent(server)
@@ -202,7 +202,7 @@ def test_what_a_token_may_not_see_is_not_a_task(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_client_that_does_not_know_tasks_gets_none(tmp_path: Path) -> None:
+def test_a_client_without_task_support_gets_no_task(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.token}"}, trust_env=False)
