@@ -70,7 +70,7 @@ def test_data_after_the_end_is_ignored(name: str, together: bool) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_body_that_breaks_off_after_the_end_is_a_whole_reply(name: str) -> None:
+def test_a_body_that_breaks_off_after_the_end_is_a_complete_reply(name: str) -> None:
     ended = FORMATS[name]
     events = ended.events_of(Answer([*ended.reply, *ended.late], ending="cut"))
     assert isinstance(events[-1], Completed)

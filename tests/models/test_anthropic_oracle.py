@@ -220,7 +220,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CORPUS)
-def test_the_same_message(name: str, way: str) -> None:
+def test_both_clients_read_the_same_message(name: str, way: str) -> None:
     theirs, ours = both(WAYS[way](CORPUS[name]))
     assert isinstance(ours, Completed), ours
     assert heard_by_us(ours) == heard_by_them(theirs)
@@ -262,7 +262,7 @@ def blocks(draw: st.DrawFn) -> list[list[bytes]]:
 
 @settings(deadline=None, max_examples=25)
 @given(blocks(), st.integers(1, 9999), st.integers(1, 9999), st.integers(0, 9999), CUTS)
-def test_the_same_message_however_it_is_cut(
+def test_both_clients_read_the_same_message_for_any_split(
     made: list[list[bytes]], sent: int, received: int, cached: int, cuts: list[int]
 ) -> None:
     calls = any(b'"tool_use"' in block[0] for block in made)
@@ -279,7 +279,7 @@ def test_the_same_message_however_it_is_cut(
 
 
 @pytest.mark.parametrize("length", [2, 4, 5])
-def test_a_stream_that_ends_too_early(length: int) -> None:
+def test_a_stream_that_ends_early_fails_here_and_passes_there(length: int) -> None:
     """For them it is a message like any other; for us it has failed."""
     theirs, ours = both(stream(text(0, "half", " an answer"))[:length])
     assert (theirs.type, theirs.stop_reason) == ("message", None)
@@ -287,7 +287,7 @@ def test_a_stream_that_ends_too_early(length: int) -> None:
     assert (ours.kind, ours.retryable) == ("malformed", True)
 
 
-def test_a_call_that_ends_too_early() -> None:
+def test_a_call_that_ends_early_fails_here_and_passes_there() -> None:
     """Their client builds arguments from what arrived. Ours makes no call."""
     theirs, ours = both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
     assert theirs.content[0].input == {"path": "/tmp/x"}
@@ -298,7 +298,7 @@ def test_a_call_that_ends_too_early() -> None:
     ("arguments", "believed"),
     [('{"path": "/', {}), ('{"all": tru', {}), ('{"path": "/", "n": 1', {"path": "/", "n": 1}), ("[1, 2", [1, 2])],
 )
-def test_arguments_cut_in_the_middle_and_proper_events_after_them(arguments: str, believed: Any) -> None:
+def test_cut_arguments_before_a_proper_end_fail_here_and_pass_there(arguments: str, believed: Any) -> None:
     """Theirs is a call like any other, with half of what was meant or with nothing. Ours is none."""
     theirs, ours = both(stream(asks(0, "t", "remove", arguments), stop="tool_use"))
     assert (theirs.stop_reason, theirs.content[0].input) == ("tool_use", believed)
@@ -306,7 +306,7 @@ def test_arguments_cut_in_the_middle_and_proper_events_after_them(arguments: str
     assert "has arguments that are not a JSON object" in ours.message
 
 
-def test_a_call_cut_by_the_token_limit() -> None:
+def test_a_call_cut_by_the_token_limit_is_left_out_here_and_kept_there() -> None:
     """Their client returns the call with incomplete arguments. Ours leaves it out and reports the stop reason."""
     theirs, ours = both(stream(text(0, "x"), asks(1, "t", "write", '{"text": "a", "more": "b'), stop="max_tokens"))
     assert theirs.content[1].input == {"text": "a"}
@@ -314,7 +314,7 @@ def test_a_call_cut_by_the_token_limit() -> None:
     assert (ours.parts, ours.stop) == ((Text("x"),), "max_tokens")
 
 
-def test_a_chunked_body_that_is_cut() -> None:
+def test_a_cut_chunked_body_is_an_error_on_both_sides() -> None:
     """Both notice."""
     theirs, ours = both(stream(text(0, "x"))[:3], ending="cut")
     assert isinstance(theirs, Exception)
@@ -325,7 +325,7 @@ def test_a_chunked_body_that_is_cut() -> None:
     ("kind", "meaning"),
     [("overloaded_error", "overloaded"), ("api_error", "server"), ("rate_limit_error", "rate_limited")],
 )
-def test_an_error_in_mid_stream(kind: str, meaning: str) -> None:
+def test_an_error_in_mid_stream_is_an_error_on_both_sides(kind: str, meaning: str) -> None:
     """Both notice; ours knows what to do next."""
     said = event("error", error={"type": kind, "message": "not now"})
     theirs, ours = both([*stream(text(0, "x"))[:3], said])
@@ -406,7 +406,7 @@ def test_requests_are_of_the_official_types(
         assert accepted(body) == json.loads(body)
 
 
-def test_the_one_option_that_the_official_types_no_longer_have() -> None:
+def test_temperature_is_sent_although_the_official_types_lack_it() -> None:
     """Older models take it, and newer ones refuse it: it is sent where the agent sets it."""
     request = ModelRequest(
         "m-1", HELLO.preamble, HELLO.conversation, ModelSettings(temperature=0.5), provider="fake"

@@ -45,7 +45,7 @@ def _cut(text: str, cuts: list[int]) -> list[str]:
 
 
 @given(sent_calls(), st.integers(1, 3))
-def test_fragments_make_the_calls_they_were_cut_from(sent: tuple[list[ToolUse], list[Any]], per_chunk: int) -> None:
+def test_calls_are_assembled_from_any_fragments(sent: tuple[list[ToolUse], list[Any]], per_chunk: int) -> None:
     calls, fragments = sent
     reply = ChatReply(HELLO)
     shown = [""] * len(calls)

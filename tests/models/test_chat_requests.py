@@ -25,7 +25,7 @@ def sent(request: ModelRequest) -> Any:
     return json.loads(encode_request(request))
 
 
-def test_the_request_on_the_wire() -> None:
+def test_the_request_has_the_expected_headers_and_body() -> None:
     [request] = converse(says("hi"), headers={"X-Team": "blue-team"}).requests
     assert (request.method, request.path) == ("POST", "/v1/chat/completions")
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -49,7 +49,7 @@ def test_no_authorization_header_is_sent_without_a_key() -> None:
     assert "authorization" not in request.headers
 
 
-def test_every_kind_of_message() -> None:
+def test_every_kind_of_message_is_encoded() -> None:
     turns = [
         Message("user", (Text("look"), Image("image/png", "QUJD"))),
         Message("assistant", (Thinking("hm", "fake", "m-1"), Text("ok"), ToolUse("c1", "add", '{"a":1}'))),
@@ -82,7 +82,7 @@ def test_every_kind_of_message() -> None:
     ]
 
 
-def test_settings_are_sent_where_they_are_set() -> None:
+def test_settings_are_sent_only_if_they_are_set() -> None:
     settings = ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")
     body = sent(ModelRequest("m", HELLO.preamble, HELLO.conversation, settings, tool_choice="none"))
     chosen = {name: body[name] for name in ("max_tokens", "temperature", "reasoning_effort", "tool_choice")}

@@ -93,7 +93,7 @@ def test_a_decompression_bomb_is_limited() -> None:
     assert "had not finished its reply after 0.2 s" in end.message
 
 
-def test_one_event_without_end_is_refused() -> None:
+def test_an_endless_event_is_refused() -> None:
     end = unpacked_in_turns(b": " + b"x" * 70_000_000)
     assert isinstance(end, Failed)
     assert (end.kind, "larger than 64 MB" in end.message) == ("malformed", True)

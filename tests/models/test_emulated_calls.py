@@ -39,7 +39,7 @@ def held_to(*tools: ToolSpec, choice: ToolChoice = "auto") -> Any:
 # ── The system message ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_request_for_a_schema_constrained_model() -> None:
+def test_the_request_constrains_a_model_with_a_schema() -> None:
     assert sent(asked()) == {
         "model": "m-1",
         "stream": True,
@@ -66,7 +66,7 @@ def test_the_request_for_a_schema_constrained_model() -> None:
     }
 
 
-def test_the_request_of_a_model_that_writes_fenced_json() -> None:
+def test_the_request_explains_fenced_json() -> None:
     body = sent(asked(style="fenced"))
     assert sorted(body) == ["messages", "model", "stream", "stream_options"]
     assert body["messages"][0]["content"].endswith(
@@ -77,7 +77,7 @@ def test_the_request_of_a_model_that_writes_fenced_json() -> None:
 
 
 @EACH_STYLE
-def test_settings_are_sent_where_they_are_set(style: ToolStyle) -> None:
+def test_settings_are_sent_only_if_they_are_set(style: ToolStyle) -> None:
     body = sent(asked(style=style, settings=ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")))
     assert {name: body[name] for name in ("max_tokens", "temperature", "reasoning_effort")} == {
         "max_tokens": 7,
@@ -131,7 +131,7 @@ def test_a_reply_is_a_call_of_an_allowed_tool_or_an_answer() -> None:
         assert not holds(wrong), wrong
 
 
-def test_without_leave_to_call_only_an_answer_is_left() -> None:
+def test_the_schema_allows_only_an_answer_if_no_tool_may_be_called() -> None:
     assert held_to(ADD, choice="none") == {
         "type": "object",
         "properties": {"answer": {"type": "string"}},
@@ -140,7 +140,7 @@ def test_without_leave_to_call_only_an_answer_is_left() -> None:
     }
 
 
-def test_definitions_of_several_tools_do_not_meet() -> None:
+def test_definitions_of_several_tools_do_not_collide() -> None:
     def tool(name: str, type_: str) -> ToolSpec:
         schema = {
             "type": "object",
@@ -218,7 +218,7 @@ TURNS = (
 )
 
 
-def test_every_kind_of_message_for_a_schema_constrained_model() -> None:
+def test_every_kind_of_message_is_encoded_for_a_schema_constrained_model() -> None:
     assert words(*TURNS) == [
         ("user", "look\n[An image was here; it cannot be shown.]\nthere"),
         ("assistant", '{"answer": "It\'s \\"ok\\""}\n{"tool": "add", "arguments": {"a": 1}}'),
@@ -231,7 +231,7 @@ def test_every_kind_of_message_for_a_schema_constrained_model() -> None:
     ]
 
 
-def test_every_kind_of_message_for_a_model_that_writes_fenced_json() -> None:
+def test_every_kind_of_message_is_encoded_for_a_model_that_writes_fenced_json() -> None:
     said = [content for role, content in words(*TURNS, style="fenced") if role == "assistant"]
     assert said == [
         'It\'s "ok"\n```json\n{"tool": "add", "arguments": {"a": 1}}\n```',

@@ -43,7 +43,7 @@ def test_a_new_connection_that_is_dropped_is_a_failure() -> None:
     assert len(exchange.requests) == 1
 
 
-def test_the_second_attempt_is_the_last() -> None:
+def test_a_dropped_connection_is_retried_only_once() -> None:
     exchange = converse(says("a"), DROPPED, DROPPED, requests=[HELLO] * 2)
     [end] = exchange.replies[1]
     assert isinstance(end, Failed)
@@ -52,7 +52,7 @@ def test_the_second_attempt_is_the_last() -> None:
     assert len(exchange.requests) == 3
 
 
-def test_the_second_attempt_is_the_last_also_on_another_kept_connection() -> None:
+def test_a_dropped_connection_is_retried_only_once_on_another_kept_connection() -> None:
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(says("a"), says("b"), DROPPED, DROPPED) as server:
@@ -80,7 +80,7 @@ def test_a_reply_that_breaks_off_on_a_pooled_connection_is_not_retried() -> None
     assert len(exchange.requests) == 2
 
 
-def test_a_kept_connection_that_is_reset() -> None:
+def test_a_reset_of_a_kept_connection_is_retried() -> None:
     """The request meets a socket that the server has closed in the meantime."""
     asked: list[bytes] = []
 

@@ -74,7 +74,7 @@ def test_closing_ends_a_server_that_is_still_loading(tmp_path: Path, monkeypatch
     asyncio.run(run())
 
 
-def test_closing_ends_a_server_whose_process_has_only_just_begun(
+def test_closing_ends_a_server_whose_process_has_just_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:

@@ -334,19 +334,19 @@ RESPONSES: dict[str, list[Event | bytes]] = {
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_the_same_completion(name: str) -> None:
+def test_both_clients_read_the_same_completion(name: str) -> None:
     agree("chat_completions", Answer(CHAT[name]))
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_the_same_response(name: str) -> None:
+def test_both_clients_read_the_same_response(name: str) -> None:
     agree("responses", Answer(wire(*RESPONSES[name])))
 
 
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_the_same_whatever_the_bytes_are_cut_into(mode: Mode, line_end: bytes, size: int) -> None:
+def test_both_clients_read_the_same_for_any_split_of_the_bytes(mode: Mode, line_end: bytes, size: int) -> None:
     events = CHAT["unicode"] if mode == "chat_completions" else wire(*RESPONSES["unicode"])
     raw = b"".join(events).replace(b"\\u00fc", "ü".encode()).replace(b"\\u65e5", "日".encode())
     body = raw.replace(b"\n", line_end)
@@ -406,13 +406,13 @@ CUTS = st.lists(st.floats(0, 1, exclude_max=True), max_size=6)
 
 @settings(max_examples=25, deadline=None)
 @given(completions(), CUTS)
-def test_the_same_completion_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
+def test_both_clients_read_the_same_completion_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
     agree("chat_completions", Answer(split(b"".join(stream), cuts)))
 
 
 @settings(max_examples=25, deadline=None)
 @given(replies(), CUTS)
-def test_the_same_response_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
+def test_both_clients_read_the_same_response_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
     agree("responses", Answer(split(b"".join(stream), cuts)))
 
 
@@ -438,13 +438,13 @@ def test_a_stream_that_ends_anywhere_is_never_a_reply(stream: list[bytes], place
 CUT = '{"path": "/tmp/x", "content": "rm'
 
 
-def test_a_completion_without_its_end_passes_there() -> None:
+def test_a_completion_without_its_end_fails_here_and_passes_there() -> None:
     sdk, ours = hear("chat_completions", Answer([BEGIN, chunk(content="half an answer")]))
     assert (sdk.choices[0].message.content, sdk.choices[0].finish_reason) == ("half an answer", None)
     assert "ended without saying why" in malformed(ours).message
 
 
-def test_the_cut_arguments_of_a_completion_pass_there() -> None:
+def test_cut_arguments_of_a_completion_fail_here_and_pass_there() -> None:
     cut_off = [chunk(tool_calls=[begins(0, "call_1", "write", CUT)]), chunk("tool_calls"), *END]
     sdk, ours = hear("chat_completions", Answer(cut_off))
     assert sdk.choices[0].finish_reason == "tool_calls"
@@ -452,20 +452,20 @@ def test_the_cut_arguments_of_a_completion_pass_there() -> None:
     assert "(write) has arguments that are not a JSON object" in malformed(ours).message
 
 
-def test_a_response_without_its_end_passes_there() -> None:
+def test_a_response_without_its_end_fails_here_and_passes_there() -> None:
     """Only a request for the final response fails there; following the events does not."""
     sdk, ours = hear("responses", Answer(wire(CREATED, *told(0, HELLO_AGAIN), *told(1, ADDED))))
     assert sdk is None
     assert "ended without its last event" in malformed(ours).message
 
 
-def test_the_cut_arguments_of_a_response_pass_there() -> None:
+def test_cut_arguments_of_a_response_fail_here_and_pass_there() -> None:
     sdk, ours = hear("responses", Answer(wire(*replied(call("call_1", "write", CUT)))))
     assert (sdk.status, sdk.output[0].arguments) == ("completed", CUT)
     assert "(write) has arguments that are not a JSON object" in malformed(ours).message
 
 
-def test_arguments_that_were_cut_and_then_called_empty_pass_there() -> None:
+def test_cut_arguments_with_an_empty_final_item_fail_here_and_pass_there() -> None:
     item = call("call_1", "write", "{}")
     events = [CREATED, added(0, item), arguments_delta(CUT), done(0, item), completed_event(item)]
     sdk, ours = hear("responses", Answer(wire(*events)))
@@ -480,7 +480,7 @@ def test_arguments_that_were_cut_and_then_called_empty_pass_there() -> None:
         {"type": "error", "code": "server_error", "message": "The server had an error.", "param": None},
     ],
 )
-def test_an_error_in_a_response_is_an_event_like_others_there(error: Event) -> None:
+def test_an_error_in_a_response_fails_here_and_is_a_plain_event_there(error: Event) -> None:
     begun = [CREATED, *told(0, message("so far"))]
     sdk, ours = hear("responses", Answer(wire(*begun, error)))
     assert sdk is None
@@ -489,7 +489,7 @@ def test_an_error_in_a_response_is_an_event_like_others_there(error: Event) -> N
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_an_error_in_the_shape_of_a_body_is_one_on_both_sides(mode: Mode) -> None:
+def test_an_error_body_is_an_error_on_both_sides(mode: Mode) -> None:
     from openai import APIError
 
     begun = [BEGIN] if mode == "chat_completions" else wire(CREATED, text_delta("so far"))[:1]
@@ -501,7 +501,7 @@ def test_an_error_in_the_shape_of_a_body_is_one_on_both_sides(mode: Mode) -> Non
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_a_body_that_is_cut_is_an_error_on_both_sides(mode: Mode) -> None:
+def test_a_cut_body_is_an_error_on_both_sides(mode: Mode) -> None:
     from openai import APIConnectionError
 
     begun = [BEGIN, chunk(content="half")] if mode == "chat_completions" else wire(CREATED, *told(0, HELLO_AGAIN))
@@ -513,7 +513,7 @@ def test_a_body_that_is_cut_is_an_error_on_both_sides(mode: Mode) -> None:
 # ── What the SDK has no types for ──────────────────────────────────────────────────────────────────
 
 
-def test_content_in_lists() -> None:
+def test_both_clients_read_content_in_lists() -> None:
     """So some servers send it, reasoning among it."""
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}
     stream = [
@@ -589,7 +589,7 @@ FULL = ModelRequest(
     ],
 )
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_requests_are_accepted(mode: Mode, request_: ModelRequest) -> None:
+def test_the_official_types_accept_our_requests(mode: Mode, request_: ModelRequest) -> None:
     body = sent(mode, request_)
     assert accepted(mode, body) == body
 
@@ -626,7 +626,7 @@ def test_invented_names_are_sent_back_sanitized(mode: Mode) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_the_oracle_would_notice(mode: Mode, change: dict[str, Any]) -> None:
+def test_the_official_types_refuse_invalid_requests(mode: Mode, change: dict[str, Any]) -> None:
     from pydantic import ValidationError
 
     body = sent(mode, FULL) | change

@@ -88,13 +88,13 @@ def test_each_response_gives_its_verdict(answer: Behaviour, verdict: str, words:
     assert found.words.isprintable()
 
 
-def test_nothing_listens_at_a_closed_port() -> None:
+def test_a_closed_port_is_unreachable() -> None:
     found = asyncio.run(probed("http://127.0.0.1:9/v1"))
     assert found.verdict == "unreachable"
     assert found.words == "could not be reached: the connection failed (Connection refused)"
 
 
-def test_a_connection_that_is_always_dropped() -> None:
+def test_a_connection_that_is_always_dropped_is_unreachable() -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: Raw(b"")) as server:
             found = await probed(server.url)
@@ -105,7 +105,7 @@ def test_a_connection_that_is_always_dropped() -> None:
 
 
 @pytest.mark.parametrize("answer", [Silence(), Answer([b'{"data": ['], ending="hang")], ids=["silence", "hang"])
-def test_an_endpoint_that_never_answers_is_left_after_the_time_limit(answer: Behaviour) -> None:
+def test_an_endpoint_that_never_answers_times_out(answer: Behaviour) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(answer) as server:
             found = await probed(server.url, timeout_seconds=SHORT)
@@ -115,13 +115,13 @@ def test_an_endpoint_that_never_answers_is_left_after_the_time_limit(answer: Beh
     asyncio.run(scenario())
 
 
-def test_a_listing_without_an_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_listing_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "MAX_BODY_BYTES", 1000)
     found, _ = probe_of(Answer([b"x" * 600] * 2, ending="hang"))
     assert (found.verdict, found.models) == ("answers", None)
 
 
-def test_a_name_lookup_that_hangs_holds_up_neither_the_probe_nor_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_name_lookup_delays_neither_the_probe_nor_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = threading.Event()
 
     def look_up(*_: object, **__: object) -> Any:
@@ -217,7 +217,7 @@ def test_a_key_check_is_used_for_a_provider_with_a_public_listing(monkeypatch: p
 
 
 @pytest.mark.parametrize("field", ["max_model_len", "context_length", "context_window", "max_input_tokens"])
-def test_the_window_that_an_endpoint_states(field: str) -> None:
+def test_the_context_window_of_an_endpoint_is_read(field: str) -> None:
     found, _ = probe_of(lists("a", **{field: 32_768}))
     assert found.window("a") == 32_768
 
@@ -228,7 +228,7 @@ def test_an_invalid_window_is_ignored(value: object) -> None:
     assert found.window("a") is None
 
 
-def test_spellings_of_one_model() -> None:
+def test_spellings_of_one_model_are_equal() -> None:
     found, _ = probe_of(lists("llama3:latest", "models/gemini", "vendor/free"))
     assert all(map(found.lists, ("llama3", "gemini", "vendor/free:nitro")))
 

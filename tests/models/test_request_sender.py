@@ -50,7 +50,7 @@ def posted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return bodies
 
 
-def test_a_small_body_and_a_large_one_say_the_same(posted: list[bytes]) -> None:
+def test_a_small_body_and_a_large_one_have_the_same_headers(posted: list[bytes]) -> None:
     small, large, again = asyncio.run(sent(SMALL, LARGE, SMALL, headers={"X-Ours": "ä b"}))
     assert posted == [SMALL, SMALL]
     assert small.body == again.body == SMALL

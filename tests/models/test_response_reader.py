@@ -126,7 +126,7 @@ def talk(run: Run) -> Ask:
     return talk
 
 
-def test_a_reply_is_the_same_wherever_it_is_cut(talk: Ask) -> None:
+def test_a_reply_is_the_same_for_any_split(talk: Ask) -> None:
     cuts = range(1, len(GOOD))
     whole = talk([(GOOD[:at], GOOD[at:]) for at in cuts])
     assert set(whole.bodies) == {BODY}
@@ -172,7 +172,7 @@ def test_a_connection_with_extra_data_is_not_reused(answer: Sequence[bytes], tal
     assert talked.connections == 2
 
 
-def test_trailers_are_passed_over(talk: Ask) -> None:
+def test_trailers_are_skipped(talk: Ask) -> None:
     with_trailers = GOOD[:-2] + b"X-Checksum: 1\r\n\r\n"
     talked = talk([(with_trailers,), (GOOD,)])
     assert talked.bodies == [BODY, BODY]

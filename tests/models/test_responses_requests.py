@@ -45,7 +45,7 @@ def assistant(*parts: Part) -> Message:
     return Message("assistant", parts)
 
 
-def test_the_request_on_the_wire() -> None:
+def test_the_request_has_the_expected_headers_and_body() -> None:
     answer = Answer(wire(*replied(message("hi"))))
     [request] = converse(answer, headers={"X-Team": "blue-team"}).requests
     assert (request.method, request.path) == ("POST", "/v1/responses")
@@ -74,7 +74,7 @@ def test_no_authorization_header_is_sent_without_a_key() -> None:
     assert "authorization" not in request.headers
 
 
-def test_every_kind_of_message() -> None:
+def test_every_kind_of_message_is_encoded() -> None:
     assert items(
         Message("user", (Text("look"), Text(""), Image("image/png", "QUJD"))),
         assistant(SEALED, Text("ok"), ToolUse("c1", "add", '{"a":1}'), ToolUse("c2", "add", "")),
@@ -114,16 +114,16 @@ def test_every_kind_of_message() -> None:
         pytest.param(replace(SEALED, item_id=None), id="without its id"),
     ],
 )
-def test_reasoning_that_is_not_sent(thinking: Thinking) -> None:
+def test_reasoning_of_other_models_or_without_encryption_is_not_sent(thinking: Thinking) -> None:
     assert items(user("x"), assistant(thinking, Text("yes")))[1:] == [{"role": "assistant", "content": "yes"}]
 
 
-def test_reasoning_of_which_there_is_no_summary() -> None:
+def test_encrypted_reasoning_without_a_summary_is_sent() -> None:
     [_, first, _] = items(user("x"), assistant(replace(SEALED, text=""), Text("yes")))
     assert first == SENT_BACK | {"summary": []}
 
 
-def test_one_conversation_sent_to_several_models() -> None:
+def test_a_conversation_is_encoded_for_each_model() -> None:
     conversation = Conversation([user("x"), assistant(SEALED, Text("yes"))])
     request = ModelRequest("m-1", EMPTY, conversation, ModelSettings(), provider="fake")
     assert sent(request)["input"][1] == SENT_BACK
@@ -156,7 +156,7 @@ def test_encrypted_reasoning_is_sent_back_unchanged() -> None:
 # ── Options ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_settings_are_sent_where_they_are_set() -> None:
+def test_settings_are_sent_only_if_they_are_set() -> None:
     settings = ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")
     body = sent(replace(HELLO, settings=settings, tool_choice="none"))
     chosen = {name: body[name] for name in body.keys() - sent(HELLO).keys()}
@@ -169,7 +169,7 @@ def test_settings_are_sent_where_they_are_set() -> None:
     assert body["tools"] == sent(HELLO)["tools"]
 
 
-def test_no_choice_of_tools_where_there_are_none() -> None:
+def test_no_tool_choice_is_sent_without_tools() -> None:
     assert sent(asking(user("x"), tool_choice="none")).keys() == {"model", "stream", "store", "input"}
 
 
@@ -258,7 +258,7 @@ def test_a_message_is_encoded_once() -> None:
     assert encode_request(request) == first
 
 
-def test_a_request_of_several_megabytes() -> None:
+def test_a_request_of_several_megabytes_is_sent() -> None:
     large = asking(user("x" * 3_000_000))
     exchange = converse(Answer(wire(*replied(message("long")))), requests=[large])
     assert isinstance(exchange.replies[0][-1], Completed)

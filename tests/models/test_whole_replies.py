@@ -124,7 +124,7 @@ def test_a_document_may_span_many_lines(whole: Whole, indent: int | None, size: 
     assert len(shown) == 4
 
 
-def test_blank_lines_may_come_before_it_to_keep_the_connection_alive(whole: Whole) -> None:
+def test_blank_lines_before_a_document_are_skipped(whole: Whole) -> None:
     [*_, last] = whole.of(b"\n", b" \r\n\n", b"\n" + json.dumps(whole.document, indent=2).encode() + b"\n")
     assert isinstance(last, Completed)
     assert last.parts == whole.parts
@@ -160,7 +160,7 @@ def test_an_endless_document_is_refused(whole: Whole, monkeypatch: pytest.Monkey
     assert (end.kind, "larger than 1 MB" in end.message) == ("malformed", True)
 
 
-def test_events_under_the_wrong_name_are_events_all_the_same() -> None:
+def test_events_under_the_wrong_name_are_read() -> None:
     pieces = [b"\n: hello\n\n", delta(content="Hel"), delta(content="lo", finish="stop"), DONE]
     events = chat.events_of(Answer(pieces, headers=JSON))
     assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
@@ -183,7 +183,7 @@ def test_calls_of_a_complete_message_are_identified_by_position(ids: tuple[str |
 
 
 @EACH_STYLE
-def test_calls_that_are_described_in_the_text(style: ToolStyle) -> None:
+def test_emulated_calls_are_read_from_a_document(style: ToolStyle) -> None:
     text = CALL if style == "schema" else f"```json\n{CALL}\n```"
     choice = {"message": {"content": text}, "finish_reason": "stop"}
     answer = Answer([json.dumps({"choices": [choice]}, indent=2).encode()], headers=JSON)
@@ -204,7 +204,7 @@ TRUNCATED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_one_that_the_token_limit_cut(name: str) -> None:
+def test_a_document_cut_by_the_token_limit_is_a_cut_reply(name: str) -> None:
     whole = FORMATS[name]
     [*_, last] = whole.of(json.dumps(whole.document | TRUNCATED[name], indent=2).encode())
     assert isinstance(last, Completed)

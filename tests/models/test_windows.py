@@ -85,7 +85,7 @@ def test_the_window_is_read_from_each_server(answers: dict[str, Any], window: Wi
         assert "/api/show" not in server.paths, "only Ollama is sent a body"
 
 
-def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_has_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
     async def run() -> Window | None:
@@ -142,7 +142,7 @@ def resolved(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[l
     return asyncio.run(run())
 
 
-def test_a_run_counts_on_the_window_that_the_server_states(tmp_path: Path) -> None:
+def test_a_run_uses_the_window_that_the_server_states(tmp_path: Path) -> None:
     server = Server({"/props": PROPS})
     assert resolved(server, tmp_path, 2, local=True) == [[8192], [8192]]
     assert server.paths.count("/props") == 1, "it is asked once"
