@@ -130,7 +130,7 @@ def test_an_owner_stays_until_attached_runs_end(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_command_that_owns_the_home_hands_it_over_to_a_server_and_follows_its_run_there(tmp_path: Path) -> None:
+def test_a_command_that_owns_the_home_gives_it_to_a_server_and_follows_its_run(tmp_path: Path) -> None:
     """The server says that it waits. The run goes on where it stopped: the model is asked nothing twice."""
 
     async def perform() -> None:
@@ -156,7 +156,7 @@ def test_command_that_owns_the_home_hands_it_over_to_a_server_and_follows_its_ru
     in_time(perform())
 
 
-def test_server_does_not_hand_its_home_over_to_another_server(tmp_path: Path) -> None:
+def test_a_server_does_not_give_its_home_to_another_server(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint() as endpoint:
             shell = made(tmp_path, endpoint)
@@ -191,7 +191,7 @@ def test_a_command_whose_owner_dies_reports_it_and_how_to_continue(tmp_path: Pat
     in_time(perform())
 
 
-def test_commands_that_begin_at_once_all_work(tmp_path: Path) -> None:
+def test_commands_that_start_at_the_same_time_all_work(tmp_path: Path) -> None:
     """One of them owns the home, and the others come to it, or after it."""
 
     async def perform() -> None:
@@ -270,7 +270,7 @@ def test_a_home_with_a_long_name_can_be_attached_to(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_another_user_is_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where the rights of the file would allow it: the kernel says who asks. Here it is the owner of the
     socket who is taken to be another."""
 
