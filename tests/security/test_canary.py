@@ -100,7 +100,7 @@ SCRIPT = (
 )
 
 
-def test_the_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     workspace.mkdir()

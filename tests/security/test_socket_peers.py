@@ -122,7 +122,7 @@ def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) 
     assert said == ["HTTP/1.1 403 Forbidden"]
 
 
-def test_other_processes_of_the_user_are_not(tmp_path: Path) -> None:
+def test_other_processes_of_the_user_are_accepted(tmp_path: Path) -> None:
     """Also one that this very process has started, and one in a session of its own."""
 
     said: list[str] = []

@@ -101,7 +101,7 @@ def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> Non
     ],
     ids=["off", "a rule", "a rule that matches"],
 )
-def test_the_decision_of_the_operator_applies(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_settings_of_the_operator_allow_commands_without_approval(tmp_path: Path, settings: dict[str, Any]) -> None:
     ended, asked = ran(tmp_path, **settings)
     assert (ended.content, asked) == ("ran\n", [])
 
@@ -127,7 +127,7 @@ def output(text: str, mode: SandboxMode, home: Path, workspace: Path) -> str:
 
 
 @needs_landlock
-def test_the_engines_home_is_closed_to_commands(tmp_path: Path) -> None:
+def test_commands_cannot_read_the_engines_home(tmp_path: Path) -> None:
     home = tmp_path / "user" / ".treadle"
     workspace = home / "workspaces" / "hero"
     workspace.mkdir(parents=True)
@@ -150,7 +150,7 @@ python3 -c 'print(1 + 1)'; echo into > /dev/null; ls ~ >/dev/null && echo home
     assert "canary" in output(f"cat {home}/config.yaml", "off", home, workspace)  # as the operator has said
 
 
-def test_a_new_agent_of_the_command_asks_by_default(tmp_path: Path) -> None:
+def test_an_agent_made_with_the_command_asks_by_default(tmp_path: Path) -> None:
     home = Home(tmp_path)
     made = yaml.safe_load(home.create_agent("careful", "scripted/model").read_text())
     assert made["approvals"]["default"] == "ask"
