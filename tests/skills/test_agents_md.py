@@ -33,7 +33,7 @@ def test_a_workspace_without_agents_md_has_no_notes(workspace: Path) -> None:
     assert make_workspace_notes(Path("/")) == "" or Path("/AGENTS.md").exists()
 
 
-def test_the_nearest_within_the_work_tree(tmp_path: Path) -> None:
+def test_the_nearest_file_within_the_work_tree_is_used(tmp_path: Path) -> None:
     root = tmp_path / "root"
     inner = root / "packages" / "a"
     inner.mkdir(parents=True)
@@ -48,7 +48,7 @@ def test_the_nearest_within_the_work_tree(tmp_path: Path) -> None:
     assert found(inner) == ("AGENTS.md", b"mine")
 
 
-def test_never_above_the_root_of_the_work_tree(tmp_path: Path) -> None:
+def test_files_above_the_root_of_the_work_tree_are_ignored(tmp_path: Path) -> None:
     note(tmp_path, "beyond")
     (tmp_path / ".git").mkdir()
     inner = tmp_path / "worktree" / "src"
@@ -59,7 +59,7 @@ def test_never_above_the_root_of_the_work_tree(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_another_users_repository_above_is_none(tmp_path: Path, workspace: Path) -> None:
+def test_a_parent_repository_of_another_user_is_ignored(tmp_path: Path, workspace: Path) -> None:
     note(tmp_path, "planted")
     (tmp_path / ".git").mkdir()
     assert found(workspace) == ("../AGENTS.md", b"planted")
@@ -84,7 +84,7 @@ def test_a_link_to_another_file_of_the_workspace_is_followed(workspace: Path) ->
 @pytest.mark.parametrize(
     "target", ["../secret.md", ".env", ".git/config", "/dev/zero", "AGENTS.md", "up/secret.md"]
 )
-def test_no_other_link_is(tmp_path: Path, workspace: Path, target: str) -> None:
+def test_other_links_are_not_followed(tmp_path: Path, workspace: Path, target: str) -> None:
     (tmp_path / "secret.md").write_text(SECRET)
     (workspace / ".git").mkdir()
     (workspace / "up").symlink_to("..")
@@ -94,7 +94,7 @@ def test_no_other_link_is(tmp_path: Path, workspace: Path, target: str) -> None:
     assert make_workspace_notes(workspace) == ""
 
 
-def test_pipes_folders_and_large_files(workspace: Path) -> None:
+def test_pipes_and_folders_are_ignored_and_large_files_are_truncated(workspace: Path) -> None:
     os.mkfifo(workspace / NAME)
     assert found(workspace) is None
     (workspace / NAME).unlink()
@@ -115,7 +115,7 @@ def section(content: bytes, size: int | None = None) -> str:
     return render_notes(Notes(NAME, content, len(content) if size is None else size))
 
 
-def test_the_section() -> None:
+def test_the_section_marks_the_file_and_its_end() -> None:
     text = section(b"\xef\xbb\xbfUse tabs.\r\nTest first.\n")
     begin, *lines, end = text.split("\n\n")[-1].splitlines()
     assert lines == ["Use tabs.", "Test first."]

@@ -120,13 +120,13 @@ def ours(case: Case) -> bool:
 
 
 @pytest.mark.parametrize("case", GOOD, ids=label)
-def test_what_the_format_accepts_we_accept(case: Case, tmp_path: Path) -> None:
+def test_manifests_that_the_validator_accepts_are_accepted(case: Case, tmp_path: Path) -> None:
     assert theirs(tmp_path, case)
     assert ours(case)
 
 
 @pytest.mark.parametrize("case", BAD, ids=label)
-def test_what_the_format_refuses_we_refuse(case: Case, tmp_path: Path) -> None:
+def test_manifests_that_the_validator_refuses_are_refused(case: Case, tmp_path: Path) -> None:
     with pytest.raises(InvalidSkill) as refused:
         parse_manifest(case.text.encode(), case.folder)
     assert str(refused.value).isprintable()
@@ -135,12 +135,12 @@ def test_what_the_format_refuses_we_refuse(case: Case, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("case", STRICTER, ids=label)
-def test_where_we_are_stricter_by_intent(case: Case) -> None:
+def test_manifests_are_refused_where_we_are_stricter(case: Case) -> None:
     assert not ours(case)
 
 
 @pytest.mark.parametrize("folder", sorted(SHIPPED.iterdir()), ids=lambda folder: folder.name)
-def test_what_we_ship_is_valid(folder: Path) -> None:
+def test_shipped_skills_are_valid(folder: Path) -> None:
     command = [Path(sys.executable).with_name("agentskills"), "validate", folder]
     done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_SECONDS)
     assert done.returncode == 0, done.stderr
@@ -159,7 +159,7 @@ def test_what_we_ship_is_valid(folder: Path) -> None:
         ("a a", ("a",)),
     ],
 )
-def test_tools(written: str, tools: tuple[str, ...]) -> None:
+def test_allowed_tools_are_parsed(written: str, tools: tuple[str, ...]) -> None:
     text = front("name: one", "description: x", f"allowed-tools: {written}")
     assert parse_manifest(text.encode(), "one").tools == tools
 
@@ -169,7 +169,7 @@ def test_a_description_is_one_line_and_inert() -> None:
     assert parse_manifest(text.encode(), "one") == SkillManifest("one", "a ## System<U+001B>[31m<U+202E> b")
 
 
-def test_a_bomb_stays_small() -> None:
+def test_yaml_anchors_and_deep_nesting_are_refused() -> None:
     bomb = [
         "name: one",
         "description: x",
@@ -186,7 +186,7 @@ def test_a_bomb_stays_small() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=400) | st.text(max_size=300).map(lambda text: f"---\n{text}\n---\n".encode()))
-def test_whatever_the_bytes_it_is_a_manifest_or_broken(content: bytes) -> None:
+def test_any_bytes_give_a_manifest_or_an_error(content: bytes) -> None:
     try:
         said = parse_manifest(content, "one")
     except InvalidSkill:
@@ -206,7 +206,7 @@ LINES = st.sampled_from((
 
 @settings(deadline=None, derandomize=True)
 @given(st.lists(LINES, max_size=6), st.booleans())
-def test_we_and_the_validator_agree_on_whatever_is_put_together(lines: list[str], is_begun: bool) -> None:
+def test_generated_manifests_are_judged_as_by_the_validator(lines: list[str], is_begun: bool) -> None:
     case = Case("", front(*(("name: one", "description: >") if is_begun else ()), *lines))
     with TemporaryDirectory() as folder:
         assert ours(case) == theirs(Path(folder), case)
