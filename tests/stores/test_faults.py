@@ -84,7 +84,7 @@ def make_room(connection: SqliteDatabase) -> None:
     connection.execute("PRAGMA max_page_count = 1000000")
 
 
-def test_a_full_disk_refuses_new_work_and_holds_up_the_rest(path: str) -> None:
+def test_a_full_disk_refuses_new_work_and_delays_work_in_progress(path: str) -> None:
     async def run() -> None:
         async with process_on(path) as process:
             claim = await process.claimed()
@@ -117,7 +117,7 @@ def test_a_full_disk_refuses_new_work_and_holds_up_the_rest(path: str) -> None:
     asyncio.run(run())
 
 
-def test_closing_does_not_wait_for_room(path: str) -> None:
+def test_closing_does_not_wait_for_disk_space(path: str) -> None:
     async def run() -> None:
         async with process_on(path) as process:
             claim = await process.claimed()
@@ -134,7 +134,7 @@ def test_closing_does_not_wait_for_room(path: str) -> None:
     asyncio.run(run())
 
 
-def test_a_full_disk_under_the_write_ahead_log(path: str) -> None:
+def test_a_full_file_system_is_handled_like_a_full_database(path: str) -> None:
     """The same when it is the file system that says so."""
 
     async def run() -> None:
@@ -173,7 +173,7 @@ def test_an_engine_opens_for_reading_on_a_full_disk(path: str) -> None:
 # ── fsync ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_failed_fsync_stops_everything(path: str) -> None:
+def test_a_failed_fsync_stops_the_store(path: str) -> None:
     async def run() -> None:
         with faulty_disk() as disk:
             async with process_on(path) as process:
@@ -301,7 +301,7 @@ def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
 # ── Damaged ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_damage_that_is_met_while_reading_is_named(path: str) -> None:
+def test_damage_found_while_reading_is_reported(path: str) -> None:
     async def run() -> None:
         async with process_on(path) as process:
             runs = [await process.submit() for _ in range(300)]
@@ -323,7 +323,7 @@ def damage_most_of(path: str) -> None:
 # ── Newer events ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_events_of_a_newer_version_are_kept_and_do_not_hurt(path: str) -> None:
+def test_events_of_a_newer_version_are_kept_and_ignored(path: str) -> None:
     """A known type whose data a later version has changed beyond what this one can read."""
 
     async def run() -> None:

@@ -109,13 +109,13 @@ def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_pa
     asyncio.run(scenario())
 
 
-def test_the_page_tells_the_same_commands(tmp_path: Path) -> None:
+def test_the_documentation_shows_the_same_commands(tmp_path: Path) -> None:
     for command in told("postgresql://db.example/treadle", tmp_path):
         options = [word.partition("=")[0] for word in command if word.startswith("--")]
         [line] = re.findall(rf"^\$ ({command[0]} .*)$", PAGE, re.MULTILINE)
         assert [word.partition("=")[0] for word in shlex.split(line) if word.startswith("--")] == options
 
 
-def test_what_the_page_asks_the_database_is_answered(url: str) -> None:
+def test_the_documented_queries_run(url: str) -> None:
     [block] = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     asyncio.run(tell(url, *block.split(";")[:-1]))

@@ -114,7 +114,7 @@ async def texts_until(events: AsyncGenerator[Sequence[Event], None], whole: str)
             return
 
 
-def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
+def test_a_reader_sees_everything_that_another_process_commits(url: str) -> None:
     async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
@@ -135,7 +135,7 @@ def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_many_readers_and_both_sides_at_once(url: str) -> None:
+def test_many_readers_see_events_of_both_processes_without_gaps(url: str) -> None:
     """The run executes here, and its messages come from the other process: with no gaps or duplicates."""
 
     async def scenario() -> None:
@@ -213,7 +213,7 @@ def test_missed_notifications_are_caught_up(url: str, monkeypatch: pytest.Monkey
     asyncio.run(scenario())
 
 
-def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> None:
+def test_late_duplicate_or_unordered_notifications_change_nothing(url: str) -> None:
     async def scenario() -> None:
         async with two(url) as (here, there):
             claim = await there.process.claimed()
@@ -337,7 +337,7 @@ def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_tex
     asyncio.run(scenario())
 
 
-def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missed_live_text_is_requested_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_sync, "REQUEST_INTERVAL_SECONDS", 0.01)
 
     async def scenario() -> None:

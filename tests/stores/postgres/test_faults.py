@@ -150,7 +150,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
     run(scenario())
 
 
-def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
+def test_a_commit_that_did_not_reach_the_server_is_repeated(url: str, folder: Path) -> None:
     async def scenario() -> None:
         async with over_a_wire(url, folder) as process:
             claim = await process.claimed()
@@ -200,7 +200,7 @@ def test_a_late_batch_is_not_applied_twice(url: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Path) -> None:
+def test_cut_connections_cause_no_gaps_or_duplicates(url: str, folder: Path) -> None:
     """Many runs go on while connections are cut again and again."""
 
     async def scenario() -> None:
@@ -282,7 +282,7 @@ def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, silent: bool) -> None:
+def test_a_store_can_be_closed_while_the_server_is_unreachable(url: str, folder: Path, silent: bool) -> None:
     async def scenario() -> None:
         with ExitStack() as leaving:
             async with over_a_wire(url, folder) as process:
@@ -404,7 +404,7 @@ def test_a_transaction_that_lost_to_another_is_retried(url: str, state: str) -> 
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> None:
+def test_a_full_disk_refuses_new_work_and_keeps_work_in_progress(url: str) -> None:
     async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
@@ -420,7 +420,7 @@ def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> N
     run(scenario())
 
 
-def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
+def test_two_processes_with_overlapping_batches_do_not_deadlock(url: str) -> None:
     """Runs of both, told of each other in both orders, in batches that overlap."""
 
     async def scenario() -> None:
@@ -443,7 +443,7 @@ def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
 # ── Beyond repair ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url: str) -> None:
+def test_a_database_that_lost_acknowledged_data_stops_the_store(url: str) -> None:
     """As after a failover to a standby that was behind, or a restored backup."""
 
     async def scenario() -> None:
@@ -461,7 +461,7 @@ def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url
     run(scenario())
 
 
-def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_writer_registers_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "WRITER_EXPIRY_SECONDS", 0.0)
 
     async def scenario() -> None:
@@ -476,7 +476,7 @@ def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pyt
     run(scenario())
 
 
-def test_what_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
+def test_an_append_that_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
     async def scenario() -> None:
         async with process_on(url) as process:
             good, bad = await process.claimed(), await process.claimed()

@@ -35,7 +35,7 @@ async def taking(url: str, name: str, holders: list[str], begun: asyncio.Event) 
         await database.close()
 
 
-def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_holds_the_lock_and_the_next_takes_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.02)
 
     async def scenario() -> None:

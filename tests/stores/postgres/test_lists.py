@@ -87,7 +87,7 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_an_approval_whose_time_has_run_out_takes_no_answer(url: str) -> None:
+def test_an_expired_approval_accepts_no_decision(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.claimed()
@@ -185,7 +185,7 @@ def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> N
     asyncio.run(scenario())
 
 
-def test_a_run_that_was_cancelled_need_not_wait_for_its_turn(url: str) -> None:
+def test_a_cancelled_run_can_be_claimed_before_its_turn(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             await process.submit("s")
@@ -233,7 +233,7 @@ def test_a_deleted_run_is_reported_as_deleted(url: str) -> None:
 # ── The feed ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_all_runs_are_one_feed(url: str) -> None:
+def test_the_feed_contains_the_events_of_all_runs(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             assert await process.store.position() == 0
@@ -328,7 +328,7 @@ def test_a_reader_that_starts_slowly_also_keeps_the_order(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_two_that_write_are_read_without_a_gap(url: str) -> None:
+def test_events_of_two_concurrent_writers_are_read_without_gaps(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
 

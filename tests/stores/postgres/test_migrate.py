@@ -165,7 +165,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         assert pending.number == 8, "no number is given twice"
 
 
-def test_every_table_is_moved(home: str) -> None:
+def test_every_table_is_migrated(home: str) -> None:
     with closing(open_reader(home)) as db:
         found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         columns = {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in found}
@@ -179,7 +179,7 @@ def test_every_table_is_moved(home: str) -> None:
     assert [name for name, rows in held(home).items() if rows == 0] == [], "or these tests show nothing of it"
 
 
-def test_a_home_moves_with_its_whole_history(home: str, bare: str) -> None:
+def test_a_home_is_migrated_with_its_whole_history(home: str, bare: str) -> None:
     told: list[tuple[str, int, int]] = []
     before = held(home)
     moved = run(migrate_database(home, bare, lambda table, done, total: told.append((table, done, total))))
@@ -272,7 +272,7 @@ def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bar
         run(migrate_database(home, bare))
 
 
-def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: str, bare: str) -> None:
+def test_a_migration_of_another_or_changed_home_is_not_resumed(home: str, bare: str) -> None:
     def stop(table: str, done: int, _: int) -> None:
         if table == "events" and done:
             raise Stopped
@@ -287,7 +287,7 @@ def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: st
     run(migrate_database(home, bare))
 
 
-def test_a_copy_that_differs_is_not_shown(home: str, bare: str) -> None:
+def test_a_copy_that_differs_is_not_published(home: str, bare: str) -> None:
     def stop(table: str, _: int, __: int) -> None:
         if table == "hooks":
             raise Stopped
@@ -316,7 +316,7 @@ def test_a_source_that_is_owned_or_missing_is_refused(home: str, bare: str) -> N
     assert run(schemas(bare)) == set()
 
 
-def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
+def test_concurrent_migrations_to_one_target_are_refused(home: str, bare: str) -> None:
     async def scenario() -> None:
         other = await open_connection(bare, 10, {})
         await other.execute(f"SELECT pg_advisory_lock({LOCK_ID})")
@@ -330,7 +330,7 @@ def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
 # ── As a user meets it ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_command_moves_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
+def test_the_command_migrates_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
     done = run(Shell(tmp_path / "home")("migrate", f"sqlite:///{home}", bare))
     assert (done.code, done.out) == (0, ""), done
     assert "Copied and verified, row by row: 3 runs, " in done.err
@@ -343,7 +343,7 @@ def test_the_report_is_available_as_json(home: str, bare: str, capsysbinary: pyt
     assert (told["tables"], told["rows"]) == (held(home), sum(held(home).values()))
 
 
-def test_only_from_sqlite_to_postgresql(home: str, bare: str) -> None:
+def test_only_migrations_from_sqlite_to_postgresql_are_accepted(home: str, bare: str) -> None:
     with pytest.raises(UsageError, match="cannot be migrated; accepted: sqlite:///PATH"):
         run(migrate(bare, bare, json=False))
     with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` cannot be migrated"):

@@ -68,7 +68,7 @@ async def tells_how_it_is(worker: str, token: str) -> None:
                     await asyncio.sleep(0.05)
 
 
-def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -> None:
+def test_a_server_accepts_a_run_and_shows_the_work_of_a_worker(url: str, tmp_path: Path) -> None:
     answer = Answer([delta(content="Hello, "), PAUSE, delta(content="world."), delta(finish="stop"), DONE])
 
     async def scenario() -> None:
