@@ -73,7 +73,7 @@ def raise_limit(module: Any, name: str) -> Patch:
     return lambda monkeypatch: monkeypatch.setattr(module, name, 1000)
 
 
-def test_all_guards_are_armed() -> None:
+def test_doctor_finds_all_guards_armed() -> None:
     assert find_unarmed() == set()
 
 
@@ -345,7 +345,7 @@ def test_offline_opens_no_connection(shell: Shell) -> None:
     asyncio.run(scenario())
 
 
-def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
+def test_a_provider_that_lists_the_model_is_ok(shell: Shell) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: LISTING) as server:
             configure(shell, fake=server.url)
@@ -370,7 +370,7 @@ def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
     ],
     ids=["key", "error", "no listing", "page", "silence"],
 )
-def test_a_provider_that_answers_something_else(shell: Shell, answer: Behaviour, state: str, words: str) -> None:
+def test_other_answers_of_a_provider_are_reported(shell: Shell, answer: Behaviour, state: str, words: str) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: answer) as server:
             configure(shell, fake=server.url)
@@ -412,7 +412,7 @@ def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_silent_endpoints_are_left_after_the_time_limit(tmp_path: Path) -> None:
+def test_silent_endpoints_time_out(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as opened:
             servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: Silence())) for _ in range(5)]
@@ -429,7 +429,7 @@ def test_silent_endpoints_are_left_after_the_time_limit(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_database_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_server_that_never_answers_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("asyncpg")
     monkeypatch.setattr("treadle.doctor.database.SERVER_SECONDS", 1)
 
@@ -448,7 +448,7 @@ def test_a_database_server_that_never_answers_is_left(tmp_path: Path, monkeypatc
 # ── The server, keys and windows ──
 
 
-def test_the_server_line_is_what_answers_there(shell: Shell) -> None:
+def test_the_server_line_says_what_answers_at_the_port(shell: Shell) -> None:
     async def server_line() -> tuple[str, str]:
         return found((await shell("doctor", "--json", *PATIENT)).json)["server"]
 
@@ -524,7 +524,7 @@ def test_a_context_window_says_where_it_comes_from(
     asyncio.run(scenario())
 
 
-def test_weights_that_are_none_are_found(shell: Shell) -> None:
+def test_invalid_weights_are_found(shell: Shell) -> None:
     shell.write("models/broken.gguf", "<html>")
 
     async def scenario() -> None:

@@ -39,7 +39,7 @@ END = e.RunEnd("completed", "completed", Metrics())
 LONG = "An answer that is not short."
 
 
-def test_a_terminal_shows_words_as_they_come() -> None:
+def test_a_terminal_shows_text_as_it_arrives() -> None:
     assert shown(Terminal(), token(0, LONG), token(len(LONG), " More")) == f"{LONG} More"
 
 
@@ -48,12 +48,12 @@ def test_a_reply_ends_its_line_once() -> None:
     assert shown(Terminal(), token(0, f"{LONG}\n"), reply(f"{LONG}\n"), END) == f"{LONG}\n"
 
 
-def test_what_a_late_reader_missed_is_shown_with_the_whole_reply() -> None:
+def test_text_that_a_late_reader_missed_is_shown_with_the_whole_reply() -> None:
     assert shown(Terminal(), token(0, LONG[:20]), reply(LONG), END) == f"{LONG}\n"
     assert shown(Terminal(), token(0, LONG[:20]), token(0, LONG), reply(LONG), END) == f"{LONG}\n"
 
 
-def test_a_short_reply_waits_until_it_is_known_not_to_mean_silence() -> None:
+def test_a_short_reply_is_held_until_it_cannot_be_the_silent_marker() -> None:
     assert shown(Terminal(), token(0, "NO_"), token(3, "REPLY"), reply("NO_REPLY")) == ""
     silent = e.RunEnd("completed", "silent", Metrics())
     assert shown(Terminal(), token(0, "NO_REPLY"), reply("NO_REPLY"), silent) == ""
@@ -63,14 +63,14 @@ def test_a_short_reply_waits_until_it_is_known_not_to_mean_silence() -> None:
     )
 
 
-def test_what_happens_meanwhile_does_not_break_the_line() -> None:
+def test_other_events_do_not_break_the_line() -> None:
     asked, thought = e.RunInterrupted("Interrupted by the user."), e.ThinkingDelta(6, 1, 0, "hm")
     words = (token(0, LONG), thought, asked, token(len(LONG), " More"), reply(f"{LONG} More"))
     assert shown(Terminal(), *words) == f"{LONG} More\n"
     assert shown(Terminal(), token(0, "An answer"), asked, token(9, LONG[9:]), reply(LONG)) == f"{LONG}\n"
 
 
-def test_a_failed_attempt_stays_on_a_terminal_s_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_attempt_keeps_its_own_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     failed = (e.LlmError(1, 1, "server", "fake broke off.", True), e.LlmRetry(1, 2, 0.0, 1500))
     attempts = (token(0, LONG), *failed, e.AttemptReset(8, 2), token(0, LONG, 2, 8), reply(LONG), END)
     assert shown(Terminal(), *attempts) == f"{LONG}\n{LONG}\n"
@@ -112,12 +112,12 @@ def test_a_line_says_once_what_failed_and_which_secret_was_used(capsys: pytest.C
     ]
 
 
-def test_what_runs_is_shown_with_what_is_not_seen(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_call_is_shown_with_its_invisible_characters(capsys: pytest.CaptureFixture[str]) -> None:
     shown(io.StringIO(), e.ToolCallStart("c", "bash", '{"command": "ls\u200b"}', "k"))
     assert capsys.readouterr().err == "· bash ls<U+200B>\n"
 
 
-def test_a_note_on_a_denial_is_quoted_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_note_on_a_denial_is_quoted_completely(capsys: pytest.CaptureFixture[str]) -> None:
     shown(io.StringIO(), e.ApprovalDecided(ApprovalId("apr_1"), "deny", note="no " * 50))
     assert capsys.readouterr().err == f"  denied: “{('no ' * 50).strip()}”\n"
 
@@ -136,6 +136,6 @@ def test_other_text_is_left_alone() -> None:
     assert inert("Grüße, 世界 👋\u200d\n\tend") == "Grüße, 世界 👋\u200d\n\tend"
 
 
-def test_one_line_is_cut_with_a_sign() -> None:
+def test_a_truncated_line_ends_with_an_ellipsis() -> None:
     assert one_line("a\n b\tc") == "a b c"
     assert one_line("abcdef", 4) == "abc…"

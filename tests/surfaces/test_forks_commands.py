@@ -55,7 +55,7 @@ def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_run_at_an_endpoint_of_its_own_is_forked_there(tmp_path: Path) -> None:
+def test_a_run_with_its_own_endpoint_is_forked_with_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(says("One."), says("Two.")) as server:
             shell = configured(tmp_path, "http://127.0.0.1:9/v1")
@@ -126,7 +126,7 @@ def change(database: Path, run_id: str, type_: str, old: bytes, new: bytes, vers
             )
 
 
-def test_two_runs_side_by_side(tmp_path: Path) -> None:
+def test_diff_shows_two_runs_side_by_side(tmp_path: Path) -> None:
     async def scenario() -> None:
         other = calls(fragment(0, "call_1", "glob", '{"pattern": "*.md"}'))
         async with FakeEndpoint(looks(), says("Nothing."), says("Still nothing."), other, says("None.")) as server:

@@ -35,7 +35,7 @@ def with_agents(shell: Shell, *names: str, embedder: str = "none") -> Shell:
     return shell
 
 
-def test_add_list_and_forget(shell: Shell) -> None:
+def test_memories_are_added_listed_and_forgotten(shell: Shell) -> None:
     added = do(shell, "add", FACT)
     assert (added.code, added.out) == (0, "")
     assert "Saved as mem_" in added.err
@@ -55,7 +55,7 @@ def test_add_list_and_forget(shell: Shell) -> None:
     assert all(b"bed at eight" not in file.read_bytes() for file in shell.home.glob("treadle.db*"))
 
 
-def test_nothing_yet(shell: Shell) -> None:
+def test_an_empty_memory_is_reported_and_nothing_is_created(shell: Shell) -> None:
     assert "No memories yet." in do(shell, "list").err
     assert "No memories of the agent `default` yet" in do(shell, "list", "--agent", "default").err
     assert "No memory of `default` matches" in do(shell, "search", "bedtime").err
@@ -67,7 +67,7 @@ def test_nothing_yet(shell: Shell) -> None:
     "arguments",
     [("list", "-a"), ("search", "x", "-a"), ("add", "x", "-a"), ("export", "-a"), ("import", "-", "-a")],
 )
-def test_a_wrong_name_of_an_agent(shell: Shell, arguments: tuple[str, ...]) -> None:
+def test_an_unknown_agent_is_refused_with_a_suggestion(shell: Shell, arguments: tuple[str, ...]) -> None:
     with_agents(shell, "gardener")
     done = do(shell, *arguments, "gardner")
     assert done.code == 2
@@ -87,7 +87,7 @@ def test_search_by_meaning_says_how_it_was_found(shell: Shell) -> None:
     assert 0 < first["score"] <= 1
 
 
-def test_search_by_words_and_an_embedder_that_cannot_be_asked(shell: Shell) -> None:
+def test_search_uses_words_if_the_embedder_is_unusable(shell: Shell) -> None:
     with_agents(shell, "words")
     with_agents(shell, "broken", embedder="nobody/m")
     for agent in ("words", "broken"):
@@ -100,7 +100,7 @@ def test_search_by_words_and_an_embedder_that_cannot_be_asked(shell: Shell) -> N
     assert len(listed(shell, "--agent", "words")) == 1
 
 
-def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
+def test_exported_memories_can_be_imported(shell: Shell, tmp_path: Path) -> None:
     with_agents(shell, "one", "two")
     do(shell, "add", FACT, "-a", "one", "--pinned")
     do(shell, "add", "zwei: Grüße", "-a", "two", "--kind", "journal")
@@ -117,7 +117,7 @@ def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     assert do(other, "import", str(moved), "-a", "two", "--json").json == [{"new": 1, "known": 1}]
 
 
-def test_an_agent_is_given_the_memories_of_another(shell: Shell) -> None:
+def test_memories_of_one_agent_are_imported_for_another(shell: Shell) -> None:
     with_agents(shell, "alice", "bob")
     do(shell, "add", FACT, "-a", "alice", "--pinned")
     do(shell, "add", "a note", "-a", "alice", "--kind", "journal")
@@ -130,7 +130,7 @@ def test_an_agent_is_given_the_memories_of_another(shell: Shell) -> None:
         assert {**hers, "memory_id": "", "agent": ""} == {**his[hers["text"]], "memory_id": "", "agent": ""}
 
 
-def test_a_known_id_with_another_text(shell: Shell) -> None:
+def test_a_known_id_with_another_text_is_a_new_memory(shell: Shell) -> None:
     do(shell, "add", FACT)
     (his,) = listed(shell)
     twice = json.dumps({**his, "text": "Another text under a known id."})
@@ -139,7 +139,7 @@ def test_a_known_id_with_another_text(shell: Shell) -> None:
     assert len({item["memory_id"] for item in listed(shell)}) == 3
 
 
-def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
+def test_lines_of_an_unconfigured_agent_are_refused_unless_it_is_named(shell: Shell) -> None:
     line = '{"text": "x", "agent": "bob"}'
     refused = do(shell, "import", "-", stdin=line)
     assert refused.code == 2
@@ -217,7 +217,7 @@ def test_a_failed_import_creates_no_agent(shell: Shell) -> None:
     assert do(shell, "list", "-a", "bob").complaint == "No agent is called `bob`. Known: default."
 
 
-def test_a_database_that_lasts_no_longer_than_the_command(shell: Shell, tmp_path: Path) -> None:
+def test_an_in_memory_database_is_refused(shell: Shell, tmp_path: Path) -> None:
     shell.cwd = tmp_path
     shell.environment["TREADLE_DATABASE_URL"] = "sqlite:///:memory:"
     done = do(shell, "add", FACT)
@@ -227,13 +227,13 @@ def test_a_database_that_lasts_no_longer_than_the_command(shell: Shell, tmp_path
     assert not list(tmp_path.glob("*.lock"))
 
 
-def test_an_unreadable_file(shell: Shell) -> None:
+def test_an_unreadable_file_is_reported(shell: Shell) -> None:
     done = do(shell, "import", str(shell.home / "nowhere"))
     assert done.code == 2
     assert "cannot be read: No such file" in done.complaint
 
 
-def test_pin_and_unpin(shell: Shell) -> None:
+def test_memories_are_pinned_and_unpinned(shell: Shell) -> None:
     do(shell, "add", FACT)
     (item,) = listed(shell)
     assert "Pinned 1 memory" in do(shell, "pin", item["memory_id"]).err
@@ -244,7 +244,7 @@ def test_pin_and_unpin(shell: Shell) -> None:
     assert "pinned" not in listed(shell)[0]
 
 
-def test_an_unknown_memory_and_nothing_is_forgotten(shell: Shell) -> None:
+def test_nothing_is_forgotten_if_one_id_is_unknown(shell: Shell) -> None:
     do(shell, "add", FACT)
     (item,) = listed(shell)
     for command in ("forget", "pin"):
@@ -254,7 +254,7 @@ def test_an_unknown_memory_and_nothing_is_forgotten(shell: Shell) -> None:
     assert listed(shell) == [item]
 
 
-def test_what_remains_after_forgetting_is_reported(shell: Shell) -> None:
+def test_remaining_copies_of_a_forgotten_memory_are_reported(shell: Shell) -> None:
     lines = [{"text": f"fact {name}", "agent": "default", "memory_id": f"mem_{name}"} for name in "abc"]
     lines[0]["run_id"] = lines[1]["run_id"] = "run_1"
     do(shell, "import", "-", stdin="\n".join(map(json.dumps, lines)))
@@ -267,7 +267,7 @@ def test_what_remains_after_forgetting_is_reported(shell: Shell) -> None:
     ]
 
 
-def test_secrets_are_taken_out_before_anything_is_kept(shell: Shell) -> None:
+def test_secrets_are_redacted_before_a_memory_is_stored(shell: Shell) -> None:
     canary = "canary-4f1d0e-in-a-coal-mine"
     asyncio.run(shell("vault", "set", "TOKEN", stdin=canary.encode()))
     do(shell, "add", f"the token is {canary}")
@@ -277,7 +277,7 @@ def test_secrets_are_taken_out_before_anything_is_kept(shell: Shell) -> None:
     assert all(canary.encode() not in file.read_bytes() for file in shell.home.glob("treadle.db*"))
 
 
-def test_a_database_that_is_owned_can_be_looked_at_and_not_changed(shell: Shell) -> None:
+def test_an_owned_database_can_be_read_and_not_changed(shell: Shell) -> None:
     do(shell, "add", FACT)
     lock = DatabaseLock(str(shell.home / "treadle.db"))
     try:

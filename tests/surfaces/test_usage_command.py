@@ -51,7 +51,7 @@ def test_calls_without_a_price_are_reported(shell: Shell) -> None:
         assert "The cost of 1 call is unknown" in (await shell("usage")).err
 
 
-def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
+def test_an_invalid_day_or_key_is_reported_in_one_line(shell: Shell) -> None:
     async def scenario() -> None:
         wrong = await shell("usage", "--since", "yesterday")
         assert (wrong.code, wrong.complaint) == (
@@ -76,7 +76,7 @@ def test_a_run_at_its_ceiling_exits_with_3_and_says_what_to_do(shell: Shell) -> 
         assert not server.requests
 
 
-def test_a_spent_agent_is_refused_before_anything_is_written(shell: Shell) -> None:
+def test_an_agent_without_credits_is_refused_before_anything_is_written(shell: Shell) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
         priced(shell)

@@ -66,7 +66,7 @@ def test_a_decision_is_recorded_even_if_the_run_cannot_continue(shell: Shell, fo
         assert files(folder) == {}
 
 
-def test_what_a_run_waits_for_is_shown(shell: Shell, folder: Path) -> None:
+def test_show_says_what_a_run_waits_for(shell: Shell, folder: Path) -> None:
     @against(shell, wants("bash", command="touch a\u200b\ntouch b"))
     async def _(server: FakeEndpoint) -> None:
         run = await waiting(shell, folder)
@@ -209,7 +209,7 @@ def test_the_agent_that_treadle_makes_can_be_shown(shell: Shell) -> None:
 SCRIPT: tuple[Behaviour, ...] = (wants("bash", command="echo " + "x" * 300), says("Fine."))
 
 
-def test_a_terminal_wraps_what_runs(shell: Shell, folder: Path) -> None:
+def test_a_terminal_wraps_the_shown_call(shell: Shell, folder: Path) -> None:
     @against(shell, *SCRIPT)
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "--yes", "Do it.", folder=folder) as terminal:

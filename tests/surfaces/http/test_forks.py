@@ -36,7 +36,7 @@ async def queued(web: ServedHome, run_id: str) -> RunQueued:
     return first.data
 
 
-def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_a_fork_is_a_separate_run(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
             old = await ended(web)
@@ -141,7 +141,7 @@ def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
+def test_the_quota_of_a_token_applies_to_its_forks(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
             old = await ended(web)
@@ -169,7 +169,7 @@ def test_a_run_is_replayed_for_tokens_that_may_see_it(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_same_from_another_process(tmp_path: Path) -> None:
+def test_a_remote_service_forks_and_replays_like_a_local_one(tmp_path: Path) -> None:
     """What a service does over a connection, it does as it would here."""
 
     async def scenario() -> None:

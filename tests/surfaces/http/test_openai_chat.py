@@ -68,7 +68,7 @@ def test_the_agent_sees_the_conversation_and_keeps_its_persona(tmp_path: Path) -
     in_time(perform())
 
 
-def test_text_comes_as_the_model_writes_it(tmp_path: Path) -> None:
+def test_text_is_streamed_as_the_model_writes_it(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, Answer([*WORDS[:2], PAUSE, *WORDS[2:], *END])) as talk:
             said: list[str] = []
@@ -143,7 +143,7 @@ BREAKS = Answer([*WORDS[:3], PAUSE], ending="cut")
         ("One", "One two \n\n[The model failed here. Another attempt starts the answer again.]\n\nOne"),
     ],
 )
-def test_text_is_not_doubled_when_another_model_takes_over(tmp_path: Path, then: str, text: str) -> None:
+def test_text_is_not_duplicated_when_another_model_takes_over(tmp_path: Path, then: str, text: str) -> None:
     async def perform() -> None:
         async with talking(tmp_path, BREAKS, says(then), more="fallbacks: [fake/m2]") as talk:
             assert text_of(await streamed(talk)) == text
@@ -191,7 +191,7 @@ def test_an_answer_with_a_schema_is_sent_when_it_is_valid(tmp_path: Path) -> Non
     in_time(perform())
 
 
-def test_pictures_come_with_the_request(tmp_path: Path) -> None:
+def test_images_are_sent_with_the_request(tmp_path: Path) -> None:
     def shows(url: str) -> list[Any]:
         return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
 
@@ -376,7 +376,7 @@ def test_a_silent_agent_returns_an_empty_answer(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
+def test_the_same_key_returns_the_same_run(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Once.")) as talk:
             key = {"Idempotency-Key": "k1"}
@@ -390,7 +390,7 @@ def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_stream_with_a_key_can_be_had_again(tmp_path: Path) -> None:
+def test_a_stream_with_a_key_can_be_repeated(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, Answer([*WORDS, *END])) as talk:
             key = {"Idempotency-Key": "k2"}

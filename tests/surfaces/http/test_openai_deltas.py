@@ -113,7 +113,7 @@ def test_text_repeated_by_the_next_attempt_is_not_void(tried: list[Attempt]) -> 
                 pass
 
 
-def test_text_comes_at_once_piece_by_piece() -> None:
+def test_text_is_streamed_piece_by_piece() -> None:
     telling = DeltaTracker(AGENT)
     assert heard(telling, asked(1, 1), *tokens(1, ("Yes", ",", " it is"))) == [
         AnswerText("Yes"),

@@ -36,7 +36,7 @@ def texts(events: list[Any]) -> list[str]:
     return [event.text for event in events if event.type == "response.output_text.done"]
 
 
-def test_an_answer_and_the_same_again_from_the_journal(tmp_path: Path) -> None:
+def test_a_response_is_returned_and_can_be_retrieved_again(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Forty-two.")) as talk:
             made = await talk.client.responses.create(
@@ -74,7 +74,7 @@ def test_the_openai_stream_helper_accepts_the_stream(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_the_events_of_a_stream(tmp_path: Path) -> None:
+def test_a_stream_has_the_expected_events(tmp_path: Path) -> None:
     thinks = Answer([delta(role="assistant", reasoning_content="Hm."), delta(content="Yes."), *END])
 
     async def perform() -> None:
@@ -325,7 +325,7 @@ def test_responses_of_an_invisible_agent_do_not_exist(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_the_same_key_is_the_same_response(tmp_path: Path) -> None:
+def test_the_same_key_returns_the_same_response(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Once.")) as talk:
             key = {"Idempotency-Key": "k"}

@@ -23,7 +23,7 @@ async def walked(server: ServedHome, path: str, token: str | None = None) -> lis
 
 
 @pytest.mark.parametrize(("path", "name"), [("/v1/runs", "run_id"), ("/v1/sessions", "session_id")])
-def test_the_pages_of_a_list_are_the_list(tmp_path: Path, path: str, name: str) -> None:
+def test_the_pages_of_a_list_contain_every_item_once(tmp_path: Path, path: str, name: str) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             for agent in ("one", "two", "one", "one", "two"):

@@ -186,7 +186,7 @@ def test_failed_attempts_are_limited(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_behind_a_proxy_on_this_machine_clients_are_limited_one_by_one(tmp_path: Path) -> None:
+def test_clients_behind_a_local_proxy_are_limited_separately(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
 
@@ -241,7 +241,7 @@ def test_runs_are_filtered_by_text_time_and_cost(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_events_in_short_name_what_they_concern(tmp_path: Path) -> None:
+def test_event_summaries_name_their_subject(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             reply = await server.ask("POST", "/v1/agents/one/runs?wait=30", {"message": "hello there"})

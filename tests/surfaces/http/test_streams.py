@@ -48,7 +48,7 @@ def assert_whole(sent: list[Sent]) -> None:
     assert sent[-1].type == "run_end"
 
 
-def test_a_stream_cut_at_any_byte_resumes_without_a_gap(tmp_path: Path) -> None:
+def test_a_stream_cut_at_any_byte_resumes_without_gaps(tmp_path: Path) -> None:
     chance = random.Random(7)
 
     async def perform() -> None:
@@ -150,7 +150,7 @@ def test_a_slow_reader_is_disconnected_and_resumes(tmp_path: Path, monkeypatch: 
     in_time(perform())
 
 
-def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
+def test_a_stalled_reader_is_disconnected_when_its_token_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "END_TIMEOUT_SECONDS", 0.01)
