@@ -67,7 +67,7 @@ def told(*events: EventData) -> list[Draft]:
     return make_drafts(ids, 2.0, events)
 
 
-def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> None:
+def test_earlier_events_of_a_run_are_read_before_new_ones() -> None:
     async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
         watch = Watch([notebook], kept.read)
@@ -112,7 +112,7 @@ def test_a_run_that_is_being_read_is_reported_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_run_that_begins_here_is_never_read() -> None:
+def test_the_journal_of_a_run_that_starts_here_is_not_read() -> None:
     async def scenario() -> None:
         notebook, kept = Notebook(), Kept()
         watch = Watch([notebook], kept.read)
@@ -124,7 +124,7 @@ def test_a_run_that_begins_here_is_never_read() -> None:
     asyncio.run(scenario())
 
 
-def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
+def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
     async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
         kept.open.set()
@@ -142,7 +142,7 @@ def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
     asyncio.run(scenario())
 
 
-def test_one_that_fails_does_not_keep_the_others_from_seeing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_watcher_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     notebook = Notebook()
     watch = Watch([Broken(), notebook], Kept().read)
     watch(ORIGIN, 1, told(QUEUED))

@@ -86,7 +86,7 @@ def statuses(samples: Samples) -> tuple[float, ...]:
     return tuple(value(samples, "treadle_runs", status=status) for status in ("pending", "running", "waiting"))
 
 
-def test_a_run_is_where_it_is_also_after_a_restart_and_counted_with_its_agent(tmp_path: Path) -> None:
+def test_a_run_keeps_its_state_and_agent_in_the_metrics_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         gate = Gate()
 
@@ -217,7 +217,7 @@ def test_every_guard_is_armed_and_fires_under_its_name() -> None:
         assert value(seen, "treadle_guard_fired_total", guard=guard, verdict=verdict) == 1, (guard, verdict)
 
 
-def test_the_budget_of_the_parents_limits_a_child() -> None:
+def test_a_child_run_is_limited_by_the_budget_of_its_ancestors() -> None:
     above = Lineage(
         RunId("run_1"),
         1,
@@ -275,7 +275,7 @@ def test_approvals_secrets_and_killed_processes_are_counted() -> None:
     assert value(seen, "treadle_tokens_total", provider="p", model="small", kind="input") == 30
 
 
-def test_users_who_make_up_names_without_end_do_not_fill_the_memory() -> None:
+def test_the_number_of_agent_names_in_the_metrics_is_bounded() -> None:
     counts = Told(most_names=3)
     for number in range(50):
         spec = AgentSpec(f"agent-{number}", "p/m")
@@ -306,7 +306,7 @@ def test_a_run_that_has_ended_is_forgotten() -> None:
     assert statuses(counts.numbers) == (1, 0, 0)
 
 
-def test_streams_go_up_and_down() -> None:
+def test_open_streams_are_counted() -> None:
     counts = Told()
     counts.metrics.stream_opened()
     counts.metrics.stream_opened()
@@ -314,7 +314,7 @@ def test_streams_go_up_and_down() -> None:
     assert value(counts.numbers, "treadle_sse_streams_open") == 1
 
 
-def test_a_breaker_that_is_open_shows_it() -> None:
+def test_the_state_of_each_breaker_is_shown() -> None:
     states = [("p", "m", "closed"), ("p", "m", "open"), ("p", "n", "half_open")]
     metrics = MetricsWatcher(FakeClock(), lambda: states)
     seen = read(metrics.render())
