@@ -45,7 +45,7 @@ def answer(model: Model, request: ModelRequest | None = None) -> list[Delta | Co
 # ── ScriptedModel ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_script_is_followed_word_by_word() -> None:
+def test_a_script_is_followed_exactly() -> None:
     with ScriptedModel(say("one two", thinking="hm"), ask(call("look", n=1))) as model:
         events = answer(model)
         assert events[:3] == [ReasoningDelta("hm"), TextDelta("one"), TextDelta(" two")]
@@ -75,7 +75,7 @@ def test_an_unused_step_does_not_hide_the_error_before_it() -> None:
         raise ValueError("the real one")
 
 
-def test_a_step_may_look_at_its_request() -> None:
+def test_a_step_may_inspect_its_request() -> None:
     def check(request: ModelRequest) -> None:
         assert request.conversation.messages[-1].text == "expected"
 
@@ -120,7 +120,7 @@ def test_a_fake_clock_stands_still_until_moved() -> None:
     assert (clock.now(), clock.monotonic()) == (1005.0 - 3600, 5.0)
 
 
-def test_a_loop_clock_goes_by_its_loop() -> None:
+def test_a_loop_clock_follows_the_time_of_its_loop() -> None:
     async def pass_an_hour() -> tuple[float, float]:
         clock = LoopClock(1000.0)
         await asyncio.sleep(3600)
@@ -164,7 +164,7 @@ class Faulty:
 
 
 @pytest.mark.parametrize("fault", ["before", "after", None])
-def test_a_write_takes_place_or_not(fault: Fault | None) -> None:
+def test_a_faulty_write_happens_or_not_by_the_kind_of_fault(fault: Fault | None) -> None:
     async def run() -> tuple[list[str], int]:
         async with open_in_one_process(InMemory()) as process:
             claim = await process.claimed()
@@ -182,7 +182,7 @@ def test_a_write_takes_place_or_not(fault: Fault | None) -> None:
     assert crashes == (0 if fault is None else 1)
 
 
-def test_the_dead_stay_dead() -> None:
+def test_a_crashed_process_stays_crashed() -> None:
     async def run() -> None:
         async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()
@@ -208,7 +208,7 @@ def test_the_dead_stay_dead() -> None:
     asyncio.run(run())
 
 
-def test_waiting_callers_end_with_the_process() -> None:
+def test_waiting_callers_fail_when_the_process_crashes() -> None:
     async def run() -> None:
         async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()
@@ -236,5 +236,5 @@ def test_a_stalled_process_does_nothing() -> None:
     assert simulated(run()) == 25
 
 
-def test_a_crash_is_not_an_error_that_anyone_handles() -> None:
+def test_a_crash_is_not_an_exception_that_code_handles() -> None:
     assert not issubclass(Crashed, Exception)

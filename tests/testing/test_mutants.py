@@ -440,7 +440,7 @@ def nothing_left_over() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_the_engine_as_it_is_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unchanged_engine_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrapper that makes mutants breaks nothing without a mutation."""
     claim = FaultyJournal.claim
 
