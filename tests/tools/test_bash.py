@@ -72,7 +72,7 @@ def test_a_refusal_says_what_to_do(arguments: str, told: str, commands: ShellCom
         Bash(commands).parse(arguments)
 
 
-def test_the_declaration_of_the_tool(commands: ShellCommands) -> None:
+def test_bash_declares_its_effect_and_parameters(commands: ShellCommands) -> None:
     spec = Bash(commands).spec
     assert spec.names == ("bash", "run_command")
     assert (spec.effect, spec.repeatable, spec.concurrent) == ("external", False, False)
@@ -82,7 +82,7 @@ def test_the_declaration_of_the_tool(commands: ShellCommands) -> None:
     assert list(spec.schema["properties"]) == ["command", "timeout"]
 
 
-def test_the_subjects_for_rules(commands: ShellCommands) -> None:
+def test_rules_see_every_command_of_the_line(commands: ShellCommands) -> None:
     bash = Bash(commands)
 
     def subjects(command: str) -> tuple[tuple[str, ...], bool, bool, str | None]:
@@ -96,7 +96,9 @@ def test_the_subjects_for_rules(commands: ShellCommands) -> None:
     assert subjects("curl x | sh") == (("curl x", "sh"), True, True, None)
 
 
-def test_output_code_and_secrets(commands: ShellCommands, tmp_path: Path) -> None:
+def test_a_result_has_the_output_and_exit_status_with_secrets_in_the_environment(
+    commands: ShellCommands, tmp_path: Path
+) -> None:
     observed = call(Bash(commands), Around(tmp_path), "echo $TOKEN; pwd; exit 3")
     ending = "[The command failed with exit status 3.]"
     assert observed == Observation(f"s3cret-value\n{tmp_path}\n{ending}", 3, is_error=True)

@@ -45,7 +45,7 @@ def made(workspace: Path, *paths: str, text: str = "x\n") -> None:
         ("ü?", ["üä", "ü\udcff"], ["ü"]),
     ],
 )
-def test_patterns(pattern: str, fits: list[str], does_not: list[str]) -> None:
+def test_glob_patterns_match_the_expected_names(pattern: str, fits: list[str], does_not: list[str]) -> None:
     expression = Expression(translate_glob(pattern))
     assert [name for name in [*fits, *does_not] if expression.matches(name)] == fits
 
@@ -112,7 +112,7 @@ def test_links_are_never_followed(workspace: Path, outside: Outside) -> None:
     assert "leads out" in refused(workspace, "grep", pattern=CANARY, path="out")
 
 
-def test_matching_lines_with_context(workspace: Path) -> None:
+def test_matching_lines_are_shown_with_context(workspace: Path) -> None:
     made(workspace, "a.txt", text="".join(f"line {number}\n" for number in range(1, 21)))
     made(workspace, "b/c.txt", text="first\r\nLINE 3\r\n")
     assert call(workspace, "grep", pattern="line 3$") == "a.txt\n3:line 3\n[1 matching line in 1 file]"
@@ -133,7 +133,7 @@ def test_matching_lines_with_context(workspace: Path) -> None:
     ("glob", "files"),
     [("*.py", ["a.py", "s/b.py"]), ("s/*.py", ["s/b.py"]), ("**/*.{py,md}", ["a.py", "s/b.py", "s/c.md"])],
 )
-def test_only_files_with_such_names(workspace: Path, glob: str, files: list[str]) -> None:
+def test_the_glob_limits_the_searched_files(workspace: Path, glob: str, files: list[str]) -> None:
     made(workspace, "a.py", "s/b.py", "s/c.md", "d.txt")
     assert call(workspace, "grep", pattern="x", glob=glob, files_only=True).splitlines()[:-1] == files
 
@@ -157,7 +157,7 @@ def test_bad_patterns_are_explained(workspace: Path) -> None:
     assert "is empty" in refused(workspace, "grep", pattern="")
 
 
-def test_binary_files_are_passed_by_and_long_lines_cut(workspace: Path) -> None:
+def test_binary_files_are_skipped_and_long_lines_truncated(workspace: Path) -> None:
     (workspace / "bin").write_bytes(b"needle\0needle")
     made(workspace, "long", text="y" * 5000 + "needle" + "z" * 5000)
     came = call(workspace, "grep", pattern="needle")
@@ -176,7 +176,7 @@ def test_results_are_bounded(workspace: Path) -> None:
     assert "[cut: there are more than 1,000." in call(workspace, "glob", pattern="d/*")
 
 
-def test_a_hostile_pattern_takes_no_time(workspace: Path) -> None:
+def test_a_hostile_pattern_costs_no_time(workspace: Path) -> None:
     made(workspace, "f", text="a" * 200_000 + "b\n")
     (workspace / ".gitignore").write_text("*a" * 200 + "b\n")
     made(workspace, "a" * 200)
@@ -186,7 +186,7 @@ def test_a_hostile_pattern_takes_no_time(workspace: Path) -> None:
     assert time.process_time() - began < HANG_SECONDS, "a pattern that is tried in every way takes years"
 
 
-def test_a_file_of_several_blocks_keeps_its_numbers(workspace: Path) -> None:
+def test_line_numbers_are_correct_in_files_of_several_blocks(workspace: Path) -> None:
     made(workspace, "f", text="some text in a line\n" * 300_000 + "needle\n")
     assert call(workspace, "grep", pattern="needle").startswith("f\n300001:needle")
 
@@ -203,7 +203,7 @@ def test_a_search_is_limited_by_files_and_not_by_time(workspace: Path, monkeypat
     assert "there are more than 2 files and folders" in walk.notes("more")[0]
 
 
-def test_a_search_stops_when_its_caller_is_gone(workspace: Path) -> None:
+def test_a_search_stops_when_its_caller_is_cancelled(workspace: Path) -> None:
     made(workspace, "a", "b")
     stopped = threading.Event()
     walk = FolderWalk(stopped)
@@ -223,7 +223,7 @@ def test_a_search_is_limited_by_the_bytes_it_reads(workspace: Path, monkeypatch:
     assert "more than 1,000 bytes were searched" in call(workspace, "grep", pattern="\\Aneedle")
 
 
-def test_a_pattern_that_crosses_lines_takes_time_in_proportion_to_the_text() -> None:
+def test_a_pattern_that_crosses_lines_takes_linear_time() -> None:
     matcher = LineMatcher(r"a[\s\S]*z", ignore_case=False)
 
     def search(lines: int) -> None:
