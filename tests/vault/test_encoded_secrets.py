@@ -55,7 +55,7 @@ def shown(secret: str, text: str, cuts: list[int]) -> str:
 @pytest.mark.parametrize("escape", ESCAPES)
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize("end", [">", "", "%", "\\", "&", "\n"])
-def test_a_single_encoding(escape: str, size: int, end: str) -> None:
+def test_a_secret_in_any_single_encoding_is_redacted(escape: str, size: int, end: str) -> None:
     """Also where nothing follows, or the beginning of another escape."""
     for secret in ("sk-live_9fK2mQ7xWz81Lp+Qa/0=", "sk-live_9fK2mQ7xWz81Lp+Qa/0e"):
         text = f"<{''.join(map(ESCAPES[escape], secret))}{end}"
@@ -69,7 +69,7 @@ def test_a_single_encoding(escape: str, size: int, end: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(secrets, st.data())
-def test_any_mixture_cut_anywhere(secret: str, data: st.DataObject) -> None:
+def test_a_secret_in_mixed_encodings_is_redacted_for_any_split(secret: str, data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(sorted(ESCAPES)), min_size=len(secret), max_size=len(secret)))
     text = "".join(ESCAPES[kind](character) for kind, character in zip(kinds, secret, strict=True))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=10))
@@ -83,7 +83,7 @@ def test_any_mixture_cut_anywhere(secret: str, data: st.DataObject) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(secrets, st.binary(max_size=7), st.binary(max_size=7), st.integers(0, 80), st.data())
-def test_no_tail_of_base64_is_left(
+def test_no_part_of_a_base64_secret_is_left(
     secret: str, before: bytes, after: bytes, wrap: int, data: st.DataObject
 ) -> None:
     coding = data.draw(st.sampled_from(["utf-8", "utf-16-le", "utf-16-be"]))
@@ -125,7 +125,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("%25\\ux41&#;amp\x1b[m d8c3a9\0\u200b"), max_size=40), st.integers(0, 40))
-def test_a_text_is_decoded_alike_however_it_is_cut(text: str, cut: int) -> None:
+def test_a_text_is_decoded_alike_for_any_split(text: str, cut: int) -> None:
     done = find_stable_end(text[:cut])
     assert canonicalize(text[:done]) + canonicalize(text[done:]) == canonicalize(text)
 
