@@ -63,7 +63,7 @@ def assert_same(outcomes: list[Outcome]) -> None:
         assert (each.divergence, each.cannot) == ("", ""), each.story
 
 
-def test_stories_hold_every_fact_that_replay_needs(records: list[tuple[str, Recorded]]) -> None:
+def test_stories_contain_every_fact_that_replay_needs(records: list[tuple[str, Recorded]]) -> None:
     events = [event for _, record in records for event in record.events]
     assert {(event.type, getattr(event.data, "cause", None)) for event in events} >= CAUSES
     waits = {event.data.reason for event in events if isinstance(event.data, e.RunWaiting)}
@@ -115,7 +115,7 @@ def test_activity_is_rendered_from_facts(records: list[tuple[str, Recorded]], fo
     assert sum(line == f"  {reword(REMEDY)}" for each in found.older for line in each.lines) == 1
 
 
-def test_marks_in_stored_transcripts_are_a_format() -> None:
+def test_marks_in_stored_transcripts_do_not_change() -> None:
     """Later runs of a session find these marks in stored messages, so they are no messages to reword."""
     memory = Memory("mem_1", AgentId("agt_1"), "long_term", "Ada likes tea", 0.0)
     section = make_section(Recall((FoundMemory(memory, 1.0, "text"),), (memory,)), frozenset(), 5).text
