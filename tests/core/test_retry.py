@@ -87,7 +87,7 @@ def test_a_reply_limit_that_is_too_large_is_lowered() -> None:
     scenario.happens(failed, retry)
     scenario.asks()
     assert project(scenario.state, True, Profile()).settings.max_tokens == 8192
-    assert plan_retry(scenario.state, failed, None, scenario.now, 0.0) is None, "it is no lower than before"
+    assert plan_retry(scenario.state, failed, None, scenario.now, 0.0) is None, "the limit is not lower than before"
 
 
 def test_exponential_backoff_is_bounded() -> None:

@@ -190,7 +190,7 @@ def test_a_duplicate_is_found_by_its_normalised_text() -> None:
         for other in ("The user likes the green tea in the morning.", "The relay listens on port 8081."):
             assert await room.memories.find_duplicate(AGENT, LOCAL_USER, other) is None
         assert await room.memories.find_duplicate(AGENT, LOCAL_USER, "The user sails on Sundays.") is None, (
-            "a note is no fact"
+            "a note is not a fact"
         )
         assert (
             await room.memories.find_duplicate(

@@ -361,7 +361,7 @@ def test_a_reworded_note_is_reported_as_wording_and_not_as_a_divergence(monkeypa
 
     monkeypatch.setattr("treadle.core.guards.PACE", (reworded,))
     found = replay(record, tools)
-    assert found.is_same, "a note in other words is no other decision"
+    assert found.is_same, "a reworded note is not another decision"
     first, *_ = found.wording
     [difference] = first.differences
     assert (first.sequence, difference.path, difference.today) == (warning.sequence, "note", "Stop it.")

@@ -203,7 +203,7 @@ def test_fifty_commands_leave_no_files_or_processes(
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c")
 
 
-def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
+def run_as_unprivileged_user(code: str) -> subprocess.CompletedProcess[str]:
     paths = [str(Path.cwd()), *(path for path in sys.path if path)]
     script = f"import sys; sys.path[:0] = {paths!r}; import asyncio; from tests.sandbox.worker import work; {code}"
     return subprocess.run((*NOBODY, script), capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
@@ -213,8 +213,8 @@ def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="becomes another user: only root can"
 )
 def test_the_sandbox_works_for_an_unprivileged_user() -> None:
-    if as_nobody("").returncode:
+    if run_as_unprivileged_user("").returncode:
         pytest.skip("no Python that another user can run has what this one has")
-    done = as_nobody("asyncio.run(work('required', '/tmp', 'id -u; ulimit -u; ls -A /root'))")
+    done = run_as_unprivileged_user("asyncio.run(work('required', '/tmp', 'id -u; ulimit -u; ls -A /root'))")
     assert done.stdout.splitlines()[:2] == ["starting", "65534"], done.stderr
     assert int(done.stdout.splitlines()[2]) < 10_000

@@ -96,7 +96,7 @@ def test_a_call_allowed_for_a_session_or_permanently_is_not_asked_again(shell: S
         assert "touch *" in files(shell.home / "agents" / "default")["allowed.yaml"]
         shell.cwd = folder
         done = await shell("run", "Another.")
-        assert (done.code, done.out) == (0, "And the third.\n"), "in a pipe, and with nobody there"
+        assert (done.code, done.out) == (0, "And the third.\n"), "in a pipe, without a reviewer"
         assert len(files(folder)) == 3
 
 

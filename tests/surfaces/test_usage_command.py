@@ -39,7 +39,7 @@ def test_usage_is_summed_up(shell: Shell) -> None:
         [by_day] = (await shell("usage", "--by", "day", "--since", today, "--json")).json
         assert (by_day["key"], by_day["runs"]) == (today, 3)
         [by_token] = (await shell("usage", "--by", "token")).out.splitlines()[1:]
-        assert by_token.split()[:2] == ["-", "3"], "nobody needed a token"
+        assert by_token.split()[:2] == ["-", "3"], "no run had a token"
         nothing = await shell("usage", "--since", "2999-01-01")
         assert (nothing.code, nothing.err) == (0, "No usage matches.\n")
 

@@ -60,7 +60,7 @@ def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "_judge_call", careless)
 
 
-def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
+def approvals_are_skipped(patch: pytest.MonkeyPatch) -> None:
     """Run calls that need an approval without one."""
 
     async def permitted(*_: Any) -> None:
@@ -69,7 +69,7 @@ def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_preparation, "_check_permission", permitted)
 
 
-def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
+def denials_count_as_approvals(patch: pytest.MonkeyPatch) -> None:
     judge = vars(plan)["_check_approval"]
 
     def approved(state: RunState, call: Call, asked: e.ApprovalRequested, now: Instant) -> Any:
@@ -108,7 +108,7 @@ def intents_are_always_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FaultyJournal, "advance", blind)
 
 
-def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+def stale_owners_can_write(patch: pytest.MonkeyPatch) -> None:
     """Accept every append as one of the present owner."""
     advance = SqliteJournal.advance
 
@@ -121,7 +121,7 @@ def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
     """Let a run be claimed while a healthy worker owns it, without fencing that worker."""
-    nobody_is_fenced(patch)
+    stale_owners_can_write(patch)
     claim = FaultyJournal.claim
 
     async def greedy(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
@@ -210,7 +210,7 @@ def wakes_are_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FaultyJournal, "runnable", blind)
 
 
-def readers_are_not_told_of_the_end(patch: pytest.MonkeyPatch) -> None:
+def readers_do_not_see_the_end(patch: pytest.MonkeyPatch) -> None:
     committed = EventHub.on_committed
 
     def silent(self: EventHub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
@@ -288,12 +288,12 @@ def the_end(_: RunState, finish: Finish, __: Instant) -> Finish:
     return finish
 
 
-def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
+def ends_are_not_reported(patch: pytest.MonkeyPatch) -> None:
     """Never deliver the end of a child run to its parent."""
     patch.setattr(engine_loop, "notify_of_end", nothing)
 
 
-def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
+def ends_are_reported_twice(patch: pytest.MonkeyPatch) -> None:
     told = engine_loop.notify_of_end
 
     def stutter(*args: Any) -> tuple[ChildMessage, ...]:
@@ -343,7 +343,7 @@ def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "free_child_slots", plenty)
 
 
-def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
+def a_judged_run_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
     """Leave calls without a result when the end of a run is evaluated."""
     judges = decide.evaluate_end
 
@@ -354,7 +354,7 @@ def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "evaluate_end", forgetful)
 
 
-def who_judges_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
+def a_judge_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
     """Lose the answer of a run that is sent back and cannot continue."""
 
     def hasty(state: RunState, step: Any, environment: Environment) -> Any:
@@ -369,12 +369,12 @@ def who_judges_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: tuple[Mutation, ...] = (
     orphans_run_again,
-    nobody_is_asked,
-    denials_are_taken_for_approvals,
+    approvals_are_skipped,
+    denials_count_as_approvals,
     edited_arguments_are_ignored,
     an_approval_has_many_answers,
     intents_are_always_accepted,
-    nobody_is_fenced,
+    stale_owners_can_write,
     leases_do_not_hold,
     steered_messages_are_dropped,
     cancels_are_dropped,
@@ -387,21 +387,21 @@ MUTANTS: tuple[Mutation, ...] = (
     lost_calls_are_free,
     replies_are_not_settled,
     runs_are_counted_twice,
-    ends_are_not_told,
-    ends_are_told_twice,
+    ends_are_not_reported,
+    ends_are_reported_twice,
     children_are_left_behind,
     children_have_every_tool,
     children_are_begun_in_a_commit_of_their_own,
     trees_grow_for_ever,
     children_spend_for_themselves,
     any_number_runs_at_a_time,
-    who_is_judged_forgets_its_calls,
-    who_judges_can_fail_a_run,
+    a_judged_run_forgets_its_calls,
+    a_judge_can_fail_a_run,
 )
-AMONG_WORKERS = (nobody_is_fenced, leases_do_not_hold)
+AMONG_WORKERS = (stale_owners_can_write, leases_do_not_hold)
 """What matters only where two processes work on one store."""
 PUBLISHING: tuple[Mutation, ...] = (
-    readers_are_not_told_of_the_end,
+    readers_do_not_see_the_end,
     events_are_published_under_each_others_numbers,
     events_are_published_before_they_are_committed,
 )

@@ -92,7 +92,7 @@ def reply(text: str) -> LlmResponse:
     return LlmResponse(1, 1, (Text(text),), "end_turn", Usage(), 1)
 
 
-async def heard_that_somebody_listens(there: Side, run_id: RunId) -> None:
+async def wait_for_reader(there: Side, run_id: RunId) -> None:
     while not there.hub.has_readers(run_id):  # noqa: ASYNC110 -- no event reports that it was received
         await asyncio.sleep(0.005)
 
@@ -324,7 +324,7 @@ def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_tex
             first, second = here.follow(run_id), here.follow(run_id)
             async with aclosing(first), aclosing(second):
                 reading = asyncio.create_task(texts_until(first, "nobody hears this yet, and this"))
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
                 say("yet, ")
                 say("and this")
                 await reading
@@ -351,7 +351,7 @@ def test_missed_live_text_is_requested_again(url: str, monkeypatch: pytest.Monke
             lost = list[bytes]()
             async with aclosing(here.follow(run_id)) as events:
                 reading = asyncio.create_task(texts_until(events, "one two three"))
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
                 with monkeypatch.context() as deaf:
                     deaf.setattr(here.others, "on_message", lost.append)
                     there.hub.show_live(origin, request, Token(request, 1, 0, "one "))
@@ -402,7 +402,7 @@ def test_late_live_events_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatc
             request = await asked(there, claim)
             async with aclosing(here.follow(run_id)) as events:
                 await anext(events)
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
                 replied = (await there.process.advance(claim, request, facts=[reply("all of it")])).sequence
                 with monkeypatch.context() as watched:
                     heard, told_here = asyncio.Event(), here.others.on_message
@@ -435,7 +435,7 @@ def test_no_live_events_are_sent_when_no_other_process_listens(url: str, monkeyp
             there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone"))
             async with aclosing(here.follow(run_id)) as events:
                 await anext(events)
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
             # who says no more that they listen is forgotten
             await until(lambda: not there.hub.has_readers(run_id))
             there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone again"))
