@@ -127,7 +127,7 @@ def test_the_same_message_again_is_refused_and_starts_nothing(tmp_path: Path) ->
 # ── The gate ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_posting_to_a_hook_needs_no_token_and_managing_hooks_does(tmp_path: Path) -> None:
+def test_posting_to_an_inbound_webhook_needs_no_token_and_managing_them_does(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with served(tmp_path, ScriptedModel()) as web:
             hook = await new_hook(web)
@@ -252,7 +252,7 @@ def test_an_invalid_placeholder_in_a_template_is_refused(template: str) -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.dictionaries(st.text(), each)
     )
 )
-def test_any_payload_gives_a_session_id_of_the_hook(payload: Any) -> None:
+def test_any_payload_gives_a_session_id_of_the_inbound_webhook(payload: Any) -> None:
     hook = InboundWebhook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
     session = derive_session(hook, payload)
     if session is not None:

@@ -438,7 +438,7 @@ def test_a_token_has_its_own_user_unless_created_for_another(tmp_path: Path) -> 
 # ── What runs begin ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_schedules_and_hooks_run_for_their_creator(tmp_path: Path) -> None:
+def test_schedules_and_inbound_webhooks_run_for_their_creator(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             access = server.engine.context.access
