@@ -22,12 +22,12 @@ AVOIDED = re.compile(
 """The worst of the words that shared/words.md tells us to avoid."""
 
 
-def generated() -> dict[str, str]:
+def generate_pages() -> dict[str, str]:
     return runpy.run_path(str(DOCS / "generate.py"))["pages"]()
 
 
 def test_generated_pages_are_current() -> None:
-    for name, text in generated().items():
+    for name, text in generate_pages().items():
         assert (DOCS / "reference" / name).read_text() == text, f"{name}: run `python docs/generate.py`"
 
 
@@ -78,7 +78,7 @@ def test_design_index_lists_every_record() -> None:
 
 
 def test_every_setting_is_described() -> None:
-    undescribed = re.findall(r"^\| `(\S+)` \|.*\|  \|$", generated()["settings.md"], re.MULTILINE)
+    undescribed = re.findall(r"^\| `(\S+)` \|.*\|  \|$", generate_pages()["settings.md"], re.MULTILINE)
     assert undescribed == []
 
 
@@ -90,7 +90,7 @@ def test_every_environment_variable_is_described() -> None:
 
 def test_every_metric_is_described() -> None:
     source = (ROOT / "src" / "treadle" / "telemetry" / "metric_families.py").read_text()
-    page = generated()["metrics.md"]
+    page = generate_pages()["metrics.md"]
     assert {name for name in re.findall(r'"(treadle_\w+)"', source) if f"| `{name}` |" not in page} == set()
 
 

@@ -17,7 +17,7 @@ YEAR = (1_767_225_600.0, 1_798_761_600.0)
 """2026."""
 
 
-def at(text: str, zone: ZoneInfo = BERLIN) -> float:
+def parse_time(text: str, zone: ZoneInfo = BERLIN) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
 
 
@@ -40,27 +40,27 @@ def test_an_interval_is_counted_from_its_beginning() -> None:
 
 def test_a_cron_expression_is_evaluated_in_its_time_zone() -> None:
     timing = Timing("0 9 * * 1-5", "Europe/Berlin")
-    friday = at("2026-03-06T08:00:00")
-    assert ticks(timing, friday, 2) == [at("2026-03-06T09:00:00"), at("2026-03-09T09:00:00")]
+    friday = parse_time("2026-03-06T08:00:00")
+    assert ticks(timing, friday, 2) == [parse_time("2026-03-06T09:00:00"), parse_time("2026-03-09T09:00:00")]
     assert datetime.fromtimestamp(ticks(timing, friday, 1)[0], UTC).hour == 8
 
 
 def test_an_hour_skipped_in_spring_still_has_its_tick() -> None:
     timing = Timing("30 2 * * *", "Europe/Berlin")
-    [first, second] = ticks(timing, at("2026-03-28T12:00:00"), 2)
-    assert first == at("2026-03-29T03:00:00"), "there is no half past two on that day"
-    assert second == at("2026-03-30T02:30:00")
+    [first, second] = ticks(timing, parse_time("2026-03-28T12:00:00"), 2)
+    assert first == parse_time("2026-03-29T03:00:00"), "there is no half past two on that day"
+    assert second == parse_time("2026-03-30T02:30:00")
 
 
 def test_an_hour_repeated_in_autumn_has_one_tick() -> None:
     timing = Timing("30 2 * * *", "Europe/Berlin")
-    found = ticks(timing, at("2026-10-24T12:00:00"), 2)
+    found = ticks(timing, parse_time("2026-10-24T12:00:00"), 2)
     assert [datetime.fromtimestamp(tick, BERLIN).day for tick in found] == [25, 26]
 
 
 def test_an_hourly_schedule_continues_when_the_clocks_change() -> None:
     for change in ("2026-03-29T00:00:00", "2026-10-25T00:00:00"):
-        found = ticks(Timing("0 * * * *", "Europe/Berlin"), at(change), 8)
+        found = ticks(Timing("0 * * * *", "Europe/Berlin"), parse_time(change), 8)
         assert {later - earlier for earlier, later in pairwise(found)} == {3600.0}
 
 

@@ -40,7 +40,7 @@ async def run_once(home: Home, count: int = 1) -> list[str]:
         return [(await engine.run(agent(), MESSAGE)).run_id for _ in range(count)]
 
 
-def filled(path: Path, database: str | None = None) -> Home:
+def fill_home(path: Path, database: str | None = None) -> Home:
     """Return a home with one entity of each kind."""
     home = Home(path, database)
     asyncio.run(run_once(home))
@@ -69,7 +69,7 @@ def files_in(path: Path) -> dict[str, bytes]:
 
 
 def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
-    home, file = filled(tmp_path / "home"), tmp_path / "home.tar"
+    home, file = fill_home(tmp_path / "home"), tmp_path / "home.tar"
     made = back_up(home, file, replace=False)
     assert file.stat().st_mode & 0o777 == 0o600
     assert made.left_out == ()
@@ -103,7 +103,7 @@ def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
 def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     database = tmp_path / "far" / "t.db"
-    home = filled(tmp_path / "home", f"sqlite:///{database}")
+    home = fill_home(tmp_path / "home", f"sqlite:///{database}")
     back_up(home, tmp_path / "b.tar", replace=False)
     asyncio.run(run_once(home))
     restored = restore(home, tmp_path / "b.tar", replace=True)
@@ -117,7 +117,7 @@ def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path)
 
 
 def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     asyncio.run(run_once(home))
     (home.path / "agents/eve").mkdir()
@@ -139,7 +139,7 @@ def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_
 
 
 def test_files_moved_aside_survive_later_restores(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     aside = [restore(home, tmp_path / "b.tar", replace=True).moved_to for _ in range(3)]  # in the same second
     assert [read_facts(f"{folder}/treadle.db").runs for (folder,) in aside] == [1, 1, 1]
@@ -147,7 +147,7 @@ def test_files_moved_aside_survive_later_restores(tmp_path: Path) -> None:
 
 
 def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     (home.path / "treadle.db").write_bytes(b"broken" * 1000)
     with pytest.raises(StoreDamaged, match="treadle restore FILE --force"):
@@ -157,7 +157,7 @@ def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
 
 
 def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     lock = DatabaseLock(str(home.path / "treadle.db"))
     try:
         back_up(home, tmp_path / "b.tar", replace=False)
@@ -216,7 +216,7 @@ def test_a_copy_is_consistent_while_the_owner_writes(tmp_path: Path) -> None:
 
 
 def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
-    home, file = filled(tmp_path / "home"), tmp_path / "b.tar"
+    home, file = fill_home(tmp_path / "home"), tmp_path / "b.tar"
     file.write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
         back_up(home, file, replace=False)
@@ -240,7 +240,7 @@ def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
 
 
 def test_a_damaged_database_makes_no_backup(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     (home.path / "treadle.db").write_bytes(b"broken" * 1000)
     with pytest.raises(StoreDamaged):
         back_up(home, tmp_path / "b.tar", replace=False)
@@ -248,7 +248,7 @@ def test_a_damaged_database_makes_no_backup(tmp_path: Path) -> None:
 
 
 def test_links_are_left_out_and_named(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     (tmp_path / "private").mkdir()
     (tmp_path / "private/file").write_text(SECRET)
     (home.path / "skills/outside").symlink_to(tmp_path / "private")
@@ -286,7 +286,7 @@ def in_manifest(**values: Any) -> Change:
     return change
 
 
-def also(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> Change:
+def add_member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> Change:
     """One more member, which the manifest knows."""
 
     def change(members: Members) -> None:
@@ -348,7 +348,7 @@ def in_database(tmp_path: Path, sql: str, name: str = "treadle.db") -> Change:
 
 
 def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     changed(tmp_path / "b.tar", tmp_path / "bad.tar", change)
     before, around = files_in(home.path), sorted(path.name for path in tmp_path.iterdir())
@@ -380,7 +380,7 @@ def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) 
     ],
 )
 def test_paths_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
-    refused(tmp_path, also(name), UsageError, "is not a Treadle backup")
+    refused(tmp_path, add_member(name), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_paths_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, b"Z"],
 )
 def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
-    refused(tmp_path, also("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
+    refused(tmp_path, add_member("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
@@ -460,7 +460,7 @@ def test_a_damaged_page_is_found_although_the_hashes_agree(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("size", [0, 100, 512, 3000, 20_000, -1])
 def test_a_truncated_archive_is_refused(tmp_path: Path, size: int) -> None:
-    home, other = filled(tmp_path / "home"), Home(tmp_path / "other")
+    home, other = fill_home(tmp_path / "home"), Home(tmp_path / "other")
     back_up(home, tmp_path / "b.tar", replace=False)
     content = (tmp_path / "b.tar").read_bytes()
     last = content.rstrip(b"\0")
@@ -504,7 +504,7 @@ def test_moves_are_undone_when_one_fails(tmp_path: Path) -> None:
 
 
 def test_a_restore_that_fails_at_its_end_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     before = files_in(home.path)
     move = ReversibleMoves.move

@@ -76,7 +76,7 @@ def test_the_conversation_has_no_results_before_all_calls_have_theirs() -> None:
     assert scenario.state.transcript.messages[-1].role == "assistant"
 
 
-def started(*calls: ToolUse) -> RunScenario:
+def start_calls(*calls: ToolUse) -> RunScenario:
     """Return a run whose worker died after these calls had started."""
     scenario = RunScenario(READ, WRITE, AGAIN)
     scenario.asks()
@@ -86,7 +86,7 @@ def started(*calls: ToolUse) -> RunScenario:
 
 
 def test_a_started_call_that_may_be_repeated_runs_again() -> None:
-    scenario = started(use("again", "a"))
+    scenario = start_calls(use("again", "a"))
     step = scenario.decision()
     assert isinstance(step, RunTools)
     assert [call.call_id for call in step.run] == ["a"]
@@ -94,7 +94,7 @@ def test_a_started_call_that_may_be_repeated_runs_again() -> None:
 
 
 def test_a_started_call_that_cannot_be_repeated_is_reported_as_unknown() -> None:
-    scenario = started(use("write", "a"))
+    scenario = start_calls(use("write", "a"))
     scenario.works()
     assert scenario.ran == []
     assert scenario.errors["a"].content == OUTCOME_UNKNOWN
@@ -105,7 +105,7 @@ def test_ended_calls_keep_their_results_after_a_crash_and_open_ones_are_repeated
     calls = [
         use(name, str(index), n=index) for index, name in enumerate(("read", "read", "again", "write", "read"))
     ]
-    scenario = started(*calls)
+    scenario = start_calls(*calls)
     scenario.happens(*(e.ToolCallEnd(name, "read", f"result {name}", 1) for name in "014"))
     scenario.works(lambda call: "ran again")
     last = scenario.state.transcript.messages[-1]
@@ -129,7 +129,7 @@ def test_calls_that_never_started_run_after_a_crash() -> None:
 
 
 def test_a_started_call_of_an_ending_run_is_reported_as_unknown() -> None:
-    scenario = started(use("write", "a"))
+    scenario = start_calls(use("write", "a"))
     scenario.happens(e.CancelRequested("enough"))
     step = scenario.decision()
     assert isinstance(step, Finish)

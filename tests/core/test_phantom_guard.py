@@ -44,7 +44,7 @@ MOST_FALSE_ALARMS = 1
 MOST_MISSES = 3
 
 
-def judged(answer: str, done: list[str], **agent: Any) -> bool:
+def is_challenged(answer: str, done: list[str], **agent: Any) -> bool:
     """Return whether the guard reports the answer of a run with these calls."""
     scenario = RunScenario(*TOOLS.values(), **agent)
     if done:
@@ -57,7 +57,7 @@ def judged(answer: str, done: list[str], **agent: Any) -> bool:
 @pytest.mark.parametrize("names", [BLIND, ("answers_more.yaml",)], ids=["blind", "more"])
 def test_honest_answers_pass_and_phantoms_are_caught(names: tuple[str, ...]) -> None:
     entries = [entry for name in names for entry in ANSWERS[name]]
-    wrong = [entry for entry in entries if judged(entry["answer"], entry["done"]) != entry["phantom"]]
+    wrong = [entry for entry in entries if is_challenged(entry["answer"], entry["done"]) != entry["phantom"]]
     alarms = [entry["answer"] for entry in wrong if not entry["phantom"]]
     misses = [entry["answer"] for entry in wrong if entry["phantom"]]
     assert len(alarms) <= MOST_FALSE_ALARMS, alarms
@@ -199,7 +199,7 @@ def test_a_failed_call_does_not_support_a_claim() -> None:
 
 @pytest.mark.parametrize("done", [["bash"], ["send_email"]])
 def test_earlier_calls_of_the_session_count(done: list[str]) -> None:
-    assert not judged("Yes, I sent the email.", done)
+    assert not is_challenged("Yes, I sent the email.", done)
 
 
 # ── JSON ──
@@ -211,22 +211,22 @@ def test_the_strings_of_a_json_answer_are_checked() -> None:
     claim = "I sent the email to bob@example.com."
     for value in ({"summary": claim}, {"a": {"b": [1, None, claim]}}, [claim]):
         answer = msgspec.json.encode(value).decode()
-        assert judged(answer, [])
-        assert not judged(answer, ["send_email"])
-    assert judged(msgspec.json.encode(claim).decode(), [], output=TEXT_OUTPUT)
+        assert is_challenged(answer, [])
+        assert not is_challenged(answer, ["send_email"])
+    assert is_challenged(msgspec.json.encode(claim).decode(), [], output=TEXT_OUTPUT)
 
 
 def test_a_draft_in_one_string_does_not_hide_a_claim_in_the_next() -> None:
-    assert judged('{"draft": "Hi Bob,\\nall is well.", "summary": "I sent the email to Bob."}', [])
+    assert is_challenged('{"draft": "Hi Bob,\\nall is well.", "summary": "I sent the email to Bob."}', [])
 
 
 def test_a_label_in_json_is_not_a_claim() -> None:
-    assert not judged('{"status": "paid", "event": "refund issued"}', [])
+    assert not is_challenged('{"status": "paid", "event": "refund issued"}', [])
 
 
 @pytest.mark.parametrize("answer", ["[" * 100_000, "{" * 100_000, '{"a": "sen', "[1, 2, 3]", "{}"])
 def test_broken_or_empty_json_claims_nothing(answer: str) -> None:
-    assert not judged(answer, [])
+    assert not is_challenged(answer, [])
 
 
 # ── Time ──

@@ -39,7 +39,7 @@ def may_run_with(call: PlannedCall, other: PlannedCall, tools: dict[str, ToolSpe
     return batch.fits(other)
 
 
-def together(one: "Given", two: "Given") -> bool:
+def may_run_together(one: "Given", two: "Given") -> bool:
     first, second = (PlannedCall(name, msgspec.json.encode(arguments).decode()) for name, arguments in (one, two))
     answer = may_run_with(first, second, TOOLS)
     assert may_run_with(second, first, TOOLS) is answer, "it is the same either way"
@@ -62,7 +62,7 @@ TOGETHER: list[tuple[Given, Given]] = [
 
 @pytest.mark.parametrize(("one", "two"), TOGETHER, ids=str)
 def test_calls_without_a_conflict_run_together(one: Given, two: Given) -> None:
-    assert together(one, two)
+    assert may_run_together(one, two)
 
 
 APART: list[tuple[Given, Given]] = [
@@ -89,7 +89,7 @@ APART: list[tuple[Given, Given]] = [
 
 @pytest.mark.parametrize(("one", "two"), APART, ids=str)
 def test_calls_with_a_conflict_do_not_run_together(one: Given, two: Given) -> None:
-    assert not together(one, two)
+    assert not may_run_together(one, two)
 
 
 def test_a_call_with_unreadable_arguments_runs_alone() -> None:

@@ -130,7 +130,7 @@ async def eventually(seen: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def asked(url: str, question: str) -> Any:
+async def fetch_value(url: str, question: str) -> Any:
     connection = await open_connection(url, 10, {})
     try:
         return await connection.fetchval(question)
@@ -192,7 +192,7 @@ def test_a_job_that_is_delivered_twice_executes_its_run_once(url: str) -> None:
                 "SELECT 0, 'run', convert_to(run_id, 'UTF8'), 'queued' FROM treadle.runs, generate_series(1, 6)"
             )
             await tell(url, again, again)
-            while await asked(url, "SELECT count(*) FROM treadle.pgqueuer"):  # noqa: ASYNC110 -- likewise
+            while await fetch_value(url, "SELECT count(*) FROM treadle.pgqueuer"):  # noqa: ASYNC110 -- likewise
                 await asyncio.sleep(0.02)
             assert one.labour.active[run_id] + two.labour.active[run_id] == 1
             one.labour.may_end.set()

@@ -77,7 +77,7 @@ def test_a_run_is_interrupted_resumed_and_cancelled(stage: MakeStage) -> None:
         terminal.wait_for(READY)
 
 
-def asks_for(text: str) -> Callable[[str], bool]:
+def shows_approval_of(text: str) -> Callable[[str], bool]:
     """Return whether the panel asks for a call."""
     return lambda screen: f"│ command: {text}" in screen and "1 approve" in screen
 
@@ -92,9 +92,9 @@ def test_calls_are_approved_edited_and_denied_with_a_note(stage: MakeStage) -> N
     )
     with made.open(rows=40) as terminal:
         send(terminal, "begin")
-        terminal.wait_for(asks_for("echo one > first"))
+        terminal.wait_for(shows_approval_of("echo one > first"))
         terminal.send("1")
-        terminal.wait_for(asks_for("echo two > second"))
+        terminal.wait_for(shows_approval_of("echo two > second"))
         assert (made.folder / "first").read_text() == "one\n"
         terminal.send("2")
         terminal.wait_for("edit the arguments")
@@ -102,7 +102,7 @@ def test_calls_are_approved_edited_and_denied_with_a_note(stage: MakeStage) -> N
         terminal.type(" edited")
         terminal.wait_for('second edited"')
         terminal.send("Enter")
-        terminal.wait_for(asks_for("echo three > third"))
+        terminal.wait_for(shows_approval_of("echo three > third"))
         assert (made.folder / "second").read_text() == "two edited\n"
         terminal.send("3")
         terminal.wait_for("Why not?")

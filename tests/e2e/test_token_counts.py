@@ -93,7 +93,7 @@ def default_tools(names: Iterable[str]) -> tuple[ToolSpec, ...]:
     return tuple([list_known_tools()[name] for name in sorted(names)])
 
 
-def rendered(tools: Iterable[ToolSpec]) -> str:
+def render_functions(tools: Iterable[ToolSpec]) -> str:
     """Return tools in the form of chat completions, as a chat template renders them: one to a line, with blanks."""
     functions = [{"name": tool.name, "description": tool.description, "parameters": tool.schema} for tool in tools]
     return "\n".join(json.dumps({"type": "function", "function": each}) for each in functions)
@@ -113,7 +113,7 @@ def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path
                 request = ModelRequest("smollm2", prompt, conversation, ModelSettings(), profile=PROFILE)
                 counts = TokenCount(estimate_preamble(prompt))
                 estimate = counts.estimate(estimate_message(conversation.messages[0]))
-                found.append((await count.prompt(request), estimate, await count.tokens(rendered(tools))))
+                found.append((await count.prompt(request), estimate, await count.tokens(render_functions(tools))))
             return found
 
     measured = asyncio.run(ask())

@@ -28,7 +28,7 @@ async def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-def asks(mode: ApiMode) -> Answer:
+def make_call_reply(mode: ApiMode) -> Answer:
     """A reply that reasons and calls `look`, in the words of a format."""
     match mode:
         case "anthropic_messages":
@@ -62,7 +62,7 @@ def exchange(tmp_path: Path, first: ApiMode, second: ApiMode) -> tuple[list[Any]
     """The events of the run, what the second model was sent, and the result."""
 
     async def run() -> tuple[list[Any], Any, treadle.Result]:
-        async with FakeEndpoint(asks(first), DOWN) as one, FakeEndpoint(answers(second)) as two:
+        async with FakeEndpoint(make_call_reply(first), DOWN) as one, FakeEndpoint(answers(second)) as two:
             engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
             engine.add_provider("one", base_url=one.url, api_mode=first, api_key="sk-one-1234")
             engine.add_provider("two", base_url=two.url, api_mode=second, api_key="sk-two-1234")
@@ -128,7 +128,7 @@ def ids(mode: ApiMode, sent: Any) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("mode", ["anthropic_messages", "responses"])
 def test_reasoning_is_sent_back_only_to_its_own_model(tmp_path: Path, mode: ApiMode) -> None:
     async def run() -> Any:
-        async with FakeEndpoint(asks(mode), answers(mode)) as server:
+        async with FakeEndpoint(make_call_reply(mode), answers(mode)) as server:
             engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
             engine.add_provider("one", base_url=server.url, api_mode=mode, api_key="sk-one-1234")
             async with engine:

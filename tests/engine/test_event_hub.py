@@ -27,13 +27,13 @@ def event(of: EventHub, sequence: int, data: EventData | None = None) -> Event:
     return of.make_event(ORIGIN, sequence, data or StepStart(sequence))
 
 
-async def taken(reader: Subscription) -> list[int]:
+async def take_sequences(reader: Subscription) -> list[int]:
     events = await reader.take()
     assert events is not None
     return [each.sequence for each in events]
 
 
-def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def make_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it seem as if readers had been woken late for a while."""
 
     def pause(self: Pace, now: float) -> float:
@@ -47,7 +47,7 @@ def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None
     async def work() -> None:
         of = hub()
         with of.subscribe(ORIGIN.run_id, gather_seconds=10 * HANG_SECONDS) as reader:
-            waiting = asyncio.create_task(taken(reader))
+            waiting = asyncio.create_task(take_sequences(reader))
             await asyncio.sleep(0)
             reader.show(event(of, 1, Token(1, 1, 0, "a")))
             reader.offer([event(of, 2)])
@@ -61,12 +61,12 @@ def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None
 def test_an_overloaded_process_wakes_patient_readers_less_often(
     gather_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy(monkeypatch)
+    make_busy(monkeypatch)
 
     async def work() -> None:
         of = hub()
         with of.subscribe(ORIGIN.run_id, gather_seconds=gather_seconds) as reader:
-            waiting = asyncio.create_task(taken(reader))
+            waiting = asyncio.create_task(take_sequences(reader))
             await asyncio.sleep(0.005)
             reader.offer([event(of, 1)])
             await asyncio.sleep(0.005)
@@ -77,12 +77,12 @@ def test_an_overloaded_process_wakes_patient_readers_less_often(
 
 
 def test_the_end_of_a_run_is_delivered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy(monkeypatch)
+    make_busy(monkeypatch)
 
     async def work() -> None:
         of = hub()
         with of.subscribe(ORIGIN.run_id, gather_seconds=0.02) as reader:
-            waiting = asyncio.create_task(taken(reader))
+            waiting = asyncio.create_task(take_sequences(reader))
             await asyncio.sleep(0.005)
             reader.offer([event(of, 1)])
             await asyncio.sleep(0.005)

@@ -40,7 +40,7 @@ class Odd:
         return self._result
 
 
-def told_of(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any) -> tuple[str, list[str]]:
+def run_tool(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any) -> tuple[str, list[str]]:
     """Return the result of a call of the first tool as the model sees it, and the types of the events."""
     name = tools[0].spec.name
     model = ScriptedModel(ask(call(name, "c1")), say("done"))
@@ -70,12 +70,12 @@ NONSENSE: list[Any] = [
 
 @pytest.mark.parametrize("result", NONSENSE, ids=str)
 def test_a_tool_that_returns_an_invalid_result_has_failed(tmp_path: Path, result: Any) -> None:
-    told, _ = told_of(tmp_path, Odd(result))
+    told, _ = run_tool(tmp_path, Odd(result))
     assert "`odd` failed: TypeError: it returned" in told
 
 
 def test_a_tool_whose_subjects_fail_does_not_run(tmp_path: Path) -> None:
-    told, kinds = told_of(tmp_path, Odd("ran", LookupError("no idea")), approvals={"default": "ask"})
+    told, kinds = run_tool(tmp_path, Odd("ran", LookupError("no idea")), approvals={"default": "ask"})
     assert "LookupError: no idea" in told
     assert "tool_call_start" not in kinds
 
@@ -119,14 +119,14 @@ class Plain(treadle.Hook):
     ids=["false", "a word", "a mapping", "no JSON", "no object", "cancelled", "exit", "not async"],
 )
 def test_a_hook_with_an_invalid_answer_blocks(tmp_path: Path, hook: treadle.Hook) -> None:
-    told, kinds = told_of(tmp_path, fine, hooks=(hook,))
+    told, kinds = run_tool(tmp_path, fine, hooks=(hook,))
     assert "`fine` was not run" in told
     assert "tool_call_start" not in kinds
 
 
 @pytest.mark.parametrize("after", ["text", b"x", 5])
 def test_an_invalid_replacement_by_a_hook_withholds_the_result(tmp_path: Path, after: Any) -> None:
-    told, _ = told_of(tmp_path, fine, hooks=(Answers(after=after),))
+    told, _ = run_tool(tmp_path, fine, hooks=(Answers(after=after),))
     assert "its result is withheld" in told
 
 

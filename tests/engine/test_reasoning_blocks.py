@@ -56,7 +56,7 @@ def items(*opening: dict[str, Any]) -> Answer:
     return Answer(responses_wire.wire(*responses_wire.replied(*opening, call)))
 
 
-def says(mode: str) -> Answer:
+def make_answer(mode: str) -> Answer:
     if mode == ANTHROPIC:
         return anthropic_wire.says("Nothing.")
     return Answer(responses_wire.wire(*responses_wire.replied(responses_wire.message("Nothing."))))
@@ -104,7 +104,7 @@ def run(folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None =
     ],
 )
 def test_a_thinking_block_goes_back_as_it_came(tmp_path: Path, block: dict[str, Any]) -> None:
-    ran = run(tmp_path, ANTHROPIC, blocks(block), says(ANTHROPIC), says(ANTHROPIC), messages=2)
+    ran = run(tmp_path, ANTHROPIC, blocks(block), make_answer(ANTHROPIC), make_answer(ANTHROPIC), messages=2)
     assert ran.outcomes == ["completed", "completed"]
     assert replies(ran.requests[1])[0] == block
     assert replies(ran.requests[2])[0] == block, "also when the next message comes"
@@ -121,7 +121,7 @@ def test_a_thinking_block_goes_back_as_it_came(tmp_path: Path, block: dict[str, 
     ],
 )
 def test_a_reasoning_item_goes_back_as_it_came(tmp_path: Path, item: dict[str, Any]) -> None:
-    ran = run(tmp_path, RESPONSES, items(item), says(RESPONSES), says(RESPONSES), messages=2)
+    ran = run(tmp_path, RESPONSES, items(item), make_answer(RESPONSES), make_answer(RESPONSES), messages=2)
     assert ran.outcomes == ["completed", "completed"]
     assert replies(ran.requests[1])[0] == item
     assert replies(ran.requests[2])[0] == item, "also when the next message comes"
@@ -197,7 +197,7 @@ def test_a_conversation_without_reasoning_is_sent_with_a_placeholder(
     tmp_path: Path, mode: ApiMode, refusal: str, placeholder: dict[str, Any]
 ) -> None:
     """As after a model that did not think, or another one."""
-    left = [blocks() if mode == ANTHROPIC else items(), says(mode), says(mode)]
+    left = [blocks() if mode == ANTHROPIC else items(), make_answer(mode), make_answer(mode)]
 
     def answer(request: Request) -> Behaviour:
         said = replies(request)
@@ -215,7 +215,7 @@ def test_a_conversation_without_reasoning_is_sent_with_a_placeholder(
 def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
     tmp_path: Path, mode: ApiMode
 ) -> None:
-    left = [blocks(BLOCK) if mode == ANTHROPIC else items(ITEM), says(mode)]
+    left = [blocks(BLOCK) if mode == ANTHROPIC else items(ITEM), make_answer(mode)]
 
     def answer(request: Request) -> Behaviour:
         if b"THOUGHT" in request.body:

@@ -33,7 +33,7 @@ from treadle.vault.store import SecretGrant, VaultStore
 CANARY = "canary-77c1aa-in-a-coal-mine"
 
 
-def invoking(*, child: ScriptStep | None = None, **more: Any) -> FunctionModel:
+def make_invoking_model(*, child: ScriptStep | None = None, **more: Any) -> FunctionModel:
     """A parent that asks the agent `other` for something once; a child that makes one call, or answers."""
 
     def policy(request: ModelRequest) -> ScriptStep:
@@ -63,7 +63,7 @@ def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path)
     wanted = own if own[0] in "~/" else f"{folder}/{own}"
 
     async def scenario() -> None:
-        async with opened(tmp_path, invoking()) as engine:
+        async with opened(tmp_path, make_invoking_model()) as engine:
             paths = [str(folder), f"{folder}/link", str(outside), "~/.ssh"]
             policy = {"mode": "auto", "network": True, "readable": paths, "writable": paths}
             engine.add_agents(agent(name="other", workspace=wanted, sandbox=policy))
@@ -133,7 +133,7 @@ def test_a_spawn_that_exceeds_the_agent_is_refused(wrong: dict[str, Any], told: 
 
 def test_an_hourly_limit_is_not_evaded_by_delegation() -> None:
     async def work() -> None:
-        async with in_virtual_time(invoking()) as engine:
+        async with in_virtual_time(make_invoking_model()) as engine:
             engine.add_agents(agent(name="other", model_settings={"max_tokens": 5000}))
             quotas = {"max_llm_tokens_per_hour": 4000}
             hero = agent(tools=["agent_spawn"], quotas=quotas, model_settings={"max_tokens": 100})
@@ -182,7 +182,7 @@ def test_a_child_run_gets_a_secret_only_if_all_its_ancestors_were_granted_it(tmp
     shown = call("bash", command="echo ${BOTH:-none} ${OTHERS:-none}")
 
     async def scenario() -> None:
-        async with opened(tmp_path, invoking(child=ask(shown))) as engine:
+        async with opened(tmp_path, make_invoking_model(child=ask(shown))) as engine:
             engine.add_agents(agent(name="other", persona=f"You know {CANARY}-1.", tools=["bash"], approvals=RUNS))
             workspace = tmp_path / "workspace"
             workspace.mkdir()

@@ -22,7 +22,7 @@ def results(model: ScriptedModel) -> list[ToolResult]:
     return list(all_told(model.requests[-1].conversation.messages[-1].parts))
 
 
-def told(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], treadle.Result]:
+def run_calls(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], treadle.Result]:
     """Return the results of these calls as the model sees them, and how the run ended, in virtual time."""
 
     async def scenario() -> treadle.Result:
@@ -47,7 +47,7 @@ def test_results_are_in_the_order_of_the_calls() -> None:
         return f"after {seconds}"
 
     calls = tuple(call("wait_for", f"c{seconds}", seconds=seconds) for seconds in (3, 1, 2))
-    answers, _ = told(wait_for, calls=calls)
+    answers, _ = run_calls(wait_for, calls=calls)
     assert finished == [1, 2, 3]
     assert answers == [ToolResult("c3", "after 3"), ToolResult("c1", "after 1"), ToolResult("c2", "after 2")]
 
@@ -89,7 +89,7 @@ def test_a_writer_runs_alone_and_in_its_place() -> None:
         return await work(name)
 
     order = (("read", "a"), ("read", "b"), ("write", "c"), ("read", "d"), ("read", "e"))
-    answers, _ = told(read, write, calls=tuple(call(tool, name, name=name) for tool, name in order))
+    answers, _ = run_calls(read, write, calls=tuple(call(tool, name, name=name) for tool, name in order))
     assert beside == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"], "d": ["d", "e"], "e": ["d", "e"]}
     assert [answer.call_id for answer in answers] == list("abcde")
 
@@ -133,7 +133,7 @@ async def add(a: int, b: int) -> int:
     ],
 )
 def test_invalid_arguments_are_explained_and_nothing_runs(arguments: str, words: str) -> None:
-    [answer], result = told(add, calls=(ToolUse("c", "add", arguments),))
+    [answer], result = run_calls(add, calls=(ToolUse("c", "add", arguments),))
     assert answer.is_error
     assert answer.content.startswith("`add` was not run: ")
     assert words in answer.content
@@ -141,7 +141,7 @@ def test_invalid_arguments_are_explained_and_nothing_runs(arguments: str, words:
 
 
 def test_arguments_nested_beyond_reason_do_not_break_the_run() -> None:
-    [answer], result = told(add, calls=(ToolUse("c", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"),))
+    [answer], result = run_calls(add, calls=(ToolUse("c", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"),))
     assert answer.is_error
     assert result.outcome == "completed"
 
@@ -151,7 +151,7 @@ def test_a_tool_exception_is_returned_with_advice_not_to_invent() -> None:
     async def fail() -> str:
         raise ValueError("the disk is on fire")
 
-    [answer], _ = told(fail, calls=(call("fail", "c"),))
+    [answer], _ = run_calls(fail, calls=(call("fail", "c"),))
     assert answer.is_error
     assert "`fail` failed: ValueError: the disk is on fire." in answer.content
     assert "Do not make up a result" in answer.content
@@ -168,7 +168,7 @@ def test_a_tool_is_stopped_when_its_time_is_up() -> None:
             stopped.append(True)
         return "never"
 
-    [answer], _ = told(dawdle, calls=(call("dawdle", "c"),))
+    [answer], _ = run_calls(dawdle, calls=(call("dawdle", "c"),))
     assert "did not end within 7 s" in answer.content
     assert stopped == [True]
 
@@ -198,7 +198,7 @@ def test_a_timeout_error_that_a_tool_raises_is_a_plain_failure() -> None:
     async def impatient() -> str:
         raise TimeoutError("the other side is slow")
 
-    [answer], _ = told(impatient, calls=(call("impatient", "c"),))
+    [answer], _ = run_calls(impatient, calls=(call("impatient", "c"),))
     assert "`impatient` failed: TimeoutError: the other side is slow." in answer.content
 
 
@@ -213,7 +213,7 @@ def test_a_tool_that_cancels_itself_has_failed_and_is_not_run_again(beside: int)
         raise asyncio.CancelledError
 
     calls = tuple(call("give_up", f"c{n}", n=n) for n in range(1 + beside))
-    answers, result = told(give_up, calls=calls)
+    answers, result = run_calls(give_up, calls=calls)
     assert result.outcome == "completed"
     assert all(answer.is_error for answer in answers)
     assert len(runs) == 1 + beside
@@ -277,7 +277,7 @@ def test_progress_may_be_shown_from_a_thread(tmp_path: Path) -> None:
 
 
 def test_an_unknown_tool_suggests_the_nearest_name() -> None:
-    [answer], _ = told(add, calls=(call("ad", "c"),))
+    [answer], _ = run_calls(add, calls=(call("ad", "c"),))
     assert answer.is_error
     assert "Did you mean `add`?" in answer.content
 
@@ -285,7 +285,7 @@ def test_an_unknown_tool_suggests_the_nearest_name() -> None:
 def test_calls_with_the_same_or_no_id_are_distinguished() -> None:
     names = ("x", "x", "", "")
     calls = tuple(ToolUse(name, "add", f'{{"a": {number}, "b": 0}}') for number, name in enumerate(names))
-    answers, _ = told(add, calls=calls)
+    answers, _ = run_calls(add, calls=calls)
     assert [answer.content for answer in answers] == ["0", "1", "2", "3"]
     assert len({answer.call_id for answer in answers}) == 4
     assert all(answer.call_id for answer in answers)

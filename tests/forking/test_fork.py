@@ -66,11 +66,11 @@ def hero(desk: Desk, **more: Any) -> treadle.Agent:
     return agent(tools=desk.tools, memory=QUIET, **more)
 
 
-def said(request: ModelRequest) -> list[str]:
+def list_texts(request: ModelRequest) -> list[str]:
     return [message.text for message in request.conversation.messages]
 
 
-def forked(events: Sequence[Event]) -> RunForked:
+def find_fork(events: Sequence[Event]) -> RunForked:
     [found] = [event.data for event in events if isinstance(event.data, RunForked)]
     return found
 
@@ -102,7 +102,7 @@ def test_a_fork_sends_the_same_request_as_the_old_run(tmp_path: Path, step: int)
         assert (result.text, result.metrics.steps, result.metrics.actions) == ("again", 1, 0)
         assert result.session_id != first.session_id
         assert [event.type for event in events[:2]] == ["run_queued", "run_forked"]
-        assert (forked(events).run_id, forked(events).step) == (first.run_id, step)
+        assert (find_fork(events).run_id, find_fork(events).step) == (first.run_id, step)
 
     asyncio.run(scenario())
 
@@ -116,7 +116,7 @@ def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
             first = await engine.run(hero(desk), "Look.")
             fork = await engine.fork(first.run_id)
             await engine.wait(fork)
-            assert forked(await journal(engine, fork)).step == 2
+            assert find_fork(await journal(engine, fork)).step == 2
         assert model.requests[2].conversation.messages == model.requests[1].conversation.messages
 
     asyncio.run(scenario())
@@ -133,11 +133,11 @@ def test_a_message_replaces_the_question_or_follows_the_results(tmp_path: Path) 
                 fork = await engine.fork(first.run_id, step=step, message="Look again.")
                 await engine.wait(fork)
         at_first, later = model.requests[2:]
-        assert said(at_first) == ["Look again."]
+        assert list_texts(at_first) == ["Look again."]
         assert at_first.conversation.messages[0].parts[1:] == (PICTURE,), "what was attached stays"
-        assert said(later)[0] == "Look."
+        assert list_texts(later)[0] == "Look."
         assert [message.role for message in later.conversation.messages] == ["user", "assistant", "tool", "user"]
-        assert said(later)[-1] == "Look again."
+        assert list_texts(later)[-1] == "Look again."
 
     asyncio.run(scenario())
 
@@ -162,7 +162,7 @@ def test_another_model_or_agent_can_answer_a_fork(tmp_path: Path) -> None:
         assert (one.model, two.model) == ("y", "z")
         assert one.preamble.system.startswith("Be brave.")
         assert two.preamble.system.startswith("Be wise.")
-        assert said(one) == said(two) == said(model.requests[1])
+        assert list_texts(one) == list_texts(two) == list_texts(model.requests[1])
         assert two.preamble.tools == ()
 
     asyncio.run(scenario())
@@ -208,8 +208,8 @@ def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) 
         async with opened(tmp_path, model) as engine:  # which has nothing of it in memory
             engine.add_tools(*desk.tools)
             await engine.run(hero(desk), "And then?", session=fork.session_id)
-        assert said(model.requests[3]) == ["Look.", "", "", "again", "And?"]
-        assert said(model.requests[4]) == ["Look.", "", "", "again", "And?", "more", "And then?"]
+        assert list_texts(model.requests[3]) == ["Look.", "", "", "again", "And?"]
+        assert list_texts(model.requests[4]) == ["Look.", "", "", "again", "And?", "more", "And then?"]
 
     asyncio.run(scenario())
 
@@ -275,9 +275,9 @@ def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
         blocked = [event.data for event in events if isinstance(event.data, ToolCallBlocked)]
         assert [block.guard for block in blocked] == ["loop"], "the third time it would bring the same"
         assert desk.sent == ["it", "it"]
-        note = said(model.requests[2])[-1]
+        note = list_texts(model.requests[2])[-1]
         assert "brought the same result again" in note
-        assert said(model.requests[3])[-1] == said(model.requests[4])[-1] == note
+        assert list_texts(model.requests[3])[-1] == list_texts(model.requests[4])[-1] == note
 
     asyncio.run(scenario())
 
@@ -518,6 +518,6 @@ def test_a_fork_of_a_fork_replaces_only_the_question(tmp_path: Path) -> None:
                 await engine.wait(fork)
                 again = await engine.fork(fork, step=1, message="Other.")
                 await engine.wait(again)
-                assert said(model.requests[-1]) == expected
+                assert list_texts(model.requests[-1]) == expected
 
     asyncio.run(scenario())

@@ -82,7 +82,7 @@ class TaskClient:
         return found
 
 
-async def never_asked(context: Any, params: Any) -> types.ElicitResult:
+async def refuse_question(context: Any, params: Any) -> types.ElicitResult:
     raise AssertionError("questions of a task come with its state")
 
 
@@ -90,12 +90,12 @@ async def never_asked(context: Any, params: Any) -> types.ElicitResult:
 async def connect(server: ServedHome, token: str) -> AsyncGenerator[TaskClient]:
     http, tasks = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False), Tasks()
     transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
-    client = Client(transport, mode=MODERN, extensions=[tasks], elicitation_callback=never_asked)
+    client = Client(transport, mode=MODERN, extensions=[tasks], elicitation_callback=refuse_question)
     async with http, client:
         yield TaskClient(client, tasks)
 
 
-def paused(text: str) -> Answer:
+def make_paused_reply(text: str) -> Answer:
     """A reply that ends when the test says so."""
     return Answer([delta(role="assistant", content=text), PAUSE, delta(finish="stop"), usage(1, 1), DONE])
 
@@ -109,7 +109,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 def test_a_long_run_is_a_task_that_any_connection_can_ask_for(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with serve_home(tmp_path, paused("Done at last.")) as server:
+        async with serve_home(tmp_path, make_paused_reply("Done at last.")) as server:
             async with connect(server, server.token) as client:
                 task = await client.start("one")
                 assert (await client.send("tasks/get", task))["status"] == "working"

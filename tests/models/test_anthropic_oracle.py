@@ -73,7 +73,7 @@ async def _theirs(url: str) -> Any:
             return raised
 
 
-def both(pieces: Sequence[bytes], **more: Any) -> Both:
+def read_with_both(pieces: Sequence[bytes], **more: Any) -> Both:
     """The same bytes, cut in the same places, for each of the two."""
 
     async def run() -> Both:
@@ -90,7 +90,7 @@ def both(pieces: Sequence[bytes], **more: Any) -> Both:
     return asyncio.run(run())
 
 
-def heard_by_them(message: Any) -> Heard:
+def summarize_theirs(message: Any) -> Heard:
     parts: list[Any] = []
     for block in message.content:
         match block.type:
@@ -111,7 +111,7 @@ def heard_by_them(message: Any) -> Heard:
     return Heard(parts, message.stop_reason, sent, usage.output_tokens, read, written)
 
 
-def heard_by_us(completed: Completed) -> Heard:
+def summarize_ours(completed: Completed) -> Heard:
     parts = [
         (part.call_id, part.name, json.loads(part.arguments)) if isinstance(part, ToolUse) else part
         for part in completed.parts
@@ -221,9 +221,9 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CORPUS)
 def test_both_clients_read_the_same_message(name: str, way: str) -> None:
-    theirs, ours = both(WAYS[way](CORPUS[name]))
+    theirs, ours = read_with_both(WAYS[way](CORPUS[name]))
     assert isinstance(ours, Completed), ours
-    assert heard_by_us(ours) == heard_by_them(theirs)
+    assert summarize_ours(ours) == summarize_theirs(theirs)
 
 
 # What is generated: blocks of any kind, in pieces of any size.
@@ -270,9 +270,9 @@ def test_both_clients_read_the_same_message_for_any_split(
     body = b"".join(
         [begins(sent, cache_read_input_tokens=cached), *[part for block in made for part in block], end]
     )
-    theirs, ours = both(cut(body + STOP, cuts))
+    theirs, ours = read_with_both(cut(body + STOP, cuts))
     assert isinstance(ours, Completed), ours
-    assert heard_by_us(ours) == heard_by_them(theirs)
+    assert summarize_ours(ours) == summarize_theirs(theirs)
 
 
 # ── What the official client swallows ──────────────────────────────────────────────────────────────
@@ -281,7 +281,7 @@ def test_both_clients_read_the_same_message_for_any_split(
 @pytest.mark.parametrize("length", [2, 4, 5])
 def test_a_stream_that_ends_early_fails_here_and_passes_there(length: int) -> None:
     """For them it is a message like any other; for us it has failed."""
-    theirs, ours = both(stream(text(0, "half", " an answer"))[:length])
+    theirs, ours = read_with_both(stream(text(0, "half", " an answer"))[:length])
     assert (theirs.type, theirs.stop_reason) == ("message", None)
     assert isinstance(ours, Failed)
     assert (ours.kind, ours.retryable) == ("malformed", True)
@@ -289,7 +289,7 @@ def test_a_stream_that_ends_early_fails_here_and_passes_there(length: int) -> No
 
 def test_a_call_that_ends_early_fails_here_and_passes_there() -> None:
     """Their client builds arguments from what arrived. Ours makes no call."""
-    theirs, ours = both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
+    theirs, ours = read_with_both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
     assert theirs.content[0].input == {"path": "/tmp/x"}
     assert isinstance(ours, Failed)
 
@@ -300,7 +300,7 @@ def test_a_call_that_ends_early_fails_here_and_passes_there() -> None:
 )
 def test_cut_arguments_before_a_proper_end_fail_here_and_pass_there(arguments: str, believed: Any) -> None:
     """Theirs is a call like any other, with half of what was meant or with nothing. Ours is none."""
-    theirs, ours = both(stream(asks(0, "t", "remove", arguments), stop="tool_use"))
+    theirs, ours = read_with_both(stream(asks(0, "t", "remove", arguments), stop="tool_use"))
     assert (theirs.stop_reason, theirs.content[0].input) == ("tool_use", believed)
     assert isinstance(ours, Failed)
     assert "has arguments that are not a JSON object" in ours.message
@@ -308,7 +308,9 @@ def test_cut_arguments_before_a_proper_end_fail_here_and_pass_there(arguments: s
 
 def test_a_call_cut_by_the_token_limit_is_left_out_here_and_kept_there() -> None:
     """Their client returns the call with incomplete arguments. Ours leaves it out and reports the stop reason."""
-    theirs, ours = both(stream(text(0, "x"), asks(1, "t", "write", '{"text": "a", "more": "b'), stop="max_tokens"))
+    theirs, ours = read_with_both(
+        stream(text(0, "x"), asks(1, "t", "write", '{"text": "a", "more": "b'), stop="max_tokens")
+    )
     assert theirs.content[1].input == {"text": "a"}
     assert isinstance(ours, Completed)
     assert (ours.parts, ours.stop) == ((Text("x"),), "max_tokens")
@@ -316,7 +318,7 @@ def test_a_call_cut_by_the_token_limit_is_left_out_here_and_kept_there() -> None
 
 def test_a_cut_chunked_body_is_an_error_on_both_sides() -> None:
     """Both notice."""
-    theirs, ours = both(stream(text(0, "x"))[:3], ending="cut")
+    theirs, ours = read_with_both(stream(text(0, "x"))[:3], ending="cut")
     assert isinstance(theirs, Exception)
     assert isinstance(ours, Failed)
 
@@ -328,7 +330,7 @@ def test_a_cut_chunked_body_is_an_error_on_both_sides() -> None:
 def test_an_error_in_mid_stream_is_an_error_on_both_sides(kind: str, meaning: str) -> None:
     """Both notice; ours knows what to do next."""
     said = event("error", error={"type": kind, "message": "not now"})
-    theirs, ours = both([*stream(text(0, "x"))[:3], said])
+    theirs, ours = read_with_both([*stream(text(0, "x"))[:3], said])
     assert isinstance(theirs, Exception)
     assert "not now" in str(theirs)
     assert isinstance(ours, Failed)
@@ -346,7 +348,7 @@ def official_types() -> Any:
     return TypeAdapter[Any](MessageCreateParamsStreaming)
 
 
-def accepted(body: bytes) -> Any:
+def validate_officially(body: bytes) -> Any:
     """The request as the official client's own types read it. They drop what they do not know."""
     return _read(official_types().validate_python(json.loads(body)))
 
@@ -403,7 +405,7 @@ def test_requests_are_of_the_official_types(
             plain,
         )
         body = encode_request(request)
-        assert accepted(body) == json.loads(body)
+        assert validate_officially(body) == json.loads(body)
 
 
 def test_temperature_is_sent_although_the_official_types_lack_it() -> None:
@@ -412,7 +414,7 @@ def test_temperature_is_sent_although_the_official_types_lack_it() -> None:
         "m-1", HELLO.preamble, HELLO.conversation, ModelSettings(temperature=0.5), provider="fake"
     )
     body = encode_request(request)
-    assert json.loads(body) == accepted(body) | {"temperature": 0.5}
+    assert json.loads(body) == validate_officially(body) | {"temperature": 0.5}
 
 
 PARTS: st.SearchStrategy[Part] = st.one_of(
@@ -429,7 +431,7 @@ def test_any_conversation_is_of_the_official_types(turns: list[Message]) -> None
     body = encode_request(
         ModelRequest("m-1", HELLO.preamble, Conversation([user("a"), *turns]), ModelSettings(), provider="fake")
     )
-    assert accepted(body) == json.loads(body)
+    assert validate_officially(body) == json.loads(body)
 
 
 def test_the_official_types_refuse_invalid_requests() -> None:
@@ -437,9 +439,11 @@ def test_the_official_types_refuse_invalid_requests() -> None:
     from pydantic import ValidationError
 
     body = json.loads(encode_request(HELLO))
-    assert accepted(json.dumps(body | {"flux": 1}).encode()) == body
+    assert validate_officially(json.dumps(body | {"flux": 1}).encode()) == body
     for wrong in ({"role": "user", "content": [{"type": "text"}]}, {"role": "user", "content": [{"type": "odd"}]}):
         with pytest.raises(ValidationError):
-            accepted(json.dumps(body | {"messages": [wrong]}).encode())
+            validate_officially(json.dumps(body | {"messages": [wrong]}).encode())
     with pytest.raises(ValidationError):
-        accepted(json.dumps({name: value for name, value in body.items() if name != "max_tokens"}).encode())
+        validate_officially(
+            json.dumps({name: value for name, value in body.items() if name != "max_tokens"}).encode()
+        )

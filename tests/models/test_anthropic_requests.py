@@ -23,7 +23,7 @@ MINE = Thinking("hm", "fake", "m-1", signature="c2ln")
 SEALED = Thinking("", "fake", "m-1", sealed="b3BhcXVl")
 
 
-def asking(
+def make_request(
     *turns: Message,
     system: str = "",
     tools: tuple[ToolSpec, ...] = (),
@@ -44,13 +44,13 @@ def asking(
     )
 
 
-def sent(*turns: Message, **more: Any) -> Any:
-    return json.loads(encode_request(asking(*turns, **more)))
+def encode_body(*turns: Message, **more: Any) -> Any:
+    return json.loads(encode_request(make_request(*turns, **more)))
 
 
 def blocks(*parts: Part, role: Any = "assistant", **more: Any) -> list[Any]:
     """One message as it is sent."""
-    messages = sent(user("go"), Message(role, parts), user("and"), **more)["messages"]
+    messages = encode_body(user("go"), Message(role, parts), user("and"), **more)["messages"]
     return messages[1]["content"] if len(messages) == 3 else []
 
 
@@ -90,7 +90,7 @@ def test_every_kind_of_message_is_encoded() -> None:
         user("now"),
         Message("assistant", (Text("done"),)),
     ]
-    assert sent(*turns)["messages"] == [
+    assert encode_body(*turns)["messages"] == [
         {
             "role": "user",
             "content": [
@@ -141,9 +141,9 @@ def test_blank_text_is_left_out(text: str) -> None:
 def test_messages_without_content_are_left_out() -> None:
     """However many there are and wherever they stand: what is sent is JSON."""
     nothing = Message("assistant", (Text(""),))
-    sent_turns = sent(nothing, nothing, user("a"), nothing, user("b"), nothing)["messages"]
+    sent_turns = encode_body(nothing, nothing, user("a"), nothing, user("b"), nothing)["messages"]
     assert [turn["content"][0]["text"] for turn in sent_turns] == ["a", "b"]
-    assert sent(nothing)["messages"] == []
+    assert encode_body(nothing)["messages"] == []
 
 
 ILLEGAL = ["", "call:1", "functions.add:0", "ü" * 70, "x" * 100, "a\0b", "a\ud800b"]
@@ -151,7 +151,7 @@ ILLEGAL = ["", "call:1", "functions.add:0", "ü" * 70, "x" * 100, "a\0b", "a\ud8
 
 @pytest.mark.parametrize("call_id", ["toolu_01A-b", "x" * 64, *ILLEGAL])
 def test_ids_are_legal_and_the_same_in_call_and_result(call_id: str) -> None:
-    messages = sent(
+    messages = encode_body(
         user("go"),
         Message("assistant", (ToolUse(call_id, "add", "{}"),)),
         Message("tool", (ToolResult(call_id, "1"),)),
@@ -195,7 +195,9 @@ def test_arguments_are_always_an_object(arguments: str, value: Any) -> None:
 
 
 def test_arguments_are_sent_as_the_model_wrote_them() -> None:
-    body = encode_request(asking(Message("assistant", (ToolUse("c", "add", '{"n": 1.50e0,  "ü":"\\u00fc"}'),))))
+    body = encode_request(
+        make_request(Message("assistant", (ToolUse("c", "add", '{"n": 1.50e0,  "ü":"\\u00fc"}'),)))
+    )
     assert '"input":{"n": 1.50e0,  "ü":"\\u00fc"}'.encode() in body
 
 
@@ -206,7 +208,7 @@ def test_lone_surrogates_are_replaced_and_nul_is_sent() -> None:
     assert sent_blocks[1]["input"] == {"x": "\ufffd"}
     assert sent_blocks[2]["text"] == "🎈"
     assert blocks(ToolResult("c", "a\udfffb"), role="tool")[0]["content"] == "a\ufffdb"
-    assert sent(system="a\ud800")["system"][0]["text"] == "a\ufffd"
+    assert encode_body(system="a\ud800")["system"][0]["text"] == "a\ufffd"
 
 
 # ── Thinking that goes back ────────────────────────────────────────────────────────────────────────
@@ -253,7 +255,7 @@ def options(*turns: Message, reasoning: Any = "high", profile: Profile | None = 
     """All of a request but what does not change."""
     settings = ModelSettings(reasoning=reasoning, temperature=more.pop("temperature", None))
     settings = ModelSettings(more.pop("max_tokens", None), settings.temperature, settings.reasoning)
-    body = sent(*turns, settings=settings, profile=profile, **more)
+    body = encode_body(*turns, settings=settings, profile=profile, **more)
     constant = ("model", "stream", "tools", "system", "messages", "cache_control")
     return {name: value for name, value in body.items() if name not in constant}
 
@@ -362,11 +364,11 @@ def test_an_assistant_message_without_parts_is_encoded() -> None:
 
 
 def test_tools_are_sent_even_if_they_may_not_be_called() -> None:
-    body = sent(tools=(ADD,), tool_choice="none")
+    body = encode_body(tools=(ADD,), tool_choice="none")
     assert body["tool_choice"] == {"type": "none"}
-    assert body["tools"] == sent(tools=(ADD,))["tools"]
-    assert "tool_choice" not in sent(tools=(ADD,))
-    assert "tool_choice" not in sent(tool_choice="none")
+    assert body["tools"] == encode_body(tools=(ADD,))["tools"]
+    assert "tool_choice" not in encode_body(tools=(ADD,))
+    assert "tool_choice" not in encode_body(tool_choice="none")
 
 
 def marks(value: Any) -> int:
@@ -379,13 +381,13 @@ def marks(value: Any) -> int:
 def test_cache_marks_follow_the_preamble_and_the_last_turn() -> None:
     """Behind all that never changes, and behind the last turn."""
     more = ToolSpec("sub", "", {"type": "object"})
-    with_system = sent(system="s", tools=(ADD, more))
+    with_system = encode_body(system="s", tools=(ADD, more))
     assert with_system["system"][-1]["cache_control"] == MARK
     assert marks(with_system["tools"]) == 0
-    only_tools = sent(tools=(ADD, more))
+    only_tools = encode_body(tools=(ADD, more))
     assert ["cache_control" in tool for tool in only_tools["tools"]] == [False, True]
     assert "system" not in only_tools
-    bare = sent()
+    bare = encode_body()
     assert (bare["cache_control"], marks(bare)) == (MARK, 1)
     assert marks(with_system) == marks(only_tools) == 2
 
@@ -398,19 +400,19 @@ def test_a_wide_turn_gets_a_second_cache_mark(calls: int, words: tuple[Text, ...
     """A mark looks back over twenty blocks; what was kept before more of them needs a mark of its own."""
     uses = Message("assistant", (*words, *(ToolUse(f"c{n}", "add", "{}") for n in range(calls))))
     results = Message("tool", tuple(ToolResult(f"c{n}", str(n)) for n in range(calls)))
-    body = sent(user("a"), Message("assistant", (CALL,)), RESULT, uses, results, system="s", tools=(ADD,))
+    body = encode_body(user("a"), Message("assistant", (CALL,)), RESULT, uses, results, system="s", tools=(ADD,))
     assert marks(body["messages"]) == marked
     assert body["messages"][2]["content"][-1].get("cache_control") == (MARK if marked else None)
     assert marks(body) <= 4
-    later = sent(user("a"), uses, results, Message("assistant", (Text("b"),)), user("c"))
+    later = encode_body(user("a"), uses, results, Message("assistant", (Text("b"),)), user("c"))
     assert marks(later["messages"]) == 0
 
 
 def test_a_wide_turn_without_a_preceding_turn_gets_no_mark() -> None:
     wide = Message("assistant", tuple(Text(str(n)) for n in range(30)))
-    assert marks(sent(wide)["messages"]) == 0
-    assert marks(sent(Message("assistant", (Text("a"),)), wide)["messages"]) == 0
-    assert marks(sent(Message("user", ()), wide)["messages"]) == 0
+    assert marks(encode_body(wide)["messages"]) == 0
+    assert marks(encode_body(Message("assistant", (Text("a"),)), wide)["messages"]) == 0
+    assert marks(encode_body(Message("user", ()), wide)["messages"]) == 0
 
 
 PARTS = st.one_of(

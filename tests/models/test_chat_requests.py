@@ -21,7 +21,7 @@ from treadle.ports.model import (
 )
 
 
-def sent(request: ModelRequest) -> Any:
+def encode_body(request: ModelRequest) -> Any:
     return json.loads(encode_request(request))
 
 
@@ -58,7 +58,7 @@ def test_every_kind_of_message_is_encoded() -> None:
         Message("assistant", (Thinking("only", "fake", "m-1"),)),
         Message("assistant", (Text("done"),)),
     ]
-    assert sent(ModelRequest("m", Preamble("", ()), Conversation(turns), ModelSettings()))["messages"] == [
+    assert encode_body(ModelRequest("m", Preamble("", ()), Conversation(turns), ModelSettings()))["messages"] == [
         {
             "role": "user",
             "content": [
@@ -84,15 +84,15 @@ def test_every_kind_of_message_is_encoded() -> None:
 
 def test_settings_are_sent_only_if_they_are_set() -> None:
     settings = ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")
-    body = sent(ModelRequest("m", HELLO.preamble, HELLO.conversation, settings, tool_choice="none"))
+    body = encode_body(ModelRequest("m", HELLO.preamble, HELLO.conversation, settings, tool_choice="none"))
     chosen = {name: body[name] for name in ("max_tokens", "temperature", "reasoning_effort", "tool_choice")}
     assert chosen == {"max_tokens": 7, "temperature": 0.0, "reasoning_effort": "low", "tool_choice": "none"}
-    assert body["tools"] == sent(HELLO)["tools"]
+    assert body["tools"] == encode_body(HELLO)["tools"]
 
 
 def test_an_empty_conversation_is_still_json() -> None:
-    assert sent(ModelRequest("m", Preamble("", ()), Conversation(), ModelSettings()))["messages"] == []
-    assert "tool_choice" not in sent(
+    assert encode_body(ModelRequest("m", Preamble("", ()), Conversation(), ModelSettings()))["messages"] == []
+    assert "tool_choice" not in encode_body(
         ModelRequest("m", Preamble("", ()), Conversation(), ModelSettings(), tool_choice="none")
     )
 

@@ -144,14 +144,14 @@ def test_missing_weights_are_reported_with_how_to_get_them(tmp_path: Path, model
         LocalModels(tmp_path).find(model)
 
 
-def absent(name: str) -> None:
+def find_no_spec(name: str) -> None:
     """Nothing of that name is installed."""
 
 
 def test_a_missing_extra_is_reported_with_how_to_install_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local.importlib.util, "find_spec", absent)
+    monkeypatch.setattr(local.importlib.util, "find_spec", find_no_spec)
     with pytest.raises(UsageError, match=r"pip install 'treadle\[local\]'"):
         LocalModels(tmp_path).find("smollm2")
 

@@ -102,32 +102,32 @@ def hear(mode: Mode, answer: Answer) -> tuple[Any, Completed | Failed]:
 
     async def run() -> tuple[Any, Completed | Failed]:
         async with FakeEndpoint(answer, answer) as server:
-            return await _caught(sdk_hears, mode, server.url), await treadle_hears(mode, server.url)
+            return await _catch(sdk_hears, mode, server.url), await treadle_hears(mode, server.url)
 
     return asyncio.run(run())
 
 
-async def _caught(work: Callable[[Mode, str], Awaitable[Any]], mode: Mode, url: str) -> Any:
+async def _catch(work: Callable[[Mode, str], Awaitable[Any]], mode: Mode, url: str) -> Any:
     try:
         return await work(mode, url)
     except Exception as error:  # it is compared with what Treadle makes of it
         return error
 
 
-def told_by_treadle(reply: Completed | Failed) -> Heard:
+def summarize_ours(reply: Completed | Failed) -> Heard:
     assert isinstance(reply, Completed), reply
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     calls = [(part.call_id, part.name, part.arguments) for part in reply.parts if isinstance(part, ToolUse)]
     return Heard(text, calls, reply.raw_stop or reply.stop, reply.usage)
 
 
-def told_by_sdk(mode: Mode, final: Any) -> Heard:
+def summarize_theirs(mode: Mode, final: Any) -> Heard:
     if isinstance(final, Exception):
         raise final
-    return _told_in_chat(final) if mode == "chat_completions" else _told_in_response(final)
+    return _summarize_completion(final) if mode == "chat_completions" else _summarize_response(final)
 
 
-def _told_in_chat(completion: Any) -> Heard:
+def _summarize_completion(completion: Any) -> Heard:
     [choice] = completion.choices
     said, counted = choice.message, completion.usage
     calls = [(use.id, use.function.name, use.function.arguments or "{}") for use in said.tool_calls or ()]
@@ -140,7 +140,7 @@ def _told_in_chat(completion: Any) -> Heard:
     return Heard(text, calls, stop, Usage(counted.prompt_tokens, counted.completion_tokens, cached, written))
 
 
-def _told_in_response(final: Any) -> Heard:
+def _summarize_response(final: Any) -> Heard:
     said = [part for item in final.output if item.type == "message" for part in item.content]
     refused = any(part.type == "refusal" for part in said)
     text = "".join(part.refusal if part.type == "refusal" else part.text for part in said)
@@ -162,8 +162,8 @@ def _told_in_response(final: Any) -> Heard:
 def agree(mode: Mode, answer: Answer) -> Heard:
     """Both sides hear the same; that is returned."""
     sdk, ours = hear(mode, answer)
-    heard = told_by_treadle(ours)
-    assert heard == told_by_sdk(mode, sdk)
+    heard = summarize_ours(ours)
+    assert heard == summarize_theirs(mode, sdk)
     return heard
 
 
@@ -203,7 +203,7 @@ def begins(index: int, call_id: str, name: str, arguments: str = "") -> Any:
     return {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def goes_on(index: int, arguments: str) -> Any:
+def continue_call(index: int, arguments: str) -> Any:
     return {"index": index, "function": {"arguments": arguments}}
 
 
@@ -218,8 +218,8 @@ CHAT: dict[str, list[bytes]] = {
     "an unknown reason": [BEGIN, chunk(content="x"), chunk("flux_capacitor"), *END],
     "a call": [
         chunk(role="assistant", content=None, tool_calls=[begins(0, "call_1", "add")]),
-        chunk(tool_calls=[goes_on(0, '{"a"')]),
-        chunk(tool_calls=[goes_on(0, ":1}")]),
+        chunk(tool_calls=[continue_call(0, '{"a"')]),
+        chunk(tool_calls=[continue_call(0, ":1}")]),
         chunk("tool_calls"),
         *END,
     ],
@@ -229,22 +229,22 @@ CHAT: dict[str, list[bytes]] = {
         BEGIN,
         chunk(content="Let me see."),
         chunk(tool_calls=[begins(0, "call_1", "add", '{"a":')]),
-        chunk(tool_calls=[goes_on(0, "1}")]),
+        chunk(tool_calls=[continue_call(0, "1}")]),
         chunk("tool_calls"),
         *END,
     ],
     "parallel calls": [
         chunk(tool_calls=[begins(0, "call_1", "add")]),
-        chunk(tool_calls=[goes_on(0, '{"a":1}')]),
+        chunk(tool_calls=[continue_call(0, '{"a":1}')]),
         chunk(tool_calls=[begins(1, "call_2", "add")]),
-        chunk(tool_calls=[goes_on(1, '{"a":2}')]),
+        chunk(tool_calls=[continue_call(1, '{"a":2}')]),
         chunk("tool_calls"),
         *END,
     ],
     "parallel calls whose pieces alternate": [
         chunk(tool_calls=[begins(0, "call_1", "add"), begins(1, "call_2", "now")]),
-        chunk(tool_calls=[goes_on(1, '{"b"'), goes_on(0, '{"a"')]),
-        chunk(tool_calls=[goes_on(0, ":1}"), goes_on(1, ":2}")]),
+        chunk(tool_calls=[continue_call(1, '{"b"'), continue_call(0, '{"a"')]),
+        chunk(tool_calls=[continue_call(0, ":1}"), continue_call(1, ":2}")]),
         chunk("tool_calls"),
         *END,
     ],
@@ -259,8 +259,8 @@ CHAT: dict[str, list[bytes]] = {
     ],
     "a large call": [
         chunk(tool_calls=[begins(0, "call_1", "add", '{"a":"')]),
-        *[chunk(tool_calls=[goes_on(0, "x" * 10_000)])] * 20,
-        chunk(tool_calls=[goes_on(0, '"}')]),
+        *[chunk(tool_calls=[continue_call(0, "x" * 10_000)])] * 20,
+        chunk(tool_calls=[continue_call(0, '"}')]),
         chunk("tool_calls"),
         *END,
     ],
@@ -378,7 +378,9 @@ def completions(draw: st.DrawFn) -> list[bytes]:
     queues: list[list[Any]] = []
     for index, (name, arguments) in enumerate(calls):
         first, *rest = parts_of(arguments, places)
-        queues.append([begins(index, f"call_{index}", name, first), *(goes_on(index, piece) for piece in rest)])
+        queues.append(
+            [begins(index, f"call_{index}", name, first), *(continue_call(index, piece) for piece in rest)]
+        )
     fragments = [queue.pop(0) for queue in queues]
     while waiting := [queue for queue in queues if queue]:
         fragments.append(draw(st.sampled_from(waiting)).pop(0))
@@ -540,7 +542,7 @@ def types(mode: Mode) -> Any:
     )
 
 
-def accepted(mode: Mode, body: Any) -> Any:
+def validate_officially(mode: Mode, body: Any) -> Any:
     """The body as the SDK's own types read it: without what they do not know."""
     return _read(types(mode).validate_python(body))
 
@@ -552,7 +554,7 @@ def _read(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else [_read(one) for one in value]
 
 
-def sent(mode: Mode, request: ModelRequest) -> Any:
+def encode_body(mode: Mode, request: ModelRequest) -> Any:
     encode = {"chat_completions": chat_completions.encode_request, "responses": responses.encode_request}[mode]
     return json.loads(encode(request))
 
@@ -590,8 +592,8 @@ FULL = ModelRequest(
 )
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
 def test_the_official_types_accept_our_requests(mode: Mode, request_: ModelRequest) -> None:
-    body = sent(mode, request_)
-    assert accepted(mode, body) == body
+    body = encode_body(mode, request_)
+    assert validate_officially(mode, body) == body
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
@@ -600,7 +602,7 @@ def test_invented_names_are_sent_back_sanitized(mode: Mode) -> None:
     uses = (ToolUse(odd, "functions.add", ""), ToolUse("", "", "{}"), ToolUse(long, "add", "{}"))
     results = tuple(ToolResult(use.call_id, "1") for use in uses)
     talk = Conversation([user("x"), Message("assistant", uses), Message("tool", results)])
-    body = sent(mode, replace(HELLO, conversation=talk))
+    body = encode_body(mode, replace(HELLO, conversation=talk))
     if mode == "chat_completions":
         [_, _, said, *told_back] = body["messages"]
         asked = [(use["id"], use["function"]["name"]) for use in said["tool_calls"]]
@@ -629,9 +631,9 @@ def test_invented_names_are_sent_back_sanitized(mode: Mode) -> None:
 def test_the_official_types_refuse_invalid_requests(mode: Mode, change: dict[str, Any]) -> None:
     from pydantic import ValidationError
 
-    body = sent(mode, FULL) | change
+    body = encode_body(mode, FULL) | change
     try:
-        noticed = accepted(mode, body) != body
+        noticed = validate_officially(mode, body) != body
     except ValidationError:
         noticed = True
     assert noticed

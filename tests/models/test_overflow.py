@@ -169,25 +169,25 @@ image_url.url is too long: maximum 2083 characters
 """.strip().splitlines()
 
 
-def blamed(message: str, size: RequestSize = SMALL) -> tuple[Blame, int | None]:
+def find_blame(message: str, size: RequestSize = SMALL) -> tuple[Blame, int | None]:
     found = judge_overflow(400, read_error(json.dumps({"error": {"message": message}})), size)
     return found.blame, found.longest_reply
 
 
 @pytest.mark.parametrize("message", CONVERSATION)
 def test_a_complaint_about_the_conversation_length_is_recognised(message: str) -> None:
-    assert blamed(message) == (Blame.CONVERSATION, None)
+    assert find_blame(message) == (Blame.CONVERSATION, None)
 
 
 @pytest.mark.parametrize("message", REPLY)
 def test_a_reply_limit_that_is_too_large_is_recognised(message: str) -> None:
-    assert blamed(message) == (Blame.REPLY, REPLY[message])
+    assert find_blame(message) == (Blame.REPLY, REPLY[message])
 
 
 @pytest.mark.parametrize("message", REPLY_WITHOUT_A_NUMBER)
 @pytest.mark.parametrize("size", [SMALL, LARGE, RequestSize(400, 20_000)], ids=["small", "large", "bounded"])
 def test_a_reply_limit_that_is_refused_without_a_reason_is_too_large(message: str, size: RequestSize) -> None:
-    assert blamed(message, size) == (Blame.REPLY, None)
+    assert find_blame(message, size) == (Blame.REPLY, None)
     decision = classify_error(400, json.dumps({"error": {"message": message}}), size)
     assert decision.rule.kind == "invalid_request"
     assert "max_tokens" in decision.rule.next_step
@@ -196,18 +196,18 @@ def test_a_reply_limit_that_is_refused_without_a_reason_is_too_large(message: st
 
 def test_a_code_in_front_of_a_message_is_not_a_limit() -> None:
     message = "[1210]max_tokens参数非法：限制数值范围[1,131072]"
-    assert blamed(message, SMALL) == (Blame.REPLY, 131_072)
+    assert find_blame(message, SMALL) == (Blame.REPLY, 131_072)
 
 
 @pytest.mark.parametrize("message", SOMETHING_ELSE)
 def test_other_complaints_are_not_about_length(message: str) -> None:
-    assert blamed(message) == (Blame.NOTHING, None)
+    assert find_blame(message) == (Blame.NOTHING, None)
 
 
 def test_numbers_near_the_request_size_identify_an_overflow_in_any_language() -> None:
     unknown = "Đầu vào 141230 vượt quá 131072"
-    assert blamed(unknown, LARGE)[0] is Blame.CONVERSATION
-    assert blamed(unknown, SMALL)[0] is Blame.NOTHING
+    assert find_blame(unknown, LARGE)[0] is Blame.CONVERSATION
+    assert find_blame(unknown, SMALL)[0] is Blame.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ def test_a_rate_limit_that_one_request_exceeds_is_an_overflow(message: str, is_a
 
 def test_a_rate_limit_that_includes_the_reply_limit_lowers_the_reply_limit() -> None:
     message = "Request too large on tokens per minute (TPM): Limit 8000, Requested 32979"
-    assert blamed(message, RequestSize(4000, 32_000)) == (Blame.REPLY, 6686)
-    assert blamed(message, RequestSize(40_000, 32_000)) == (Blame.CONVERSATION, None)
+    assert find_blame(message, RequestSize(4000, 32_000)) == (Blame.REPLY, 6686)
+    assert find_blame(message, RequestSize(40_000, 32_000)) == (Blame.CONVERSATION, None)
 
 
 def test_the_size_of_a_request_is_read_from_its_bytes() -> None:

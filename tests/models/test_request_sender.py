@@ -15,7 +15,7 @@ SMALL, LARGE = b"x" * MAX_SINGLE_WRITE_BYTES, b"x" * (MAX_SINGLE_WRITE_BYTES + 1
 KEY = ProviderKey("sk-123456", "api_key")
 
 
-async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str = "") -> list[Request]:
+async def send_bodies(*bodies: bytes, headers: dict[str, str] | None = None, user: str = "") -> list[Request]:
     """Return the requests that arrive over the same connections."""
     connections = Connections()
     try:
@@ -51,7 +51,7 @@ def posted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def test_a_small_body_and_a_large_one_have_the_same_headers(posted: list[bytes]) -> None:
-    small, large, again = asyncio.run(sent(SMALL, LARGE, SMALL, headers={"X-Ours": "ä b"}))
+    small, large, again = asyncio.run(send_bodies(SMALL, LARGE, SMALL, headers={"X-Ours": "ä b"}))
     assert posted == [SMALL, SMALL]
     assert small.body == again.body == SMALL
     assert large.body == LARGE
@@ -71,12 +71,12 @@ def test_a_small_body_and_a_large_one_have_the_same_headers(posted: list[bytes])
 def test_unusual_cases_are_left_to_aiohttp(
     headers: dict[str, str], user: str, arrives: tuple[str, str], posted: list[bytes]
 ) -> None:
-    [request] = asyncio.run(sent(b"{}", headers=headers, user=user))
+    [request] = asyncio.run(send_bodies(b"{}", headers=headers, user=user))
     assert not posted
     assert request.headers[arrives[0]] == arrives[1]
 
 
 def test_a_header_cannot_smuggle_another(posted: list[bytes]) -> None:
     with pytest.raises(CallFailed, match="no request can be made"):
-        asyncio.run(sent(b"{}", headers={"X-Ours": "a\r\nX-Theirs: b"}))
+        asyncio.run(send_bodies(b"{}", headers={"X-Ours": "a\r\nX-Theirs: b"}))
     assert not posted

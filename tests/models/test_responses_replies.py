@@ -286,15 +286,15 @@ PARTS: tuple[Part, ...] = (
 )
 
 
-def without(name: str, events: list[Event]) -> list[Event]:
+def remove_field(name: str, events: list[Event]) -> list[Event]:
     return [{key: value for key, value in one.items() if key != name} for one in events]
 
 
-def streamed(items: list[Item]) -> list[Event]:
+def stream_items(items: list[Item]) -> list[Event]:
     return [event for index, item in enumerate(items) for event in told(index, item)]
 
 
-def spaced(items: list[Item]) -> list[Event]:
+def stream_spaced_items(items: list[Item]) -> list[Event]:
     return [event for index, item in enumerate(items, start=1) for event in told(index * 2, item)]
 
 
@@ -304,7 +304,7 @@ def ended_late(items: list[Item]) -> list[Event]:
     return [event for group in groups for event in group[:-1]] + [group[-1] for group in groups]
 
 
-def renamed(items: list[Item]) -> list[Item]:
+def rename_items(items: list[Item]) -> list[Item]:
     return [item | {"id": f"{item['id']}_other"} for item in items]
 
 
@@ -316,21 +316,21 @@ def renamed(items: list[Item]) -> list[Item]:
         pytest.param([done(0, item) for item in ITEMS], id="only whole items, all of them number 0"),
         pytest.param([done(n, ITEMS[n]) for n in (3, 1, 0, 2)], id="only whole items, in any order"),
         pytest.param([completed_event(*ITEMS)], id="only at the end"),
-        pytest.param([*streamed(ITEMS[1:2]), completed_event(*ITEMS)], id="but one only at the end"),
-        pytest.param([*streamed(ITEMS[2:3]), completed_event(*ITEMS)], id="but a call only at the end"),
-        pytest.param([*streamed(ITEMS)[:-1], completed_event(*ITEMS)], id="the last is whole only at the end"),
-        pytest.param(streamed(ITEMS), id="nothing at the end"),
-        pytest.param([*streamed(ITEMS), completed_event(*ITEMS[1:2])], id="only some of them at the end"),
-        pytest.param([*streamed(ITEMS), completed_event(*renamed(ITEMS))], id="other ids at the end"),
-        pytest.param(without("output_index", streamed(ITEMS)), id="no numbers"),
-        pytest.param(without("output_index", ended_late(ITEMS)), id="no numbers, and all ended late"),
-        pytest.param([one | {"output_index": 0} for one in streamed(ITEMS)], id="all of them number 0"),
+        pytest.param([*stream_items(ITEMS[1:2]), completed_event(*ITEMS)], id="but one only at the end"),
+        pytest.param([*stream_items(ITEMS[2:3]), completed_event(*ITEMS)], id="but a call only at the end"),
+        pytest.param([*stream_items(ITEMS)[:-1], completed_event(*ITEMS)], id="the last is whole only at the end"),
+        pytest.param(stream_items(ITEMS), id="nothing at the end"),
+        pytest.param([*stream_items(ITEMS), completed_event(*ITEMS[1:2])], id="only some of them at the end"),
+        pytest.param([*stream_items(ITEMS), completed_event(*rename_items(ITEMS))], id="other ids at the end"),
+        pytest.param(remove_field("output_index", stream_items(ITEMS)), id="no numbers"),
+        pytest.param(remove_field("output_index", ended_late(ITEMS)), id="no numbers, and all ended late"),
+        pytest.param([one | {"output_index": 0} for one in stream_items(ITEMS)], id="all of them number 0"),
         pytest.param([one | {"output_index": 0} for one in ended_late(ITEMS)], id="number 0, and all ended late"),
-        pytest.param(spaced(ITEMS), id="numbers with gaps"),
+        pytest.param(stream_spaced_items(ITEMS), id="numbers with gaps"),
         pytest.param(
             [
                 event
-                for one in streamed(ITEMS)
+                for one in stream_items(ITEMS)
                 for event in ([one, one] if one["type"].startswith("response.output_item") else [one])
             ],
             id="beginnings and ends are told twice",
@@ -338,13 +338,17 @@ def renamed(items: list[Item]) -> list[Item]:
         pytest.param(
             [
                 one
-                for one in streamed(ITEMS)
+                for one in stream_items(ITEMS)
                 if one["type"] != "response.output_item.added" or one["output_index"] < 2
             ],
             id="calls whose beginning is missing",
         ),
         pytest.param(
-            [one | {"output_index": 0} for one in streamed(ITEMS) if one["type"] != "response.output_item.added"],
+            [
+                one | {"output_index": 0}
+                for one in stream_items(ITEMS)
+                if one["type"] != "response.output_item.added"
+            ],
             id="number 0, and no beginnings",
         ),
         pytest.param(
@@ -357,11 +361,12 @@ def renamed(items: list[Item]) -> list[Item]:
             id="number 0, no beginnings, and all ended late",
         ),
         pytest.param(
-            [one if "item" in one else without("output_index", [one])[0] for one in streamed(ITEMS)],
+            [one if "item" in one else remove_field("output_index", [one])[0] for one in stream_items(ITEMS)],
             id="numbers of items, and none of pieces",
         ),
         pytest.param(
-            [*spaced(ITEMS[:3]), completed_event(ITEMS[3])], id="numbers with gaps, and a call only at the end"
+            [*stream_spaced_items(ITEMS[:3]), completed_event(ITEMS[3])],
+            id="numbers with gaps, and a call only at the end",
         ),
     ],
 )

@@ -54,7 +54,7 @@ def test_names_and_routes_are_unique() -> None:
     assert len({(operation.method, operation.path) for operation in found}) == len(found)
 
 
-def sent(operation: Operation[Any, Any], request: Any) -> Any:
+def send_and_decode(operation: Operation[Any, Any], request: Any) -> Any:
     """Return what the server decodes of what the client encodes."""
     wire = operation.encode(request)
     values = wire.path.split("/")
@@ -74,7 +74,7 @@ def sent(operation: Operation[Any, Any], request: Any) -> Any:
     ],
 )
 def test_a_request_arrives_as_it_was_sent(operation: Operation[Any, Any], request_: Any) -> None:
-    assert sent(operation, request_) == request_
+    assert send_and_decode(operation, request_) == request_
 
 
 def test_a_name_in_the_path_is_one_segment() -> None:

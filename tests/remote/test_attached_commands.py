@@ -46,14 +46,14 @@ async def until_noted(process: Process, words: str) -> str:
     raise AssertionError(f"the command ended without {words!r}")
 
 
-def made(tmp_path: Path, endpoint: FakeEndpoint, home: str = "home") -> Shell:
+def make_shell(tmp_path: Path, endpoint: FakeEndpoint, home: str = "home") -> Shell:
     return Shell(tmp_path / home, endpoint.url).configure()
 
 
 def test_every_command_works_through_the_server(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
             ran = await shell("run", "Go.")
@@ -102,7 +102,7 @@ def test_an_approval_is_given_through_the_owner(tmp_path: Path) -> None:
 
     async def perform() -> None:
         async with FakeEndpoint(policy=policy) as endpoint:
-            shell = made(tmp_path, endpoint).configure_careful()
+            shell = make_shell(tmp_path, endpoint).configure_careful()
             shell.cwd = tmp_path
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
@@ -117,7 +117,7 @@ def test_an_approval_is_given_through_the_owner(tmp_path: Path) -> None:
 def test_an_owner_stays_until_attached_runs_end(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(slow("own", " words"), slow("other", " words")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             owner = shell.start("run", "--json", "First.")
             await until_token(owner)
             other = shell.start("run", "--json", "Second.")
@@ -137,7 +137,7 @@ def test_a_command_that_owns_the_home_gives_it_to_a_server_and_follows_its_run(t
         answers = (calls(fragment(0, "call_1", "glob", '{"pattern": "*.x"}')), says("From the server."))
         first = Answer([PAUSE, *answers[0].pieces])
         async with FakeEndpoint(first, answers[1]) as endpoint:
-            shell = made(tmp_path, endpoint).configure_careful()
+            shell = make_shell(tmp_path, endpoint).configure_careful()
             owner = shell.start("run", "--json", "First.")
             await endpoint.asked.wait()
             serving = shell.start("serve", "--json", "--port", "0")
@@ -159,7 +159,7 @@ def test_a_command_that_owns_the_home_gives_it_to_a_server_and_follows_its_run(t
 def test_a_server_does_not_give_its_home_to_another_server(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint() as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
             second = await shell("serve", "--port", "0")
@@ -173,7 +173,7 @@ def test_a_server_does_not_give_its_home_to_another_server(tmp_path: Path) -> No
 def test_a_command_whose_owner_dies_reports_it_and_how_to_continue(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(slow("half", " never"), says("Whole.")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
             attached = shell.start("run", "--json", "Go.")
@@ -196,7 +196,7 @@ def test_commands_that_start_at_the_same_time_all_work(tmp_path: Path) -> None:
 
     async def perform() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             for _ in range(3):
                 begun = [shell.start("run", f"Message {number}.") for number in range(4)]
                 done = await asyncio.gather(*map(finish, begun))
@@ -257,7 +257,7 @@ def test_a_home_with_a_long_name_can_be_attached_to(tmp_path: Path) -> None:
 
     async def attach(runtime: str) -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            shell = made(tmp_path, endpoint, "a-very-long-name" * 8)
+            shell = make_shell(tmp_path, endpoint, "a-very-long-name" * 8)
             shell.environment["XDG_RUNTIME_DIR"] = runtime
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)

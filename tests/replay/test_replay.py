@@ -310,7 +310,7 @@ def test_a_fork_replays_too(tmp_path: Path) -> None:
 # ── A changed decision ─────────────────────────────────────────────────────────────────────────────
 
 
-def circling() -> tuple[Recorded, Any]:
+def record_loop() -> tuple[Recorded, Any]:
     """A run that looks at the same thing again and again."""
     kept: list[Any] = []
     script = [*(ask(call("look", f"c{n}", at="it")) for n in range(4)), say("enough")]
@@ -330,7 +330,7 @@ def first_of(record: Recorded, kind: type[e.EventData], nth: int = 0) -> Event:
 
 
 def test_a_guard_that_decides_differently_is_found_at_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+    record, tools = record_loop()
     assert replay(record, tools).is_same
     blocked = first_of(record, e.ToolCallBlocked)
     monkeypatch.setattr(loop_guard, "BLOCK_SAME_RESULTS", 9)
@@ -346,7 +346,7 @@ def test_a_guard_that_decides_differently_is_found_at_its_event(monkeypatch: pyt
 
 
 def test_a_reworded_note_is_reported_as_wording_and_not_as_a_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+    record, tools = record_loop()
     warning: Any = first_of(record, e.LoopWarning)
     monkeypatch.setattr(loop_guard, "WARN_SAME_RESULTS", 3)
     found = replay(record, tools)
@@ -370,7 +370,7 @@ def test_a_reworded_note_is_reported_as_wording_and_not_as_a_divergence(monkeypa
 
 
 def test_a_divergence_says_whether_the_request_differs(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+    record, tools = record_loop()
     request = first_of(record, e.LlmRequest, 1)
     raw = request.raw.replace(b'"attempt":1', b'"attempt":2')
     data = msgspec.json.decode(raw, type=e.LlmRequest)
@@ -389,7 +389,7 @@ def test_a_divergence_says_whether_the_request_differs(monkeypatch: pytest.Monke
 
 
 def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+    record, tools = record_loop()
 
     def broken(*about: Any) -> Any:
         raise KeyError("not there")
@@ -487,7 +487,7 @@ def test_a_redacted_part_matches_any_text(recorded: str, today: str, same: bool)
 
 
 def test_a_journal_of_a_later_version_is_reported() -> None:
-    record, tools = circling()
+    record, tools = record_loop()
     later = msgspec.structs.replace(
         record.events[-1], data=e.UnknownEvent(), type="from_the_future", version=VERSION + 1
     )

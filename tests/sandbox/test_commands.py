@@ -151,10 +151,10 @@ def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> N
         with pytest.raises(CommandError, match="killed"):
             await commands.run(Command(text, workspace, OFF), print)
         for stray in processes_called(mark):
-            await asyncio.to_thread(gone, stray, mark)
+            await asyncio.to_thread(wait_until_gone, stray, mark)
         (nursery,) = [pid for pid in processes_called(BROKER_MODULE) if _parent(pid) == os.getpid()]
         os.kill(nursery, signal.SIGKILL)
-        await asyncio.to_thread(gone, nursery, BROKER_MODULE)
+        await asyncio.to_thread(wait_until_gone, nursery, BROKER_MODULE)
         finished = await commands.run(Command("echo again", workspace, OFF), print)
         commands.close()
         return finished
@@ -171,7 +171,7 @@ def homes() -> set[Path]:
     return {path for path in found if not Path("/proc", path.name.split("-")[1]).exists()}
 
 
-def gone(pid: int, mark: str) -> None:
+def wait_until_gone(pid: int, mark: str) -> None:
     until = time.monotonic() + HANG_SECONDS
     while pid in processes_called(mark) and time.monotonic() < until:
         time.sleep(0.01)

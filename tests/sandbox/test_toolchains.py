@@ -138,8 +138,8 @@ def test_a_workspace_cannot_have_another_folder_shown(user: User) -> None:
     private = user.program("letters/bin/python", "private")
     (user.workspace / ".venv" / "bin").mkdir(parents=True)
     (user.workspace / ".venv" / "bin" / "python").symlink_to(private)
-    assert shown(user.environment, user) == ()
+    assert list_shown_folders(user.environment, user) == ()
 
 
-def shown(environment: Mapping[str, str], user: User) -> tuple[Path, ...]:
+def list_shown_folders(environment: Mapping[str, str], user: User) -> tuple[Path, ...]:
     return find_toolchains(environment, user.workspace, [user.engine], "/run/home").folders

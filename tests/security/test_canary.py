@@ -54,7 +54,7 @@ def processes_of(pid: int) -> Iterator[tuple[str, bytes]]:
                 yield from processes_of(int(child))
 
 
-def swept(value: str, places: list[tuple[str, bytes]]) -> list[str]:
+def find_leaks(value: str, places: list[tuple[str, bytes]]) -> list[str]:
     return [f"{form!r} in {where}" for where, content in places for form in forms(value) if form in content]
 
 
@@ -136,10 +136,10 @@ def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFix
         ("our environment", "\0".join(f"{k}={v}" for k, v in os.environ.items()).encode()),
     ]
     assert len(places) > 40
-    assert swept(CANARY, places) == []
-    assert swept(UNGRANTED, places + shown) == []
+    assert find_leaks(CANARY, places) == []
+    assert find_leaks(UNGRANTED, places + shown) == []
     by_command_line = [place for place in shown if place[0].endswith("cmdline")]
-    assert swept(CANARY, by_command_line) == [], (
+    assert find_leaks(CANARY, by_command_line) == [], (
         "it may be in the environment of the command it was granted for only"
     )
 

@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def stored(folder: Path) -> bytes:
+def read_database(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.glob("t.db*"))
 
 
@@ -54,7 +54,7 @@ def run(folder: Path, model: Model, *hooks: treadle.Hook, message: str = "go", *
 
     asyncio.run(scenario())
     assert not [event for event in told if VALUE in event.raw.decode()]
-    assert VALUE.encode() not in stored(folder)
+    assert VALUE.encode() not in read_database(folder)
     return told
 
 
@@ -98,14 +98,14 @@ class Replies:
         return self._reply()
 
 
-def raises() -> Completed | Failed:
+def raise_with_key() -> Completed | Failed:
     raise RuntimeError(f"401 for the key {VALUE}")
 
 
 def test_a_secret_in_the_error_of_an_adapter_is_redacted(
     tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(tmp_path, Replies(raises))
+    run(tmp_path, Replies(raise_with_key))
     assert VALUE not in caplog.text
 
 
@@ -186,7 +186,7 @@ def test_a_secret_in_the_note_of_a_decision_is_redacted(tmp_path: Path, home: Pa
             await engine.wait(run_id)
 
     asyncio.run(scenario())
-    assert VALUE.encode() not in stored(tmp_path)
+    assert VALUE.encode() not in read_database(tmp_path)
     assert VALUE not in str(model.requests[-1].conversation.messages)
 
 

@@ -19,7 +19,7 @@ def note(folder: Path, text: str = "Use tabs.") -> Path:
     return path
 
 
-def found(workspace: Path) -> tuple[str, bytes] | None:
+def find_notes(workspace: Path) -> tuple[str, bytes] | None:
     notes = read_notes(workspace)
     return None if notes is None else (notes.path, notes.content)
 
@@ -39,13 +39,13 @@ def test_the_nearest_file_within_the_work_tree_is_used(tmp_path: Path) -> None:
     inner.mkdir(parents=True)
     note(tmp_path, "beyond")
     note(root, "root")
-    assert found(inner) is None  # no repository: nothing above counts
+    assert find_notes(inner) is None  # no repository: nothing above counts
     (root / ".git").mkdir()
-    assert found(inner) == ("../../AGENTS.md", b"root")
+    assert find_notes(inner) == ("../../AGENTS.md", b"root")
     note(inner.parent, "packages")
-    assert found(inner) == ("../AGENTS.md", b"packages")
+    assert find_notes(inner) == ("../AGENTS.md", b"packages")
     note(inner, "mine")
-    assert found(inner) == ("AGENTS.md", b"mine")
+    assert find_notes(inner) == ("AGENTS.md", b"mine")
 
 
 def test_files_above_the_root_of_the_work_tree_are_ignored(tmp_path: Path) -> None:
@@ -54,21 +54,21 @@ def test_files_above_the_root_of_the_work_tree_are_ignored(tmp_path: Path) -> No
     inner = tmp_path / "worktree" / "src"
     inner.mkdir(parents=True)
     (tmp_path / "worktree" / ".git").write_text("gitdir: elsewhere\n")
-    assert found(inner) is None
-    assert found(tmp_path / "worktree") is None
+    assert find_notes(inner) is None
+    assert find_notes(tmp_path / "worktree") is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_parent_repository_of_another_user_is_ignored(tmp_path: Path, workspace: Path) -> None:
     note(tmp_path, "planted")
     (tmp_path / ".git").mkdir()
-    assert found(workspace) == ("../AGENTS.md", b"planted")
+    assert find_notes(workspace) == ("../AGENTS.md", b"planted")
     os.chown(tmp_path / ".git", 12345, 12345)
-    assert found(workspace) is None
+    assert find_notes(workspace) is None
     inner = workspace / "inner"
     inner.mkdir()
     os.chown(inner, 12345, 12345)  # it is theirs as well, as a mounted folder would be
-    assert found(inner) == ("../../AGENTS.md", b"planted")
+    assert find_notes(inner) == ("../../AGENTS.md", b"planted")
 
 
 # ── Tricks ──
@@ -78,7 +78,7 @@ def test_a_link_to_another_file_of_the_workspace_is_followed(workspace: Path) ->
     (workspace / "docs").mkdir()
     (workspace / "docs" / "agents.md").write_text("linked")
     (workspace / NAME).symlink_to("docs/agents.md")
-    assert found(workspace) == ("AGENTS.md", b"linked")
+    assert find_notes(workspace) == ("AGENTS.md", b"linked")
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_other_links_are_not_followed(tmp_path: Path, workspace: Path, target: s
 
 def test_pipes_and_folders_are_ignored_and_large_files_are_truncated(workspace: Path) -> None:
     os.mkfifo(workspace / NAME)
-    assert found(workspace) is None
+    assert find_notes(workspace) is None
     (workspace / NAME).unlink()
     (workspace / NAME).mkdir()
-    assert found(workspace) is None
+    assert find_notes(workspace) is None
     (workspace / NAME).rmdir()
     with (workspace / NAME).open("wb") as file:
         file.truncate(1 << 40)

@@ -57,7 +57,7 @@ async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerato
             await journal.close()
 
 
-async def met(condition: Callable[[], bool]) -> None:
+async def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for another thread or process."""
     async with asyncio.timeout(HANG_SECONDS):
         while not condition():  # noqa: ASYNC110 -- there is no event to wait for
@@ -67,7 +67,7 @@ async def met(condition: Callable[[], bool]) -> None:
 async def stays_open(future: "asyncio.Future[object]", tries: Callable[[], int]) -> None:
     """Check that it is tried again and again and not settled."""
     first = tries()
-    await met(lambda: tries() > first + 2)
+    await wait_for(lambda: tries() > first + 2)
     assert not future.done()
 
 
@@ -188,7 +188,7 @@ def test_a_failed_fsync_stops_the_store(path: str) -> None:
                 answers = await asyncio.gather(*attempts, return_exceptions=True)
                 assert all(isinstance(answer, StoreLost) for answer in answers), answers
                 assert path in str(answers[0])
-                await met(lambda: len(process.told.errors) == 1)
+                await wait_for(lambda: len(process.told.errors) == 1)
                 disk.sync_fails = False
                 with pytest.raises(StoreLost):  # never again as if nothing had happened
                     await process.submit()
@@ -212,14 +212,14 @@ async def engine_on(path: str, *, text: str | None = None) -> AsyncGenerator[Hos
         yield engine
 
 
-async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
+async def wait_for_type(engine: HostedEngine, run_id: str, type_: str) -> None:
     """Wait until the run has come to this."""
     async for event in engine.events(run_id):
         if event.type == type_:
             return
 
 
-async def lost(engine: HostedEngine, disk: FaultyDisk) -> None:
+async def lose_store(engine: HostedEngine, disk: FaultyDisk) -> None:
     """Make a write of the engine fail."""
     disk.sync_fails = True
     with pytest.raises(StoreLost):
@@ -235,8 +235,8 @@ def test_waiting_callers_get_an_error_when_the_store_is_lost(path: str) -> None:
                 following = engine.events(run_id)
                 await anext(following)
                 waiting = asyncio.ensure_future(engine.wait(run_id))
-                await reaches(engine, run_id, "llm_request")
-                await lost(engine, disk)
+                await wait_for_type(engine, run_id, "llm_request")
+                await lose_store(engine, disk)
                 async with asyncio.timeout(HANG_SECONDS):
                     with pytest.raises(StoreLost):
                         await waiting
@@ -259,8 +259,8 @@ def test_later_callers_get_an_error_after_the_store_is_lost(path: str) -> None:
             async with engine_on(path) as engine:
                 run_id = await engine.submit(AGENT, "hello")
                 early = asyncio.ensure_future(engine.wait(run_id))
-                await reaches(engine, run_id, "llm_request")
-                await lost(engine, disk)
+                await wait_for_type(engine, run_id, "llm_request")
+                await lose_store(engine, disk)
                 await told(early)
                 await told(engine.wait(run_id))
 

@@ -258,7 +258,7 @@ def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
 # ── Completion ──
 
 
-async def offered(shell: Shell, line: str) -> list[str]:
+async def list_offers(shell: Shell, line: str) -> list[str]:
     """Return the words that complete a line, as the completion scripts ask for them."""
     done = await shell("__complete", *line.split(" ")[1:])
     assert done.err == ""
@@ -269,13 +269,13 @@ def test_completion_offers_existing_names_and_ids(shell: Shell) -> None:
     @against(shell, Answer([delta(content="Yes."), delta(finish="stop"), DONE]))
     async def _(server: FakeEndpoint) -> None:
         run_id = (await shell("run", "--json", "--session", "ses_1", "go")).json[0]["run_id"]
-        assert await offered(shell, "treadle agents sh") == ["show"]
-        assert await offered(shell, "treadle agents show de") == ["default"]
-        assert await offered(shell, "treadle runs show run_") == [run_id]
-        assert await offered(shell, "treadle runs show zzz") == []
-        assert await offered(shell, "treadle sessions delete ses") == ["ses_1"]
+        assert await list_offers(shell, "treadle agents sh") == ["show"]
+        assert await list_offers(shell, "treadle agents show de") == ["default"]
+        assert await list_offers(shell, "treadle runs show run_") == [run_id]
+        assert await list_offers(shell, "treadle runs show zzz") == []
+        assert await list_offers(shell, "treadle sessions delete ses") == ["ses_1"]
         shell.home.joinpath("treadle.db").write_bytes(b"broken" * 1000)
-        assert await offered(shell, "treadle runs show run_") == []
+        assert await list_offers(shell, "treadle runs show run_") == []
 
 
 # ── At a terminal ──

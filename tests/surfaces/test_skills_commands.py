@@ -20,7 +20,7 @@ def states(shell: Shell, folder: Path) -> dict[str, str]:
     return {row["name"]: row["state"] for row in do(shell, "list", "--workspace", str(folder), "--json").json}
 
 
-def offered(shell: Shell, folder: Path) -> list[str]:
+def list_offered_names(shell: Shell, folder: Path) -> list[str]:
     return [each.name for each in FolderSkills(shell.home).list_offered(("*",), folder)]
 
 
@@ -35,7 +35,7 @@ def test_a_skill_is_listed_approved_changed_and_removed(shell: Shell, folder: Pa
     assert "Approved pdf" in done.err
     assert "tools: read_file, bash" in done.err
     assert "`skills: [pdf]`" in done.err
-    assert offered(shell, folder) == ["pdf"]
+    assert list_offered_names(shell, folder) == ["pdf"]
     path.write_text(f"{path.read_text()}And more.\n")
     assert "changed since" in do(shell, "list").out
     assert states(shell, folder)["pdf"] == "changed"
@@ -64,12 +64,12 @@ def test_a_skill_of_a_workspace_is_approved_for_it_without_tools(shell: Shell, f
     assert "There is no skill 'pdf'" in do(shell, "approve", "pdf", "--yes").complaint
     done = do(shell, "approve", "pdf", "--workspace", ".", "--yes")
     assert "no tools: it requests bash, which a skill of a workspace does not get" in done.err
-    assert offered(shell, folder) == ["pdf"]
+    assert list_offered_names(shell, folder) == ["pdf"]
     assert (
         "--delete is for skills of the home" in do(shell, "remove", "pdf", "--workspace", ".", "--delete").complaint
     )
     assert do(shell, "remove", "pdf", "--workspace", ".").code == 0
-    assert offered(shell, folder) == []
+    assert list_offered_names(shell, folder) == []
 
 
 def test_the_approval_of_a_deleted_skill_can_be_revoked(shell: Shell, folder: Path) -> None:
@@ -132,7 +132,7 @@ def test_an_error_is_reported_in_one_line(shell: Shell, arguments: tuple[str, ..
     done = do(shell, *arguments)
     assert done.code == 2
     assert words in done.complaint
-    assert offered(shell, shell.home) == []
+    assert list_offered_names(shell, shell.home) == []
 
 
 def test_only_content_with_the_given_hash_is_approved(shell: Shell, folder: Path) -> None:
@@ -144,10 +144,10 @@ def test_only_content_with_the_given_hash_is_approved(shell: Shell, folder: Path
     done = do(shell, "approve", "pdf", "--yes", "--sha256", sha256)
     assert done.code == 2
     assert "Nothing was approved; read it again with `treadle skills show pdf`." in done.complaint
-    assert offered(shell, folder) == []
+    assert list_offered_names(shell, folder) == []
     path.write_text(text)
     assert do(shell, "approve", "pdf", "--yes", "--sha256", sha256[:12].upper()).code == 0
-    assert offered(shell, folder) == ["pdf"]
+    assert list_offered_names(shell, folder) == ["pdf"]
 
 
 def test_requested_tools_are_marked_as_dangerous_or_unknown(shell: Shell, folder: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_skill_is_shown_before_the_question(
     ended, screen = answer(shell, folder, typed)
     assert ended == code, screen
     assert "Read the form first." in screen
-    assert offered(shell, folder) == (["pdf"] if is_approved else [])
+    assert list_offered_names(shell, folder) == (["pdf"] if is_approved else [])
 
 
 def test_an_approval_covers_the_content_that_was_shown(shell: Shell, folder: Path) -> None:
@@ -243,5 +243,5 @@ def test_an_approval_covers_the_content_that_was_shown(shell: Shell, folder: Pat
             assert await terminal.ends() == 0
 
     asyncio.run(scenario())
-    assert offered(shell, folder) == []
+    assert list_offered_names(shell, folder) == []
     assert states(shell, folder)["pdf"] == "changed"

@@ -10,7 +10,7 @@ from tests.surfaces.test_cli import against
 HEAD = ["RUNS", "CALLS", "IN", "CACHED", "OUT", "TOOLS", "COST", "CREDITS"]
 
 
-def priced(shell: Shell) -> None:
+def write_prices(shell: Shell) -> None:
     prices = "models: {fake/m: {prices: {input: 100, output: 1000}}}\ncredits: {per_dollar: 10}\n"
     providers = f"providers: {{fake: {{base_url: '{shell.url}'}}}}\ndefaults: {{model: fake/m}}\n"
     shell.write("config.yaml", providers + prices)
@@ -19,7 +19,7 @@ def priced(shell: Shell) -> None:
 def test_usage_is_summed_up(shell: Shell) -> None:
     @against(shell, says("one"), says("two"), says("three"))
     async def _(server: FakeEndpoint) -> None:
-        priced(shell)
+        write_prices(shell)
         shell.write("agents/other/config.yaml", "name: other\nmodel: fake/m\n")
         for agent in ("default", "default", "other"):
             assert (await shell("run", "-a", agent, "hello")).code == 0
@@ -67,7 +67,7 @@ def test_an_invalid_day_or_key_is_reported_in_one_line(shell: Shell) -> None:
 def test_a_run_at_its_ceiling_exits_with_3_and_says_what_to_do(shell: Shell) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
-        priced(shell)
+        write_prices(shell)
         shell.write("agents/poor/config.yaml", "name: poor\nmodel: fake/m\nlimits: {cost: 0.5}\n")
         done = await shell("run", "-a", "poor", "hello")
         assert done.code == 3
@@ -79,7 +79,7 @@ def test_a_run_at_its_ceiling_exits_with_3_and_says_what_to_do(shell: Shell) -> 
 def test_an_agent_without_credits_is_refused_before_anything_is_written(shell: Shell) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
-        priced(shell)
+        write_prices(shell)
         shell.write("agents/poor/config.yaml", "name: poor\nmodel: fake/m\nquotas: {credits: 0}\n")
         done = await shell("run", "-a", "poor", "hello")
         assert (done.code, done.complaint) == (

@@ -143,7 +143,7 @@ def test_short_values_can_be_forced(shell: Shell) -> None:
 # ── At a terminal ──
 
 
-def at_a_terminal(shell: Shell, *typed: str) -> tuple[int, str]:
+def run_at_terminal(shell: Shell, *typed: str) -> tuple[int, str]:
     """Run `vault set TOKEN` with a terminal, and type a line whenever it asks."""
     master, slave = pty.openpty()
     command = [sys.executable, "-c", TAKE_THE_TERMINAL, COMMAND, "vault", "set", "TOKEN"]
@@ -176,18 +176,18 @@ def _until(terminal: int, end: str | None) -> str:
 
 
 def test_a_value_is_typed_twice_and_not_shown(shell: Shell) -> None:
-    code, seen = at_a_terminal(shell, f"{CANARY}\n", f"{CANARY}\n")
+    code, seen = run_at_terminal(shell, f"{CANARY}\n", f"{CANARY}\n")
     assert code == 0, seen
     assert CANARY not in seen
     assert values(shell) == {"TOKEN": CANARY}
 
 
 def test_two_values_that_differ_change_nothing(shell: Shell) -> None:
-    code, seen = at_a_terminal(shell, f"{CANARY}\n", "something else\n")
+    code, seen = run_at_terminal(shell, f"{CANARY}\n", "something else\n")
     assert code == 2
     assert "The two values differ" in seen
     assert not (shell.home / "vault.db").exists()
 
 
 def test_ctrl_c_ends_the_prompt(shell: Shell) -> None:
-    assert at_a_terminal(shell, "\x03")[0] == 130
+    assert run_at_terminal(shell, "\x03")[0] == 130

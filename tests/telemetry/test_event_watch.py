@@ -63,7 +63,7 @@ class Kept:
         return self.events[after : after + 2]
 
 
-def told(*events: EventData) -> list[Draft]:
+def make_committed(*events: EventData) -> list[Draft]:
     return make_drafts(ids, 2.0, events)
 
 
@@ -71,9 +71,9 @@ def test_earlier_events_of_a_run_are_read_before_new_ones() -> None:
     async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 4, told(StepStart(2)))
+        watch(ORIGIN, 4, make_committed(StepStart(2)))
         await asyncio.sleep(0)
-        watch(ORIGIN, 5, told(END))
+        watch(ORIGIN, 5, make_committed(END))
         assert notebook.lines == []
         kept.open.set()
         await watch.close()
@@ -91,7 +91,7 @@ def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
         watch = Watch([notebook], kept.read)
         watch.take(kept.events)
         watch.take(kept.events)
-        watch(ORIGIN, 3, told(END))
+        watch(ORIGIN, 3, make_committed(END))
         await watch.close()
         assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 run_end"]
         assert kept.reads == 0
@@ -103,7 +103,7 @@ def test_a_run_that_is_being_read_is_reported_once() -> None:
     async def scenario() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested())
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 3, told(ResumeRequested()))
+        watch(ORIGIN, 3, make_committed(ResumeRequested()))
         watch.take(kept.events)
         kept.open.set()
         await watch.close()
@@ -116,8 +116,8 @@ def test_the_journal_of_a_run_that_starts_here_is_not_read() -> None:
     async def scenario() -> None:
         notebook, kept = Notebook(), Kept()
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 1, told(QUEUED))
-        watch(ORIGIN, 2, told(StepStart(1), END))
+        watch(ORIGIN, 1, make_committed(QUEUED))
+        watch(ORIGIN, 2, make_committed(StepStart(1), END))
         assert notebook.lines == ["1 run_queued", "2 step_start", "3 run_end"]
         assert kept.reads == 0
 
@@ -129,10 +129,10 @@ def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
         notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
         kept.open.set()
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 1, told(QUEUED))
+        watch(ORIGIN, 1, make_committed(QUEUED))
         watch.forget(ORIGIN.run_id)
         watch.forget(ORIGIN.run_id)
-        watch(ORIGIN, 3, told(StepStart(2)))
+        watch(ORIGIN, 3, make_committed(StepStart(2)))
         watch.forget(ORIGIN.run_id)  # while its beginning is being read
         await watch.close()
         left = "run_1 is left to others"
@@ -145,7 +145,7 @@ def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
 def test_a_failing_watcher_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     notebook = Notebook()
     watch = Watch([Broken(), notebook], Kept().read)
-    watch(ORIGIN, 1, told(QUEUED))
+    watch(ORIGIN, 1, make_committed(QUEUED))
     assert notebook.lines == ["1 run_queued"]
     assert "Broken failed on events of run_1" in caplog.text
 
@@ -157,7 +157,7 @@ def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pyte
     async def scenario() -> None:
         notebook = Notebook()
         watch = Watch([notebook], unreadable)
-        watch(ORIGIN, 4, told(END))
+        watch(ORIGIN, 4, make_committed(END))
         await watch.close()
         assert notebook.lines == ["4 run_end"]
 

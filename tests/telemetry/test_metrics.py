@@ -156,7 +156,7 @@ class Told:
         return read(self.metrics.render())
 
 
-def ended(outcome: str) -> e.RunEnd:
+def end_run(outcome: str) -> e.RunEnd:
     return e.RunEnd("failed", outcome, Used())  # pyright: ignore[reportArgumentType] -- one of the outcomes
 
 
@@ -174,34 +174,34 @@ def fires() -> Sequence[tuple[str, str, tuple[EventData, ...]]]:
     return [
         ("loop", "warn", (e.LoopWarning("t", "k", 3, "n"),)),
         ("loop", "block", (e.ToolCallBlocked("c", "t", "loop", "no"),)),
-        ("loop", "stop", (e.LoopWarning("t", "k", 3, "n"), ended("stuck"))),
-        ("loop", "stop", (ended("stuck"),)),
+        ("loop", "stop", (e.LoopWarning("t", "k", 3, "n"), end_run("stuck"))),
+        ("loop", "stop", (end_run("stuck"),)),
         ("stuck", "warn", (e.StuckDetected("failing_tool", 3),)),
         ("stuck", "block", (e.ToolCallBlocked("c", "t", "stuck", "no"),)),
-        ("stuck", "stop", (e.StuckDetected("failing_tool", 3), ended("stuck"))),
+        ("stuck", "stop", (e.StuckDetected("failing_tool", 3), end_run("stuck"))),
         ("phantom", "warn", (e.PhantomAction(1, "I did", "n"),)),
         ("empty", "warn", (e.EmptyTurn(1, "n"),)),
-        ("empty", "stop", (ended("empty"),)),
+        ("empty", "stop", (end_run("empty"),)),
         ("continuation", "warn", (e.Continuation(1, "n"),)),
-        ("continuation", "stop", (ended("truncated"),)),
+        ("continuation", "stop", (end_run("truncated"),)),
         ("written_call", "warn", (e.CallWritten(1, "x", "n"),)),
         ("output", "warn", (e.OutputRejected(1, "x", "n"),)),
         ("budget_hint", "warn", (e.BudgetHint(70, "n"),)),
         ("context", "warn", (e.ContextTrimmed("shrink", 10),)),
-        ("context", "stop", (ended("context_overflow"),)),
-        ("quarantine", "stop", (e.RunQuarantined(4), ended("quarantined"))),
-        ("max_steps", "stop", (ended("max_steps"),)),
-        ("deadline", "stop", (ended("deadline"),)),
+        ("context", "stop", (end_run("context_overflow"),)),
+        ("quarantine", "stop", (e.RunQuarantined(4), end_run("quarantined"))),
+        ("max_steps", "stop", (end_run("max_steps"),)),
+        ("deadline", "stop", (end_run("deadline"),)),
         ("budget", "warn", (e.QuotaWarning("tree/run_1", "cost", 1.0, 0.9),)),
         ("budget", "block", (e.RunWaiting("budget", "others must settle first"),)),
-        ("budget", "stop", (ended("budget_exhausted"),)),
+        ("budget", "stop", (end_run("budget_exhausted"),)),
         ("quota", "warn", (e.QuotaWarning("agent/a", "calls", 10, 9),)),
         ("quota", "block", (e.RunWaiting("quota", "until the minute is over"),)),
-        ("quota", "stop", (ended("quota_exceeded"),)),
+        ("quota", "stop", (end_run("quota_exceeded"),)),
         ("credits", "warn", (e.QuotaWarning("agent/a", "credits", 10, 9),)),
-        ("credits", "stop", (ended("insufficient_credits"),)),
+        ("credits", "stop", (end_run("insufficient_credits"),)),
         ("approval", "block", (e.ApprovalExpired("apr_1", "c"),)),  # pyright: ignore[reportArgumentType] -- an id
-        ("approval", "stop", (ended("approval_expired"),)),
+        ("approval", "stop", (end_run("approval_expired"),)),
     ]
 
 
@@ -286,10 +286,10 @@ def test_the_number_of_agent_names_in_the_metrics_is_bounded() -> None:
             e.LlmResponse(1, 1, (), "end_turn", Usage(1, 1), 5),
             e.ToolCallStart("c", f"tool_{number}", "{}", "k"),
             e.ToolCallEnd("c", f"tool_{number}", "x", 5),
-            ended("failed"),
+            end_run("failed"),
         )
     before = len(counts.numbers)
-    counts("run_new", e.RunQueued(AgentSpec("new", "p/m")), e.LlmRequest(1, 1, "new", "m", 1), ended("failed"))
+    counts("run_new", e.RunQueued(AgentSpec("new", "p/m")), e.LlmRequest(1, 1, "new", "m", 1), end_run("failed"))
     seen = counts.numbers
     assert len(seen) == before
     assert value(seen, "treadle_runs_total", agent="other", outcome="failed") == 48
@@ -300,7 +300,7 @@ def test_the_number_of_agent_names_in_the_metrics_is_bounded() -> None:
 def test_a_run_that_has_ended_is_forgotten() -> None:
     counts = Told()
     counts("run_1", e.RunQueued(WITH_ALL))
-    counts("run_1", ended("failed"))
+    counts("run_1", end_run("failed"))
     assert statuses(counts.numbers) == (0, 0, 0)
     counts("run_1", e.RunQueued(WITH_ALL))
     assert statuses(counts.numbers) == (1, 0, 0)

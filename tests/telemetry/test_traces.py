@@ -72,7 +72,7 @@ class Seen:
         return {span.name: span for span in finished}
 
 
-def performed(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
+def run_and_read(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
     async def scenario() -> list[Event]:
         async with watched(tmp_path, model) as engine:
             result = await engine.run(agent(**{"tools": [look], **fields}), "what is in the hall?")
@@ -94,7 +94,7 @@ def script() -> ScriptedModel:
 
 
 def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> None:
-    events = performed(tmp_path, script())
+    events = run_and_read(tmp_path, script())
     origin, seen = events[0].origin, Seen().tell(events)
     exported = seen._exporter.get_finished_spans()  # pyright: ignore[reportPrivateUsage] -- its own
     assert [span.name for span in exported] == ["chat x", "execute_tool look", "chat x", "invoke_agent hero"]
@@ -142,7 +142,7 @@ def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> N
 
 
 def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
     spans = Seen().tell(events).spans
     at = {event.type: round(event.timestamp * 1e9) for event in events}
     for name, begin, end in (
@@ -157,7 +157,7 @@ def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> Non
 
 
 def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
     shown = {name: repr(attributes(span)) for name, span in Seen().tell(events).spans.items()}
     assert not any("hall" in text for text in shown.values())
     spans = Seen(contents=True).tell(events).spans
@@ -176,7 +176,7 @@ def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
 
 
 def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
     whole = Seen().tell(events).spans
     for cut in range(len(events)):
         seen = Seen()
@@ -236,7 +236,7 @@ def _path(span: ReadableSpan, contexts: dict[int, ReadableSpan]) -> tuple[str, .
 
 
 def test_a_trace_is_sampled_completely_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     sizes: list[int] = []
@@ -353,7 +353,7 @@ def test_the_sdk_is_imported_only_if_traces_are_on() -> None:
 
 def test_the_span_of_a_delegated_call_lasts_as_long_as_its_child_run(tmp_path: Path) -> None:
     """The evaluation of the run is not one of its calls."""
-    events = performed(
+    events = run_and_read(
         tmp_path,
         ScriptedModel(
             ask(call("agent_spawn", "c1", message="part")),

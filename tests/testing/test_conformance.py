@@ -52,10 +52,10 @@ async def _bounded(check: StoreCheck, harness: OnFile | InMemory) -> None:
 @pytest.mark.parametrize("harness", [Scripted(), Function(), OverHttp()], ids=lambda it: type(it).__name__)
 @pytest.mark.parametrize("check", named(model.CHECKS))
 def test_each_model_keeps_the_contract_of_models(check: ModelCheck, harness: ModelHarness) -> None:
-    asyncio.run(_checked(check, harness))
+    asyncio.run(_check(check, harness))
 
 
-async def _checked(check: ModelCheck, harness: ModelHarness) -> None:
+async def _check(check: ModelCheck, harness: ModelHarness) -> None:
     await check(harness)
 
 

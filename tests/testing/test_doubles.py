@@ -28,7 +28,7 @@ from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel
 from treadle.testing.time import CountingIds, FakeClock, LoopClock
 
 
-def asking(*texts: str) -> ModelRequest:
+def make_request(*texts: str) -> ModelRequest:
     conversation = Conversation(user(text) for text in texts)
     return ModelRequest("m", Preamble("", ()), conversation, ModelSettings())
 
@@ -36,7 +36,7 @@ def asking(*texts: str) -> ModelRequest:
 def answer(model: Model, request: ModelRequest | None = None) -> list[Delta | Completed | Failed]:
     async def run() -> list[Delta | Completed | Failed]:
         events: list[Delta | Completed | Failed] = []
-        events.append(await model.reply(request or asking("hello"), events.append))
+        events.append(await model.reply(request or make_request("hello"), events.append))
         return events
 
     return asyncio.run(run())
@@ -79,14 +79,14 @@ def test_a_step_may_inspect_its_request() -> None:
     def check(request: ModelRequest) -> None:
         assert request.conversation.messages[-1].text == "expected"
 
-    answer(ScriptedModel(say("ok", check=check)), asking("expected"))
+    answer(ScriptedModel(say("ok", check=check)), make_request("expected"))
     with pytest.raises(AssertionError):
-        answer(ScriptedModel(say("ok", check=check)), asking("something else"))
+        answer(ScriptedModel(say("ok", check=check)), make_request("something else"))
 
 
 def test_requests_are_kept_as_they_were() -> None:
     model = ScriptedModel(say("ok"))
-    request = asking("before")
+    request = make_request("before")
     answer(model, request)
     request.conversation.messages.append(user("after"))
     assert [message.text for message in model.requests[0].conversation.messages] == ["before"]
@@ -104,8 +104,8 @@ def test_a_function_answers_each_request() -> None:
         return say(request.conversation.messages[-1].text.upper())
 
     model = FunctionModel(echo)
-    assert answer(model, asking("hello"))[0] == TextDelta("HELLO")
-    assert answer(model, asking("again"))[0] == TextDelta("AGAIN")
+    assert answer(model, make_request("hello"))[0] == TextDelta("HELLO")
+    assert answer(model, make_request("again"))[0] == TextDelta("AGAIN")
 
 
 # ── Time and names ─────────────────────────────────────────────────────────────────────────────────

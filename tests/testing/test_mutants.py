@@ -44,7 +44,7 @@ SCHEDULES = 300
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
-def here() -> SimulatedProcess:
+def get_current_process() -> SimulatedProcess:
     process = PROCESS.get()
     assert process is not None
     return process
@@ -92,7 +92,7 @@ def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:
     deliver = FaultyJournal.deliver
 
     async def anew(self: FaultyJournal, run_id: RunId, event: Draft, key: str) -> int | None:
-        here().world.disk.execute("UPDATE approvals SET decision = NULL")
+        get_current_process().world.disk.execute("UPDATE approvals SET decision = NULL")
         return await deliver(self, run_id, event, event.event_id if key.startswith("apr") else key)
 
     patch.setattr(FaultyJournal, "deliver", anew)
@@ -113,7 +113,11 @@ def stale_owners_can_write(patch: pytest.MonkeyPatch) -> None:
     advance = SqliteJournal.advance
 
     async def unfenced(self: SqliteJournal, wanted: Advance) -> Advanced:
-        row = here().world.disk.execute("SELECT epoch FROM runs WHERE run_id = ?", (wanted.run_id,)).fetchone()
+        row = (
+            get_current_process()
+            .world.disk.execute("SELECT epoch FROM runs WHERE run_id = ?", (wanted.run_id,))
+            .fetchone()
+        )
         return await advance(self, msgspec.structs.replace(wanted, epoch=row[0] if row else wanted.epoch))
 
     patch.setattr(SqliteJournal, "advance", unfenced)
@@ -125,7 +129,7 @@ def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
     claim = FaultyJournal.claim
 
     async def greedy(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
-        here().world.disk.execute("UPDATE runs SET lease_until = 0 WHERE run_id = ?", (run_id,))
+        get_current_process().world.disk.execute("UPDATE runs SET lease_until = 0 WHERE run_id = ?", (run_id,))
         return await claim(self, run_id, worker)
 
     patch.setattr(FaultyJournal, "claim", greedy)
@@ -153,7 +157,7 @@ def results_are_lost(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self: OwnedRun, *facts: EventData) -> None:
         record(self, *facts)
-        here().world.effects.clear()
+        get_current_process().world.effects.clear()
 
     patch.setattr(OwnedRun, "record", forgetful)
 
@@ -177,7 +181,7 @@ def sessions_are_out_of_order(patch: pytest.MonkeyPatch) -> None:
     claim = FaultyJournal.claim
 
     async def impatient(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
-        disk = here().world.disk
+        disk = get_current_process().world.disk
         disk.execute(
             "UPDATE runs SET session_id = '!' || session_id "
             "WHERE session_id = (SELECT session_id FROM runs WHERE run_id = ?1) AND run_id != ?1",
@@ -235,7 +239,7 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
 
     async def rash(self: FaultyJournal, wanted: Advance) -> Advanced:
         if wanted.seen != ANY:
-            process = here()
+            process = get_current_process()
             row = process.world.disk.execute(
                 "SELECT session_id, agent_id FROM runs WHERE run_id = ?", (wanted.run_id,)
             ).fetchone()
@@ -412,16 +416,16 @@ PUBLISHING: tuple[Mutation, ...] = (
 def test_a_broken_engine_is_noticed(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
     workers = 2 if mutate in AMONG_WORKERS else 1
-    assert noticed(workers), f"{SCHEDULES} schedules, and none noticed"
+    assert find_violation(workers), f"{SCHEDULES} schedules, and none noticed"
 
 
 @pytest.mark.parametrize("mutate", PUBLISHING, ids=lambda mutation: mutation.__name__)
 def test_a_broken_publisher_is_noticed(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
-    assert noticed(workers=1), f"{SCHEDULES} schedules, and none noticed"
+    assert find_violation(workers=1), f"{SCHEDULES} schedules, and none noticed"
 
 
-def noticed(workers: Literal[1, 2]) -> str | None:
+def find_violation(workers: Literal[1, 2]) -> str | None:
     """Return the first violation that a schedule finds."""
     for seed in range(SCHEDULES):
         try:

@@ -210,7 +210,7 @@ def any_keyword(**a: int) -> None: ...
 def unreadable(a: threading.Thread) -> None: ...
 
 
-def written(source: str) -> Callable[..., Any]:
+def define_function(source: str) -> Callable[..., Any]:
     """Return a function `odd` that a type checker would reject."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
@@ -223,9 +223,9 @@ def written(source: str) -> Callable[..., Any]:
         (positional_only, "tool `positional_only`: parameter `a` is positional-only"),
         (any_positional, "tool `any_positional`: parameter `a` takes any number of positional values"),
         (any_keyword, "tool `any_keyword`: parameter `a` takes any keyword"),
-        (written("def odd(a): ..."), "tool `odd`: parameter `a` has no annotation"),
+        (define_function("def odd(a): ..."), "tool `odd`: parameter `a` has no annotation"),
         (unreadable, "type cannot be read from JSON: type <class 'threading.Thread'>"),
-        (written("def odd(a: 'Nowhere'): ..."), "tool `odd`: an annotation cannot be resolved"),
+        (define_function("def odd(a: 'Nowhere'): ..."), "tool `odd`: an annotation cannot be resolved"),
         (lambda: None, "`<lambda>` is not a valid tool name"),
     ],
 )

@@ -11,12 +11,12 @@ from treadle.tools.recall import recall
 TEXT = "0123456789" * 10
 
 
-async def kept(call_id: str) -> str | None:
+async def read_kept(call_id: str) -> str | None:
     return TEXT if call_id == "c7" else None
 
 
 def call(arguments: str) -> str:
-    context = ToolContext(RunId("run_1"), SessionId("ses_1"), "c9", "run_1/c9", lambda text: None, recall=kept)
+    context = ToolContext(RunId("run_1"), SessionId("ses_1"), "c9", "run_1/c9", lambda text: None, recall=read_kept)
     return str(asyncio.run(recall.run(recall.parse(arguments), context)))
 
 

@@ -73,7 +73,7 @@ def test_all_files_are_private_to_their_owner(tmp_path: Path) -> None:
 def test_no_current_or_former_value_is_in_any_file(tmp_path: Path) -> None:
     vault = store(tmp_path)
     vault.put("TOKEN", CANARY)
-    sealed = _sealed(tmp_path)
+    sealed = _read_encrypted(tmp_path)
     vault.put("TOKEN", CANARY[::-1])
     vault.remove("TOKEN")
     for file in tmp_path.iterdir():
@@ -83,7 +83,7 @@ def test_no_current_or_former_value_is_in_any_file(tmp_path: Path) -> None:
         assert sealed not in content
 
 
-def _sealed(home: Path) -> bytes:
+def _read_encrypted(home: Path) -> bytes:
     with closing(connect(home)) as connection:
         found = connection.execute("SELECT sealed FROM secrets").fetchone()
     assert found
@@ -95,7 +95,7 @@ def test_the_same_value_is_encrypted_differently_each_time(tmp_path: Path) -> No
     found: set[bytes] = set()
     for _ in range(4):
         vault.put("TOKEN", CANARY)
-        found.add(_sealed(tmp_path))
+        found.add(_read_encrypted(tmp_path))
     assert len(found) == 4
 
 

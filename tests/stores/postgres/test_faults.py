@@ -62,7 +62,7 @@ class Wired(StoreProcess):
 
 
 @asynccontextmanager
-async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[Wired, None]:
+async def open_process_over_wire(url: str, folder: Path) -> AsyncGenerator[Wired, None]:
     async with wire(url, folder) as (address, between), process_on(address) as process:
         process.wire, process.url = between, url
         yield process
@@ -129,7 +129,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
     """The server has committed when the connection breaks: the batch is sent again, and answered as it was."""
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed("s")
             later = await process.submit("s")
             process.told.events.clear()
@@ -152,7 +152,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
 
 def test_a_commit_that_did_not_reach_the_server_is_repeated(url: str, folder: Path) -> None:
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.on_request = once(b'"advance"')
             assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
@@ -204,7 +204,7 @@ def test_cut_connections_cause_no_gaps_or_duplicates(url: str, folder: Path) -> 
     """Many runs go on while connections are cut again and again."""
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claims = [await process.claimed() for _ in range(10)]
 
             async def live(claim: Claim) -> None:
@@ -240,7 +240,7 @@ def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
     url: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.down = True
             process.wire.cut()
@@ -268,7 +268,7 @@ def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
 @pytest.mark.usefixtures("quick")
 def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder: Path) -> None:
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.holding = True
             advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
@@ -285,7 +285,7 @@ def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder:
 def test_a_store_can_be_closed_while_the_server_is_unreachable(url: str, folder: Path, silent: bool) -> None:
     async def scenario() -> None:
         with ExitStack() as leaving:
-            async with over_a_wire(url, folder) as process:
+            async with open_process_over_wire(url, folder) as process:
                 claim = await process.claimed()
                 process.wire.holding = silent
                 if not silent:

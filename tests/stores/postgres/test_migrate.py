@@ -60,7 +60,7 @@ class Stopped(Exception):
     """The move was broken off here."""
 
 
-async def live(desk: FullStoreProcess) -> None:
+async def fill_store(desk: FullStoreProcess) -> None:
     """Write something to every table."""
     kept = desk.kept
     await desk.store.agent("ada", AGENT)
@@ -100,7 +100,7 @@ async def live(desk: FullStoreProcess) -> None:
 def home(tmp_path: Path) -> str:
     async def make() -> None:
         async with open_full_store(KeptOnFile(tmp_path)) as desk:
-            await live(desk)
+            await fill_store(desk)
 
     asyncio.run(make())
     path = str(tmp_path / "conformance.db")
@@ -109,7 +109,7 @@ def home(tmp_path: Path) -> str:
     return path
 
 
-def held(path: str) -> dict[str, int]:
+def count_tables(path: str) -> dict[str, int]:
     with closing(open_reader(path)) as db:
         return {table.name: db.execute(table.select_count).fetchall()[0][0] for table in TABLES}
 
@@ -131,7 +131,7 @@ async def schemas(url: str) -> set[str]:
         await connection.close()
 
 
-async def all_is_there(url: str, old: KeptOnFile) -> None:
+async def check_target(url: str, old: KeptOnFile) -> None:
     """Check that the target has the data of the source, and that runs continue."""
     async with open_full_store(old) as here, open_full_store(KeptOnServer(url)) as there:
         runs = await here.store.find()
@@ -176,18 +176,20 @@ def test_every_table_is_migrated(home: str) -> None:
     for table in TABLES:
         moved = {*table.columns, *table.source.values(), *MADE_ANEW.get(table.name, ())}
         assert columns[table.name] <= moved, table.name
-    assert [name for name, rows in held(home).items() if rows == 0] == [], "or these tests show nothing of it"
+    assert [name for name, rows in count_tables(home).items() if rows == 0] == [], (
+        "or these tests show nothing of it"
+    )
 
 
 def test_a_home_is_migrated_with_its_whole_history(home: str, bare: str) -> None:
     told: list[tuple[str, int, int]] = []
-    before = held(home)
+    before = count_tables(home)
     moved = run(migrate_database(home, bare, lambda table, done, total: told.append((table, done, total))))
-    assert dict(moved.tables) == before == held(home)
+    assert dict(moved.tables) == before == count_tables(home)
     assert moved.rows == sum(before.values())
     assert {table: done for table, done, total in told if done == total} == before
     assert run(schemas(bare)) == {"treadle"}
-    run(all_is_there(bare, KeptOnFile(Path(home).parent)))
+    run(check_target(bare, KeptOnFile(Path(home).parent)))
 
 
 def test_an_interrupted_migration_resumes_where_it_stopped(
@@ -218,9 +220,9 @@ def test_an_interrupted_migration_resumes_where_it_stopped(
         else:
             break
     assert times > 5
-    assert dict(moved.tables) == held(home)
+    assert dict(moved.tables) == count_tables(home)
     assert run(schemas(url)) == {"treadle"}
-    run(all_is_there(url, KeptOnFile(Path(home).parent)))
+    run(check_target(url, KeptOnFile(Path(home).parent)))
 
 
 KILLED = """
@@ -245,8 +247,8 @@ def test_a_killed_migration_resumes_where_it_stopped(home: str, bare: str) -> No
         told.setdefault(table, done)
 
     moved = run(migrate_database(home, bare, first_told))
-    assert (told["runs"], told["events"], told["said"]) == (held(home)["runs"], 6, 0), "from where it was"
-    assert dict(moved.tables) == held(home)
+    assert (told["runs"], told["events"], told["said"]) == (count_tables(home)["runs"], 6, 0), "from where it was"
+    assert dict(moved.tables) == count_tables(home)
 
 
 def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
@@ -340,7 +342,7 @@ def test_the_command_migrates_a_home_and_says_what_to_do_next(home: str, bare: s
 def test_the_report_is_available_as_json(home: str, bare: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(migrate(f"sqlite:///{home}", bare, json=True)) == 0
     told = msgspec.json.decode(capsysbinary.readouterr().out)
-    assert (told["tables"], told["rows"]) == (held(home), sum(held(home).values()))
+    assert (told["tables"], told["rows"]) == (count_tables(home), sum(count_tables(home).values()))
 
 
 def test_only_migrations_from_sqlite_to_postgresql_are_accepted(home: str, bare: str) -> None:

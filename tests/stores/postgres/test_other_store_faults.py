@@ -55,7 +55,7 @@ def run(scenario: Any) -> None:
     asyncio.run(bounded())
 
 
-async def comparing(url: str) -> str:
+async def find_vector_engine(url: str) -> str:
     database = await open_database(url)
     try:
         return await name_vector_engine(database)
@@ -76,19 +76,19 @@ async def comparing(url: str) -> str:
 )
 def test_vectors_are_compared_without_pgvector(check: FullStoreCheck, url: str) -> None:
     asyncio.run(tell(url, "DROP EXTENSION IF EXISTS vector"))
-    assert asyncio.run(comparing(url)) == "SQL"
+    assert asyncio.run(find_vector_engine(url)) == "SQL"
     run(check(KeptOnServer(url)))
 
 
 def test_pgvector_is_used_if_the_server_has_it(url: str) -> None:
     skip_without_vectors(url)
-    assert asyncio.run(comparing(url)) == "pgvector"
+    assert asyncio.run(find_vector_engine(url)) == "pgvector"
 
 
 def test_vectors_are_compared_in_sql_if_pgvector_is_refused(bare: str) -> None:
     asyncio.run(tell(bare, "DROP EXTENSION IF EXISTS vector", "DROP SCHEMA public"))
     asyncio.run(migrate(bare))
-    assert asyncio.run(comparing(bare)) == "SQL"
+    assert asyncio.run(find_vector_engine(bare)) == "SQL"
 
 
 def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
@@ -205,7 +205,7 @@ def test_an_abandoned_read_releases_its_connection(url: str) -> None:
 
 
 @asynccontextmanager
-async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[tuple[FullStoreProcess, Wire], None]:
+async def open_store_over_wire(url: str, folder: Path) -> AsyncGenerator[tuple[FullStoreProcess, Wire], None]:
     async with wire(url, folder) as (address, between), open_full_store(KeptOnServer(address)) as desk:
         yield desk, between
 
@@ -217,7 +217,7 @@ def test_a_batch_whose_answer_was_lost_is_recognised(
     caplog.set_level(logging.CRITICAL)
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as (desk, between):
+        async with open_store_over_wire(url, folder) as (desk, between):
             for session in ("ses_1", "ses_2"):
                 await desk.end(await desk.claimed(session), 2)
             between.on_reply = once(b"SELECT 1")
@@ -244,7 +244,7 @@ def test_a_read_that_loses_its_connection_is_repeated(
     caplog.set_level(logging.CRITICAL)
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as (desk, between):
+        async with open_store_over_wire(url, folder) as (desk, between):
             await desk.memories.add([make_memory(1, "one")])
             shelf, looks = MemoryStoreUnderTest(desk.memories), list[bool]()
 

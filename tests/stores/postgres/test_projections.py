@@ -51,7 +51,9 @@ async def desk(url: str) -> AsyncGenerator[Desk, None]:
         yield process
 
 
-def asked(number: int, expires_at: float | None = None, pattern: str | None = "ls *") -> ApprovalRequested:
+def make_approval_request(
+    number: int, expires_at: float | None = None, pattern: str | None = "ls *"
+) -> ApprovalRequested:
     return ApprovalRequested(
         ApprovalId(f"apr_{number}"), "call", "bash", '{"command": "ls\x00"}', "why", pattern, expires_at
     )
@@ -65,7 +67,7 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
         async with desk(url) as process:
             claim = await process.claimed("s")
             run_id = claim.origin.run_id
-            await process.advance(claim, 2, [], [asked(1), asked(2)])
+            await process.advance(claim, 2, [], [make_approval_request(1), make_approval_request(2)])
             assert [each.approval_id for each in await process.approvals.list_pending()] == ["apr_1", "apr_2"]
             assert await process.approvals.list_pending(RunId("run_other")) == []
             record = await process.approvals.find(ApprovalId("apr_1"))
@@ -91,7 +93,7 @@ def test_an_expired_approval_accepts_no_decision(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.claimed()
-            await process.advance(claim, 2, [], [asked(1, process.clock.now() + 60)])
+            await process.advance(claim, 2, [], [make_approval_request(1, process.clock.now() + 60)])
             process.clock.pass_time(60)
             answer = process.draft(ApprovalDecided(ApprovalId("apr_1"), "approve"))
             with pytest.raises(InvalidState):

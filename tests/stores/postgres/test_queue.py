@@ -24,7 +24,7 @@ def run(scenario: Awaitable[object]) -> None:
     asyncio.run(bounded())
 
 
-async def asked(url: str, question: str) -> list[Any]:
+async def fetch_rows(url: str, question: str) -> list[Any]:
     connection = await open_connection(url, 10, {"search_path": "treadle"})
     try:
         return [tuple(row) for row in await connection.fetch(question)]
@@ -34,7 +34,7 @@ async def asked(url: str, question: str) -> list[Any]:
 
 async def jobs(url: str) -> dict[str, float]:
     """Return the runs with a job, and the seconds until each is due."""
-    found = await asked(
+    found = await fetch_rows(
         url,
         "SELECT convert_from(payload, 'UTF8'), greatest(extract(epoch FROM execute_after - now()), 0)::FLOAT8 "
         "FROM pgqueuer WHERE status = 'queued'",
@@ -141,7 +141,7 @@ def test_the_queue_is_created_again_for_another_version_of_pgqueuer(url: str) ->
             await tell(url, "COMMENT ON TABLE treadle.pgqueuer IS 'pgqueuer 0.9'")
             database = await open_database(url)
             await database.close()
-            assert await asked(url, "SELECT slot FROM pgqueuer") == []
+            assert await fetch_rows(url, "SELECT slot FROM pgqueuer") == []
             second = await process.submit()
             assert await jobs(url) == {second: 0}
             assert list(await process.store.runnable()) == [first, second], "the sweep finds what was in it"
@@ -159,9 +159,11 @@ def test_environment_variables_of_pgqueuer_have_no_effect(
         async with open_in_one_process(OnServer(bare)) as process:
             run_id = await process.submit()
             assert await jobs(bare) == {run_id: 0}
-            [(kept,)] = await asked(bare, "SELECT relpersistence::TEXT FROM pg_class WHERE relname = 'pgqueuer'")
+            [(kept,)] = await fetch_rows(
+                bare, "SELECT relpersistence::TEXT FROM pg_class WHERE relname = 'pgqueuer'"
+            )
             assert kept == "u"
-            [(source,)] = await asked(bare, "SELECT prosrc FROM pg_proc WHERE proname = 'fn_pgqueuer_changed'")
+            [(source,)] = await fetch_rows(bare, "SELECT prosrc FROM pg_proc WHERE proname = 'fn_pgqueuer_changed'")
             assert "'treadle_queue'" in source
 
     run(scenario())
