@@ -32,7 +32,7 @@ async def post() -> str:
     return "posted"
 
 
-class Beating:
+class HeartbeatScenario:
     """An engine with a scheduler that polls when a test says so."""
 
     def __init__(self, engine: HostedEngine, schedules: SqliteSchedules, home: Home, clock: FakeClock) -> None:
@@ -57,12 +57,12 @@ class Beating:
 
 
 @asynccontextmanager
-async def start_heartbeats(folder: Path, model: ScriptedModel) -> AsyncGenerator[Beating, None]:
+async def start_heartbeats(folder: Path, model: ScriptedModel) -> AsyncGenerator[HeartbeatScenario, None]:
     clock = FakeClock()
     async with opened(folder, model, clock=clock) as engine:
         with closing(open_database(f"{folder}/t.db")) as connection:
             schedules = SqliteSchedules(InlineWriter(connection))
-            yield Beating(engine, schedules, Home(folder / "home"), clock)
+            yield HeartbeatScenario(engine, schedules, Home(folder / "home"), clock)
 
 
 def list_messages(model: ScriptedModel) -> list[list[str]]:

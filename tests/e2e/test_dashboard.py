@@ -33,8 +33,8 @@ def browser() -> Generator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Board, dict[str, str]]]:
-    board = Board(tmp_path_factory.mktemp("filled"))
+def filled_board(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Board, dict[str, str]]]:
+    board = Board(tmp_path_factory.mktemp("filled_board"))
     try:
         yield board, {**PAGES, **fill(board)}
     finally:
@@ -63,9 +63,9 @@ def visit(browser: Browser, board: Board, width: int = 1280, scheme: str = "ligh
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light")])
 def test_every_page_is_accessible_and_fits_without_console_errors(
-    browser: Browser, filled: tuple[Board, dict[str, str]], width: int, scheme: str
+    browser: Browser, filled_board: tuple[Board, dict[str, str]], width: int, scheme: str
 ) -> None:
-    board, pages = filled
+    board, pages = filled_board
     visitor = visit(browser, board, width, scheme)
     visitor.page.goto(board.url)
     visitor.page.get_by_label("Access token").wait_for()
@@ -170,9 +170,9 @@ def test_a_run_is_steered_interrupted_resumed_and_cancelled(browser: Browser, bo
 
 
 def test_a_run_is_examined_forked_replayed_and_compared(
-    browser: Browser, filled: tuple[Board, dict[str, str]]
+    browser: Browser, filled_board: tuple[Board, dict[str, str]]
 ) -> None:
-    board, pages = filled
+    board, pages = filled_board
     visitor = visit(browser, board)
     visitor.sign_in()
     page = visitor.see(pages["timeline"])

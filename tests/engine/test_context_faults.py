@@ -149,7 +149,7 @@ def test_a_message_during_a_session_command_is_answered(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-class Odd:
+class FaultySummaryModel:
     """A model whose adapter does as it likes when it is to sum up. Implements `Model`."""
 
     def __init__(self, odd: Callable[[], Any]) -> None:
@@ -170,7 +170,7 @@ def _cancelled() -> Any:
 
 @pytest.mark.parametrize("odd", [lambda: None, lambda: "words", _cancelled])
 def test_an_adapter_that_misbehaves_costs_a_summary_and_not_the_run(tmp_path: Path, odd: Callable[[], Any]) -> None:
-    model = Odd(odd)
+    model = FaultySummaryModel(odd)
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:

@@ -21,7 +21,7 @@ from treadle.tools.function import tool
 TERMINAL: dict[str, Any] = {"asker": "terminal"}
 
 
-class Odd:
+class OddTool:
     """A tool that returns a given value."""
 
     def __init__(self, result: Any, subjects: Any = None) -> None:
@@ -70,12 +70,12 @@ NONSENSE: list[Any] = [
 
 @pytest.mark.parametrize("result", NONSENSE, ids=str)
 def test_a_tool_that_returns_an_invalid_result_has_failed(tmp_path: Path, result: Any) -> None:
-    told, _ = run_tool(tmp_path, Odd(result))
+    told, _ = run_tool(tmp_path, OddTool(result))
     assert "`odd` failed: TypeError: it returned" in told
 
 
 def test_a_tool_whose_subjects_fail_does_not_run(tmp_path: Path) -> None:
-    told, kinds = run_tool(tmp_path, Odd("ran", LookupError("no idea")), approvals={"default": "ask"})
+    told, kinds = run_tool(tmp_path, OddTool("ran", LookupError("no idea")), approvals={"default": "ask"})
     assert "LookupError: no idea" in told
     assert "tool_call_start" not in kinds
 
@@ -86,7 +86,7 @@ async def fine() -> str:
     return "fine"
 
 
-class Answers(treadle.Hook):
+class AnsweringHook(treadle.Hook):
     def __init__(self, before: Any = None, after: Any = None, error: BaseException | None = None) -> None:
         self._before, self._after, self._error = before, after, error
 
@@ -99,7 +99,7 @@ class Answers(treadle.Hook):
         return self._after
 
 
-class Plain(treadle.Hook):
+class PlainHook(treadle.Hook):
     def before(self, call: HookedCall) -> Any:
         raise ValueError("not even async")
 
@@ -107,14 +107,14 @@ class Plain(treadle.Hook):
 @pytest.mark.parametrize(
     "hook",
     [
-        Answers(before=False),
-        Answers(before="block it"),
-        Answers(before={"block": True}),
-        Answers(before=Rewrite({"x": {1, 2}, "y": object()})),
-        Answers(before=Rewrite("not an object")),  # pyright: ignore[reportArgumentType] -- that is the point
-        Answers(error=asyncio.CancelledError()),
-        Answers(error=SystemExit(3)),
-        Plain(),
+        AnsweringHook(before=False),
+        AnsweringHook(before="block it"),
+        AnsweringHook(before={"block": True}),
+        AnsweringHook(before=Rewrite({"x": {1, 2}, "y": object()})),
+        AnsweringHook(before=Rewrite("not an object")),  # pyright: ignore[reportArgumentType] -- that is the point
+        AnsweringHook(error=asyncio.CancelledError()),
+        AnsweringHook(error=SystemExit(3)),
+        PlainHook(),
     ],
     ids=["false", "a word", "a mapping", "no JSON", "no object", "cancelled", "exit", "not async"],
 )
@@ -126,7 +126,7 @@ def test_a_hook_with_an_invalid_answer_blocks(tmp_path: Path, hook: treadle.Hook
 
 @pytest.mark.parametrize("after", ["text", b"x", 5])
 def test_an_invalid_replacement_by_a_hook_withholds_the_result(tmp_path: Path, after: Any) -> None:
-    told, _ = run_tool(tmp_path, fine, hooks=(Answers(after=after),))
+    told, _ = run_tool(tmp_path, fine, hooks=(AnsweringHook(after=after),))
     assert "its result is withheld" in told
 
 

@@ -53,7 +53,7 @@ def make_call_reply(number: int = 1, extra: Any = None, **fields: Any) -> Answer
     return Answer([*reasons, delta(tool_calls=[call]), delta(finish="tool_calls"), usage(), DONE])
 
 
-class Ran:
+class SessionRecord:
     """What a session made of its messages."""
 
     def __init__(self, results: list[treadle.Result], requests: list[Request], events: list[Any]) -> None:
@@ -65,10 +65,12 @@ class Ran:
         return [message for message in self.requests[place].json["messages"] if message["role"] == "assistant"]
 
 
-def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages: int = 1, model: str = "m") -> Ran:
+def run(
+    folder: Path, *script: Behaviour, policy: Policy | None = None, messages: int = 1, model: str = "m"
+) -> SessionRecord:
     """Send messages to one session of an agent over a server that follows the script or the policy."""
 
-    async def work() -> Ran:
+    async def work() -> SessionRecord:
         async with FakeEndpoint(*script, policy=policy) as server:
             engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
             engine.add_provider("fake", base_url=server.url, api_mode="chat_completions", api_key="sk-fake-1234")
@@ -76,7 +78,7 @@ def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages
                 hero = agent(model=f"fake/{model}", tools=[look], retry={"attempts": 0})
                 results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
                 events = [event.data for result in results for event in await journal(engine, result.run_id)]
-            return Ran(results, server.requests, events)
+            return SessionRecord(results, server.requests, events)
 
     return asyncio.run(work())
 

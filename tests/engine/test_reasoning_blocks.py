@@ -70,15 +70,17 @@ def replies(request: Request) -> list[Any]:
     return [block for each in sent["messages"] if each["role"] == "assistant" for block in each["content"]]
 
 
-class Ran:
+class SessionRecord:
     def __init__(self, results: list[treadle.Result], requests: list[Request], events: list[Any]) -> None:
         self.outcomes = [result.outcome for result in results]
         self.requests = requests
         self.retries = [data for data in events if isinstance(data, LlmRetry)]
 
 
-def run(folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None = None, messages: int = 1) -> Ran:
-    async def work() -> Ran:
+def run(
+    folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None = None, messages: int = 1
+) -> SessionRecord:
+    async def work() -> SessionRecord:
         async with FakeEndpoint(*script, policy=policy) as server:
             engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
             engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="sk-fake-1234")
@@ -86,7 +88,7 @@ def run(folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None =
                 hero = agent(model="fake/deepseek-v4", tools=[look], retry={"attempts": 0})
                 results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
                 events = [event.data for result in results for event in await journal(engine, result.run_id)]
-            return Ran(results, server.requests, events)
+            return SessionRecord(results, server.requests, events)
 
     return asyncio.run(work())
 

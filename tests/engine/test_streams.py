@@ -94,7 +94,7 @@ def test_progress_carries_its_start_and_its_offset(tmp_path: Path) -> None:
 
 def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
     async def scenario() -> None:
-        model = Paced()
+        model = PacedModel()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             for _ in range(3):
@@ -113,7 +113,7 @@ def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-class Paced:
+class PacedModel:
     """A model that says what a test tells it to, when it tells it to."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Paced:
 )
 def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, second: Delta, offset: int) -> None:
     async def scenario() -> None:
-        model = Paced()
+        model = PacedModel()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             await model.send(first)
@@ -169,7 +169,7 @@ def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, s
 
 def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> None:
     async def scenario() -> None:
-        model = Paced()
+        model = PacedModel()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             await model.say("0")

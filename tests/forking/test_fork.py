@@ -36,7 +36,7 @@ QUIET = {"recall": 0, "remember": False}
 PICTURE = Image("image/png", "aGk=")
 
 
-class Desk:
+class CountingTools:
     """A tool that counts how often it was used."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Desk:
         self.tools = [send_mail, look, fetch]
 
 
-def hero(desk: Desk, **more: Any) -> treadle.Agent:
+def hero(desk: CountingTools, **more: Any) -> treadle.Agent:
     return agent(tools=desk.tools, memory=QUIET, **more)
 
 
@@ -77,7 +77,7 @@ def find_fork(events: Sequence[Event]) -> RunForked:
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_fork_sends_the_same_request_as_the_old_run(tmp_path: Path, step: int) -> None:
-    desk = Desk()
+    desk = CountingTools()
     old = [ask(call("send_mail", to="ada"), thinking="hm"), ask(call("look", at="it"), text="so"), say("done")]
     model = ScriptedModel(*old, say("again"))
 
@@ -108,7 +108,7 @@ def test_a_fork_sends_the_same_request_as_the_old_run(tmp_path: Path, step: int)
 
 
 def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
     async def scenario() -> None:
@@ -123,7 +123,7 @@ def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
 
 
 def test_a_message_replaces_the_question_or_follows_the_results(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("one"), say("two"))
 
     async def scenario() -> None:
@@ -143,7 +143,7 @@ def test_a_message_replaces_the_question_or_follows_the_results(tmp_path: Path) 
 
 
 def test_another_model_or_agent_can_answer_a_fork(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"))
     other = ScriptedModel(say("from another"), say("of another agent"))
 
@@ -168,7 +168,7 @@ def test_another_model_or_agent_can_answer_a_fork(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-class Thinks:
+class SigningModel:
     """A provider that signs its thoughts. Implements `Model`."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
@@ -179,11 +179,11 @@ class Thinks:
 
 
 def test_reasoning_is_kept_for_the_model_it_came_from(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(say("again"))
 
     async def scenario() -> None:
-        async with opened(tmp_path, Thinks()) as engine:
+        async with opened(tmp_path, SigningModel()) as engine:
             engine.add_model("other", model)
             first = await engine.run(hero(desk, limits={"max_steps": 2}), "Look.")
             await engine.wait(await engine.fork(first.run_id, model="other/y", step=2))
@@ -197,7 +197,7 @@ def test_reasoning_is_kept_for_the_model_it_came_from(tmp_path: Path) -> None:
 
 
 def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"), say("more"), say("and more"))
 
     async def scenario() -> None:
@@ -215,7 +215,7 @@ def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) 
 
 
 def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
 
     async def scenario() -> None:
         model = ScriptedModel(ask(call("send_mail", to="ada")), say("done"), Silence("half"))
@@ -239,7 +239,7 @@ def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) 
 
 
 def test_calls_of_the_old_run_support_a_claim_of_the_fork(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(
         ask(call("send_mail", to="ada")), say("done"), say("I have sent the mail."), say("I have sent the mail."),
         say("I have sent nothing."),
@@ -260,7 +260,7 @@ def test_calls_of_the_old_run_support_a_claim_of_the_fork(tmp_path: Path) -> Non
 
 def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
     """Also through a fork of a fork."""
-    desk = Desk()
+    desk = CountingTools()
     same = ask(call("look", at="it"))
     model = ScriptedModel(same, same, say("done"), say("hm"), same, say("well"))
 
@@ -326,7 +326,7 @@ def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
 
 
 def test_a_truncated_result_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(
         ask(call("fetch")), say("done"), ask(call("recall", call_id="call_fetch", start=100_000)), say("read")
     )
@@ -374,7 +374,7 @@ def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Pat
 
 
 def test_secrets_that_were_added_later_are_redacted(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("send_mail", to="hunter2-hunter2")), say("done"), say("again"))
 
     async def scenario() -> None:
@@ -408,7 +408,7 @@ def test_a_key_makes_one_fork(tmp_path: Path) -> None:
 
 
 def test_a_run_in_progress_can_be_forked(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), Silence("hm"), say("faster"))
 
     async def scenario() -> None:
@@ -487,7 +487,7 @@ def test_quotas_apply_to_forks_too(tmp_path: Path) -> None:
 
 
 def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     large = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
     async def scenario() -> None:
@@ -506,7 +506,7 @@ def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
 
 def test_a_fork_of_a_fork_replaces_only_the_question(tmp_path: Path) -> None:
     """Only what was asked makes way, never the results of the steps before."""
-    desk = Desk()
+    desk = CountingTools()
     script: list[ScriptedReply] = [ask(call("look", at="it")), say("done"), *[say("so")] * 4]
     model = ScriptedModel(*script)
 

@@ -101,12 +101,12 @@ def make_paused_reply(text: str) -> Answer:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every call a task whose run has not ended at once."""
     monkeypatch.setattr(mcp_server, "ANSWER_SECONDS", 0.0)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_long_run_is_a_task_that_any_connection_can_ask_for(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, make_paused_reply("Done at last.")) as server:
@@ -124,7 +124,7 @@ def test_a_long_run_is_a_task_that_any_connection_can_ask_for(tmp_path: Path) ->
     in_time(perform())
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_task_is_cancelled(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, Silence()) as server, connect(server, server.token) as client:
@@ -136,7 +136,7 @@ def test_a_task_is_cancelled(tmp_path: Path) -> None:
     in_time(perform())
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_question_is_a_request_for_input(tmp_path: Path) -> None:
     script = ask_for_a_colour("call_1"), ask_for_a_colour("call_2"), says("Green it is.")
 
@@ -178,7 +178,7 @@ def write_curious_agent(server: ServedHome) -> None:
     (folder / "config.yaml").write_text(settings)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_task_outside_a_tokens_scope_does_not_exist_for_it(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, ask_for_a_colour()) as server:
@@ -201,7 +201,7 @@ def test_a_task_outside_a_tokens_scope_does_not_exist_for_it(tmp_path: Path) -> 
     in_time(perform())
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_client_without_task_support_gets_no_task(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:

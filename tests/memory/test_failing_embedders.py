@@ -254,7 +254,7 @@ def test_another_model_after_a_restart_replaces_the_old_vectors() -> None:
 # ── Loading ──
 
 
-class Loaded(Topics):
+class LoadableEmbedder(Topics):
     """One that is loaded when it is told."""
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytes
     monkeypatch.setattr("treadle.memory.search.LOADING_SECONDS", 0.01)
 
     async def whole() -> None:
-        topics = Loaded()
+        topics = LoadableEmbedder()
         room = Room(One(topics))
         await room.add("Likes green tea.")
         for _ in range(2):
@@ -291,7 +291,7 @@ def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytes
 
 def test_an_embedder_that_cannot_be_loaded_is_reported_and_tried_again() -> None:
     async def whole() -> None:
-        topics = Loaded()
+        topics = LoadableEmbedder()
         topics.fault = RuntimeError("built for another machine")
         topics.go.set()
         room = Room(One(topics), timeout_seconds=60)

@@ -41,7 +41,7 @@ from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, P
 # ── Replies ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Heard(NamedTuple):
+class ReplySummary(NamedTuple):
     """What a client made of a stream. Arguments are the values that they parse to."""
 
     parts: list[Any]
@@ -52,7 +52,7 @@ class Heard(NamedTuple):
     cache_written: int
 
 
-class Both(NamedTuple):
+class BothReplies(NamedTuple):
     theirs: Any
     """The message of the official client, or what it raised."""
     ours: Completed | Failed
@@ -73,24 +73,24 @@ async def _theirs(url: str) -> Any:
             return raised
 
 
-def read_with_both(pieces: Sequence[bytes], **more: Any) -> Both:
+def read_with_both(pieces: Sequence[bytes], **more: Any) -> BothReplies:
     """The same bytes, cut in the same places, for each of the two."""
 
-    async def run() -> Both:
+    async def run() -> BothReplies:
         connections = Connections()
         answer = Answer(pieces, **more)
         async with FakeEndpoint(answer, answer) as server:
             try:
                 theirs = await _theirs(server.url)
                 client = ModelClient(FORMAT, endpoint(server.url), connections)
-                return Both(theirs, await client.reply(HELLO, lambda _: None))
+                return BothReplies(theirs, await client.reply(HELLO, lambda _: None))
             finally:
                 await connections.close()
 
     return asyncio.run(run())
 
 
-def summarize_theirs(message: Any) -> Heard:
+def summarize_theirs(message: Any) -> ReplySummary:
     parts: list[Any] = []
     for block in message.content:
         match block.type:
@@ -108,10 +108,10 @@ def summarize_theirs(message: Any) -> Heard:
     usage = message.usage
     read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     sent = usage.input_tokens + read + written
-    return Heard(parts, message.stop_reason, sent, usage.output_tokens, read, written)
+    return ReplySummary(parts, message.stop_reason, sent, usage.output_tokens, read, written)
 
 
-def summarize_ours(completed: Completed) -> Heard:
+def summarize_ours(completed: Completed) -> ReplySummary:
     parts = [
         (part.call_id, part.name, json.loads(part.arguments)) if isinstance(part, ToolUse) else part
         for part in completed.parts
@@ -119,7 +119,7 @@ def summarize_ours(completed: Completed) -> Heard:
     usage = completed.usage
     assert not usage.estimated
     stop = completed.raw_stop or completed.stop
-    return Heard(
+    return ReplySummary(
         parts,
         None if stop == "null" else stop,
         usage.input_tokens,

@@ -14,7 +14,7 @@ from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, TextDelta
 
 
-class Ended(NamedTuple):
+class ReplyWithLateData(NamedTuple):
     """A whole reply in one format, and what comes too late."""
 
     events_of: Callable[[Behaviour], list[ModelEvent]]
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 LATE_CALL: dict[str, Any] = {"call_id": "late", "name": "add", "arguments": "{}"}
 FORMATS = {
-    "chat_completions": Ended(
+    "chat_completions": ReplyWithLateData(
         chat.events_of,
         [delta(content="hi"), delta(finish="stop"), usage(10, 5), DONE],
         [
@@ -35,7 +35,7 @@ FORMATS = {
             event(b"not JSON"),
         ],
     ),
-    "anthropic_messages": Ended(
+    "anthropic_messages": ReplyWithLateData(
         anthropic_wire.events_of,
         anthropic_wire.stream(anthropic_wire.text(0, "hi")),
         [
@@ -46,7 +46,7 @@ FORMATS = {
             event(b"not JSON"),
         ],
     ),
-    "responses": Ended(
+    "responses": ReplyWithLateData(
         responses_wire.events_of,
         responses_wire.wire(*responses_wire.replied(responses_wire.message("hi"), cuts=())),
         responses_wire.wire(

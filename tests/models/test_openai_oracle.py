@@ -55,7 +55,7 @@ pytestmark = pytest.mark.filterwarnings(
 Mode = Literal["chat_completions", "responses"]
 
 
-class Heard(NamedTuple):
+class ReplySummary(NamedTuple):
     """A reply, as far as both sides tell it."""
 
     text: str
@@ -114,20 +114,20 @@ async def _catch(work: Callable[[Mode, str], Awaitable[Any]], mode: Mode, url: s
         return error
 
 
-def summarize_ours(reply: Completed | Failed) -> Heard:
+def summarize_ours(reply: Completed | Failed) -> ReplySummary:
     assert isinstance(reply, Completed), reply
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     calls = [(part.call_id, part.name, part.arguments) for part in reply.parts if isinstance(part, ToolUse)]
-    return Heard(text, calls, reply.raw_stop or reply.stop, reply.usage)
+    return ReplySummary(text, calls, reply.raw_stop or reply.stop, reply.usage)
 
 
-def summarize_theirs(mode: Mode, final: Any) -> Heard:
+def summarize_theirs(mode: Mode, final: Any) -> ReplySummary:
     if isinstance(final, Exception):
         raise final
     return _summarize_completion(final) if mode == "chat_completions" else _summarize_response(final)
 
 
-def _summarize_completion(completion: Any) -> Heard:
+def _summarize_completion(completion: Any) -> ReplySummary:
     [choice] = completion.choices
     said, counted = choice.message, completion.usage
     calls = [(use.id, use.function.name, use.function.arguments or "{}") for use in said.tool_calls or ()]
@@ -137,10 +137,10 @@ def _summarize_completion(completion: Any) -> Heard:
     cached, written = (details.cached_tokens or 0, details.cache_write_tokens or 0) if details else (0, 0)
     text = (said.content or "") + (said.refusal or "")
     calls = [] if stop in ("max_tokens", "refusal") else calls  # which Treadle never runs
-    return Heard(text, calls, stop, Usage(counted.prompt_tokens, counted.completion_tokens, cached, written))
+    return ReplySummary(text, calls, stop, Usage(counted.prompt_tokens, counted.completion_tokens, cached, written))
 
 
-def _summarize_response(final: Any) -> Heard:
+def _summarize_response(final: Any) -> ReplySummary:
     said = [part for item in final.output if item.type == "message" for part in item.content]
     refused = any(part.type == "refusal" for part in said)
     text = "".join(part.refusal if part.type == "refusal" else part.text for part in said)
@@ -156,10 +156,10 @@ def _summarize_response(final: Any) -> Heard:
         stop = "tool_use" if calls else "end_turn"
     counted, details = final.usage, final.usage.input_tokens_details
     cached, written = details.cached_tokens, details.cache_write_tokens
-    return Heard(text, calls, stop, Usage(counted.input_tokens, counted.output_tokens, cached, written))
+    return ReplySummary(text, calls, stop, Usage(counted.input_tokens, counted.output_tokens, cached, written))
 
 
-def agree(mode: Mode, answer: Answer) -> Heard:
+def agree(mode: Mode, answer: Answer) -> ReplySummary:
     """Both sides hear the same; that is returned."""
     sdk, ours = hear(mode, answer)
     heard = summarize_ours(ours)

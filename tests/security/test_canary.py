@@ -76,7 +76,7 @@ async def spill(text: str) -> str:
     return "x" * 200_000 + text + "y" * 200_000
 
 
-class Curious(treadle.Hook):
+class RecordingHook(treadle.Hook):
     """A hook that keeps what it is shown."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFix
     with closing(VaultStore(home, {})) as vault:
         vault.put("TOKEN", CANARY, (SecretGrant("hero"),))
         vault.put("UNGRANTED", UNGRANTED, (SecretGrant("somebody-else"),))
-    model, hook, told, shown = ScriptedModel(*SCRIPT), Curious(), list[Event](), list[tuple[str, bytes]]()
+    model, hook, told, shown = ScriptedModel(*SCRIPT), RecordingHook(), list[Event](), list[tuple[str, bytes]]()
 
     async def scenario() -> treadle.Result:
         async with opened(tmp_path, model, home=home) as engine:

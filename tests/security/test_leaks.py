@@ -58,7 +58,7 @@ def run(folder: Path, model: Model, *hooks: treadle.Hook, message: str = "go", *
     return told
 
 
-class Says(treadle.Hook):
+class LeakingHook(treadle.Hook):
     """A hook that knows the value and is careless with it."""
 
     def __init__(self, where: str) -> None:
@@ -84,7 +84,7 @@ class Says(treadle.Hook):
 def test_secrets_in_the_output_of_a_hook_are_redacted(
     tmp_path: Path, home: Path, where: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(tmp_path, ScriptedModel(ask(call("use", "c1", text=HANDLE)), say("done")), Says(where))
+    run(tmp_path, ScriptedModel(ask(call("use", "c1", text=HANDLE)), say("done")), LeakingHook(where))
     assert VALUE not in caplog.text
 
 

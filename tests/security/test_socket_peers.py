@@ -89,7 +89,7 @@ async def open_socket(folder: Path) -> AsyncGenerator[Path]:
         yield place
 
 
-class Answers:
+class ClientReports:
     """What clients were told, as they report it."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) 
     async def scenario() -> None:
         (tmp_path / "work").mkdir()
         (tmp_path / "client.py").write_text(CLIENT)
-        commands, answers = ShellCommands(), Answers()
+        commands, answers = ShellCommands(), ClientReports()
         async with open_socket(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
             line = f"{sys.executable} {tmp_path}/client.py '{way}' {place} {tmp_path}/a"
             try:
@@ -129,7 +129,7 @@ def test_other_processes_of_the_user_are_accepted(tmp_path: Path) -> None:
 
     async def scenario(way: str) -> None:
         (tmp_path / "client.py").write_text(CLIENT)
-        answers = Answers()
+        answers = ClientReports()
         async with open_socket(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
             client = await asyncio.create_subprocess_exec(
                 sys.executable, str(tmp_path / "client.py"), way, str(place), str(tmp_path / "a")

@@ -36,19 +36,19 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "treadle.db")
 
 
-class Opened(StoreProcess):
+class ConnectedProcess(StoreProcess):
     """A process, with the connection that its writer commits on."""
 
     connection: Any
 
 
 @asynccontextmanager
-async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerator[Opened, None]:
+async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerator[ConnectedProcess, None]:
     recorder, clock = Recorder(), FakeClock()
     database = open_database(path)
     writer = ThreadWriter(database, open_reader(path), path, recorder.on_lost)
     journal = SqliteJournal(writer, recorder, clock)
-    process = Opened(journal, recorder, clock, ids or CountingIds(), "worker")
+    process = ConnectedProcess(journal, recorder, clock, ids or CountingIds(), "worker")
     process.connection = database
     try:
         yield process

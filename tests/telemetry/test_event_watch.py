@@ -34,7 +34,7 @@ class Notebook:
         self.lines.append(f"{run_id} is left to others")
 
 
-class Broken:
+class BrokenWatcher:
     def remember(self, event: Event) -> None:
         raise RuntimeError("it never worked")
 
@@ -45,7 +45,7 @@ class Broken:
         raise RuntimeError("it never worked")
 
 
-class Kept:
+class PagedJournal:
     """A journal, in pages of two."""
 
     def __init__(self, *events: EventData) -> None:
@@ -69,7 +69,7 @@ def make_committed(*events: EventData) -> list[Draft]:
 
 def test_earlier_events_of_a_run_are_read_before_new_ones() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
         watch = Watch([notebook], kept.read)
         watch(ORIGIN, 4, make_committed(StepStart(2)))
         await asyncio.sleep(0)
@@ -87,7 +87,7 @@ def test_earlier_events_of_a_run_are_read_before_new_ones() -> None:
 
 def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1))
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1))
         watch = Watch([notebook], kept.read)
         watch.take(kept.events)
         watch.take(kept.events)
@@ -101,7 +101,7 @@ def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
 
 def test_a_run_that_is_being_read_is_reported_once() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested())
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested())
         watch = Watch([notebook], kept.read)
         watch(ORIGIN, 3, make_committed(ResumeRequested()))
         watch.take(kept.events)
@@ -114,7 +114,7 @@ def test_a_run_that_is_being_read_is_reported_once() -> None:
 
 def test_the_journal_of_a_run_that_starts_here_is_not_read() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept()
+        notebook, kept = Notebook(), PagedJournal()
         watch = Watch([notebook], kept.read)
         watch(ORIGIN, 1, make_committed(QUEUED))
         watch(ORIGIN, 2, make_committed(StepStart(1), END))
@@ -126,7 +126,7 @@ def test_the_journal_of_a_run_that_starts_here_is_not_read() -> None:
 
 def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), StepStart(2), END)
         kept.open.set()
         watch = Watch([notebook], kept.read)
         watch(ORIGIN, 1, make_committed(QUEUED))
@@ -144,10 +144,10 @@ def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
 
 def test_a_failing_watcher_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     notebook = Notebook()
-    watch = Watch([Broken(), notebook], Kept().read)
+    watch = Watch([BrokenWatcher(), notebook], PagedJournal().read)
     watch(ORIGIN, 1, make_committed(QUEUED))
     assert notebook.lines == ["1 run_queued"]
-    assert "Broken failed on events of run_1" in caplog.text
+    assert "BrokenWatcher failed on events of run_1" in caplog.text
 
 
 def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pytest.LogCaptureFixture) -> None:

@@ -32,7 +32,7 @@ class OneSecret(NoVault):
     redactor = SecretRedactor([("KEY", SECRET)])  # pyright: ignore[reportAssignmentType] -- one that has something to do
 
 
-class Unreadable(NoVault):
+class UnreadableVault(NoVault):
     @property
     def redactor(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride] -- it fails when it is asked
         raise VaultError("no key fits")
@@ -105,7 +105,7 @@ def test_plain_words_stay_as_they_are() -> None:
 
 
 def test_a_log_line_is_withheld_if_the_vault_cannot_be_read() -> None:
-    assert json.loads(line("hello", vault=Unreadable()))["message"] == WITHHELD
+    assert json.loads(line("hello", vault=UnreadableVault()))["message"] == WITHHELD
 
 
 def test_an_endless_text_is_truncated() -> None:
@@ -141,7 +141,7 @@ def test_a_full_disk_is_reported_once(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.fixture
-def untouched() -> Generator[None, None, None]:
+def restore_loggers() -> Generator[None, None, None]:
     """Restore the loggers of this process after a test."""
     root, ours = logging.getLogger(), logging.getLogger("treadle")
     before = (root.handlers.copy(), ours.level)
@@ -149,7 +149,7 @@ def untouched() -> Generator[None, None, None]:
     assert (root.handlers, ours.level) == before
 
 
-def test_the_start_and_end_of_runs_are_logged_with_their_owners(tmp_path: Path, untouched: None) -> None:
+def test_the_start_and_end_of_runs_are_logged_with_their_owners(tmp_path: Path, restore_loggers: None) -> None:
     @treadle.tool
     async def grumble() -> str:
         """Log something."""
@@ -181,7 +181,7 @@ def test_the_start_and_end_of_runs_are_logged_with_their_owners(tmp_path: Path, 
 
 
 def test_standard_error_is_json_on_request(
-    tmp_path: Path, untouched: None, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, restore_loggers: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def scenario() -> None:
         async with watched(tmp_path, ScriptedModel(say("done")), Telemetry(log_json=True)) as engine:
@@ -193,7 +193,7 @@ def test_standard_error_is_json_on_request(
     assert not (tmp_path / "home" / "logs").exists()
 
 
-def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path, untouched: None) -> None:
+def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path, restore_loggers: None) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "logs").write_text("in the way")
 
@@ -205,7 +205,7 @@ def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Pat
         asyncio.run(scenario())
 
 
-def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, untouched: None) -> None:
+def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, restore_loggers: None) -> None:
     with closing(VaultStore(tmp_path / "home", {})) as vault:
         vault.put("TOKEN", SECRET, (SecretGrant("hero"),))
 

@@ -140,7 +140,7 @@ def test_nothing_is_counted_without_metrics(tmp_path: Path) -> None:
 # ── Every event ──
 
 
-class Told:
+class EventMetrics:
     """Numbers of events that are told one by one."""
 
     def __init__(self, most_names: int | None = None) -> None:
@@ -210,7 +210,7 @@ def test_every_guard_is_armed_and_fires_under_its_name() -> None:
     assert {(guard, verdict) for guard, verdict, _ in told} == set(FIRES)
     assert {guard for guard, _, _ in told} == set(GUARDS)
     for guard, verdict, events in told:
-        counts = Told()
+        counts = EventMetrics()
         counts("run_1", e.RunQueued(WITH_ALL, token_quotas=Quotas(credits=5.0)), *events)
         seen = counts.numbers
         assert value(seen, "treadle_guard_armed_total", guard=guard) == 1
@@ -228,14 +228,14 @@ def test_a_child_run_is_limited_by_the_budget_of_its_ancestors() -> None:
         quotas=(("hero", Quotas(max_tool_calls_per_minute=5, credits=1.0)),),
     )
     for lineage, times in ((None, 0), (above, 1)):
-        counts = Told()
+        counts = EventMetrics()
         counts("run_2", e.RunQueued(AgentSpec("plain", "x"), lineage=lineage))
         for guard in ("budget", "quota", "credits"):
             assert value(counts.numbers, "treadle_guard_armed_total", guard=guard) == times
 
 
 def test_approvals_secrets_and_killed_processes_are_counted() -> None:
-    counts = Told()
+    counts = EventMetrics()
     counts(
         "run_1",
         e.RunQueued(WITH_ALL),
@@ -276,7 +276,7 @@ def test_approvals_secrets_and_killed_processes_are_counted() -> None:
 
 
 def test_the_number_of_agent_names_in_the_metrics_is_bounded() -> None:
-    counts = Told(most_names=3)
+    counts = EventMetrics(most_names=3)
     for number in range(50):
         spec = AgentSpec(f"agent-{number}", "p/m")
         counts(
@@ -298,7 +298,7 @@ def test_the_number_of_agent_names_in_the_metrics_is_bounded() -> None:
 
 
 def test_a_run_that_has_ended_is_forgotten() -> None:
-    counts = Told()
+    counts = EventMetrics()
     counts("run_1", e.RunQueued(WITH_ALL))
     counts("run_1", end_run("failed"))
     assert statuses(counts.numbers) == (0, 0, 0)
@@ -307,7 +307,7 @@ def test_a_run_that_has_ended_is_forgotten() -> None:
 
 
 def test_open_streams_are_counted() -> None:
-    counts = Told()
+    counts = EventMetrics()
     counts.metrics.stream_opened()
     counts.metrics.stream_opened()
     counts.metrics.stream_closed()

@@ -47,14 +47,14 @@ TRACED = Telemetry(traces=True)
 ENDS = {"llm_response": "chat x", "tool_call_end": "execute_tool look", "run_end": "invoke_agent hero"}
 
 
-class Seen:
+class TraceRecorder:
     """Traces of events that are told, and the spans they made."""
 
     def __init__(self, contents: bool = False) -> None:
         self._exporter = InMemorySpanExporter()
         self.traces = Traces(SimpleSpanProcessor(self._exporter), Resource({}), contents)
 
-    def tell(self, events: Sequence[Event]) -> "Seen":
+    def tell(self, events: Sequence[Event]) -> "TraceRecorder":
         for event in events:
             made = Draft(event.event_id, event.timestamp, event.type, event.data, event.raw)
             self.traces.see(event.origin, event.sequence, [made])
@@ -95,7 +95,7 @@ def script() -> ScriptedModel:
 
 def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> None:
     events = run_and_read(tmp_path, script())
-    origin, seen = events[0].origin, Seen().tell(events)
+    origin, seen = events[0].origin, TraceRecorder().tell(events)
     exported = seen._exporter.get_finished_spans()  # pyright: ignore[reportPrivateUsage] -- its own
     assert [span.name for span in exported] == ["chat x", "execute_tool look", "chat x", "invoke_agent hero"]
     first, tool, second, whole = exported
@@ -143,7 +143,7 @@ def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> N
 
 def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> None:
     events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
-    spans = Seen().tell(events).spans
+    spans = TraceRecorder().tell(events).spans
     at = {event.type: round(event.timestamp * 1e9) for event in events}
     for name, begin, end in (
         ("invoke_agent hero", "run_queued", "run_end"),
@@ -158,9 +158,9 @@ def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> Non
 
 def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
     events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
-    shown = {name: repr(attributes(span)) for name, span in Seen().tell(events).spans.items()}
+    shown = {name: repr(attributes(span)) for name, span in TraceRecorder().tell(events).spans.items()}
     assert not any("hall" in text for text in shown.values())
-    spans = Seen(contents=True).tell(events).spans
+    spans = TraceRecorder(contents=True).tell(events).spans
     tool = attributes(spans["execute_tool look"])
     assert (tool[span_names.TOOL_ARGUMENTS], tool[span_names.TOOL_RESULT]) == (
         '{"place":"hall"}',
@@ -177,9 +177,9 @@ def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
 
 def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path: Path) -> None:
     events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
-    whole = Seen().tell(events).spans
+    whole = TraceRecorder().tell(events).spans
     for cut in range(len(events)):
-        seen = Seen()
+        seen = TraceRecorder()
         for event in events[:cut]:
             seen.traces.remember(event)
         after = seen.tell(events[cut:]).spans
@@ -206,7 +206,7 @@ def test_a_run_tree_is_one_trace_with_child_runs_below_their_calls(tmp_path: Pat
                 found += [record.origin.run_id for record in below]
             return [await journal(engine, run_id) for run_id in found]
 
-    seen, families = Seen(), asyncio.run(scenario())
+    seen, families = TraceRecorder(), asyncio.run(scenario())
     for events in reversed(families):  # each process tells what it has seen, in whatever order
         seen.tell(events)
     root = families[0][0].run_id
@@ -241,7 +241,7 @@ def test_a_trace_is_sampled_completely_or_not_at_all(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     sizes: list[int] = []
     ids = TimeOrderedIds()
-    seen = Seen()
+    seen = TraceRecorder()
     for _ in range(60):
         origin = Origin(RunId(ids("run")), SessionId("ses_1"), AgentId("agt_1"))
         for event in events:
@@ -366,7 +366,7 @@ def test_the_span_of_a_delegated_call_lasts_as_long_as_its_child_run(tmp_path: P
     )
     begun = next(event for event in events if event.type == "agent_spawn")
     ended = next(event for event in events if event.type == "tool_call_end")
-    seen = Seen(contents=True)
+    seen = TraceRecorder(contents=True)
     seen.tell(events)
     finished = [span for span in seen.all if span.name.startswith("execute_tool")]
     [span] = finished

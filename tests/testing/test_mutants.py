@@ -436,7 +436,7 @@ def find_violation(workers: Literal[1, 2]) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_over() -> Iterator[None]:
+def end_leftover_tasks() -> Iterator[None]:
     """End the tasks that a failed simulation leaves behind, so that they do not disturb other tests."""
     logging.disable(logging.CRITICAL)
     yield

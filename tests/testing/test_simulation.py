@@ -29,7 +29,7 @@ for seed in range(6):
 
 
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
+def restore_logging() -> Iterator[None]:
     """`run_block` silences the log of its process, which other tests want to read."""
     before = logging.root.manager.disable
     yield

@@ -71,7 +71,7 @@ async def open_two_sides(url: str) -> AsyncGenerator[tuple[Side, Side], None]:
         yield here, there
 
 
-class Speaking:
+class LiveText:
     """Text that a worker has said so far."""
 
     def __init__(self, origin: Origin, request: int, text: str) -> None:
@@ -312,7 +312,7 @@ def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_tex
             run_id, origin = claim.origin.run_id, claim.origin
             set_owner_of_claim(there, claim)
             request = await request_model(there, claim)
-            speech = Speaking(origin, request, "")
+            speech = LiveText(origin, request, "")
             there.hub.set_live_text(run_id, speech)
 
             def say(text: str) -> None:
@@ -346,7 +346,7 @@ def test_missed_live_text_is_requested_again(url: str, monkeypatch: pytest.Monke
             run_id, origin = claim.origin.run_id, claim.origin
             set_owner_of_claim(there, claim)
             request = await request_model(there, claim)
-            speech = Speaking(origin, request, "")
+            speech = LiveText(origin, request, "")
             there.hub.set_live_text(run_id, speech)
             lost = list[bytes]()
             async with aclosing(here.follow(run_id)) as events:
@@ -384,7 +384,7 @@ def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
             set_owner_of_claim(there, claim)
             request = await request_model(there, claim)
             text = 'ä☃𝄞"\\\n\x00' * 5000
-            there.hub.set_live_text(run_id, Speaking(origin, request, text))
+            there.hub.set_live_text(run_id, LiveText(origin, request, text))
             async with aclosing(here.follow(run_id)) as events:
                 await texts_until(events, text)
 

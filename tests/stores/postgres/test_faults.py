@@ -54,7 +54,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MAX_BACKOFF_SECONDS", 0.1)
 
 
-class Wired(StoreProcess):
+class ProcessOverWire(StoreProcess):
     wire: Wire
     writer: PostgresWriter
     url: str
@@ -62,17 +62,17 @@ class Wired(StoreProcess):
 
 
 @asynccontextmanager
-async def open_process_over_wire(url: str, folder: Path) -> AsyncGenerator[Wired, None]:
+async def open_process_over_wire(url: str, folder: Path) -> AsyncGenerator[ProcessOverWire, None]:
     async with wire(url, folder) as (address, between), process_on(address) as process:
         process.wire, process.url = between, url
         yield process
 
 
 @asynccontextmanager
-async def process_on(url: str) -> AsyncGenerator[Wired, None]:
+async def process_on(url: str) -> AsyncGenerator[ProcessOverWire, None]:
     clock, told = FakeClock(), Recorder()
     async with opened(url, told, clock) as (journal, _, writer):
-        process = Wired(journal, told, clock, CountingIds(), "worker")
+        process = ProcessOverWire(journal, told, clock, CountingIds(), "worker")
         process.writer, process.url = writer, url
         yield process
 

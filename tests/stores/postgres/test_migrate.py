@@ -56,7 +56,7 @@ VALUES ('telegram', 'k', '11', 'ready', 1.5, '{"key":"k","conversation":"11","te
 """
 
 
-class Stopped(Exception):
+class MigrationStopped(Exception):
     """The move was broken off here."""
 
 
@@ -206,7 +206,7 @@ def test_an_interrupted_migration_resumes_where_it_stopped(
             if (table, done) not in parts:
                 parts.append((table, done))
             if len(parts) > known + 4:
-                raise Stopped
+                raise MigrationStopped
 
         return told
 
@@ -214,7 +214,7 @@ def test_an_interrupted_migration_resumes_where_it_stopped(
     while True:
         try:
             moved = run(migrate_database(home, url, one_more(len(parts))))
-        except Stopped:
+        except MigrationStopped:
             times += 1
             assert run(schemas(url)) == {"treadle", "treadle_moving"}
         else:
@@ -265,9 +265,9 @@ def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bar
 
     def use(table: str, done: int, total: int) -> None:
         if table == "dead_letters" and done == total:
-            raise Stopped
+            raise MigrationStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(MigrationStopped):
         run(migrate_database(home, bare, use))
     run(scenario())
     with pytest.raises(UsageError, match="is not empty"):
@@ -277,9 +277,9 @@ def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bar
 def test_a_migration_of_another_or_changed_home_is_not_resumed(home: str, bare: str) -> None:
     def stop(table: str, done: int, _: int) -> None:
         if table == "events" and done:
-            raise Stopped
+            raise MigrationStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(MigrationStopped):
         run(migrate_database(home, bare, stop))
     with closing(open_database(home)) as db:
         db.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
@@ -292,9 +292,9 @@ def test_a_migration_of_another_or_changed_home_is_not_resumed(home: str, bare: 
 def test_a_copy_that_differs_is_not_published(home: str, bare: str) -> None:
     def stop(table: str, _: int, __: int) -> None:
         if table == "hooks":
-            raise Stopped
+            raise MigrationStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(MigrationStopped):
         run(migrate_database(home, bare, stop))
     spoils = (
         "CREATE FUNCTION treadle_moving.spoils() RETURNS TRIGGER LANGUAGE plpgsql AS $$ "

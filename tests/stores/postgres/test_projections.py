@@ -33,7 +33,7 @@ from treadle.testing.conformance.store import END, OPENING, Recorder, StoreProce
 from treadle.testing.time import CountingIds, FakeClock
 
 
-class Desk(StoreProcess):
+class ProjectionProcess(StoreProcess):
     """A process, with its lists."""
 
     approvals: PostgresApprovals
@@ -42,10 +42,10 @@ class Desk(StoreProcess):
 
 
 @asynccontextmanager
-async def desk(url: str) -> AsyncGenerator[Desk, None]:
+async def desk(url: str) -> AsyncGenerator[ProjectionProcess, None]:
     clock, told = FakeClock(), Recorder()
     async with opened(url, told, clock) as (journal, database, _):
-        process = Desk(journal, told, clock, CountingIds(), "worker")
+        process = ProjectionProcess(journal, told, clock, CountingIds(), "worker")
         process.approvals, process.sessions = PostgresApprovals(database), PostgresSessions(database)
         process.results = PostgresResults(database)
         yield process
@@ -334,7 +334,7 @@ def test_events_of_two_concurrent_writers_are_read_without_gaps(url: str) -> Non
     async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
 
-            async def write(process: Desk) -> None:
+            async def write(process: ProjectionProcess) -> None:
                 for number in range(30):
                     name = f"{id(process)}_{number}"
                     origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("a"))
