@@ -19,7 +19,7 @@ AVOIDED = re.compile(
     r"without a double|for good|goes on|go on with|keeping house)\b",
     re.IGNORECASE,
 )
-"""The worst of the words that shared/words.md tells us to avoid."""
+"""The worst of the words to avoid."""
 
 
 def generate_pages() -> dict[str, str]:

@@ -41,7 +41,7 @@ def test_run_becomes_a_suspect_and_then_the_culprit(
     assert (found.is_suspect, found.is_culprit) == (is_suspect, is_culprit)
 
 
-def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_bar() -> None:
+def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_threshold() -> None:
     found = Suspicion()
     for lately in (1, 2, 5):
         found.count_death(e.RunRecovered(1, "died", True, lately), NOTHING)

@@ -138,7 +138,7 @@ async def fetch_value(url: str, question: str) -> Any:
         await connection.close()
 
 
-def test_every_run_is_executed_once_by_a_worker_with_room(url: str) -> None:
+def test_every_run_is_executed_once_by_a_worker_with_a_free_slot(url: str) -> None:
     """No process sweeps: the jobs start the work."""
 
     async def scenario() -> None:

@@ -169,7 +169,7 @@ def _cancelled() -> Any:
 
 
 @pytest.mark.parametrize("odd", [lambda: None, lambda: "words", _cancelled])
-def test_an_adapter_that_misbehaves_costs_a_summary_and_not_the_run(tmp_path: Path, odd: Callable[[], Any]) -> None:
+def test_a_faulty_adapter_fails_the_summary_and_not_the_run(tmp_path: Path, odd: Callable[[], Any]) -> None:
     model = FaultySummaryModel(odd)
 
     async def scenario() -> None:

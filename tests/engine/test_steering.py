@@ -128,7 +128,7 @@ def test_an_interrupt_during_a_tool_stops_it_and_reports_it(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_a_steer_in_interrupt_mode_lets_a_tool_finish(tmp_path: Path) -> None:
+def test_a_steer_in_interrupt_mode_waits_for_a_running_tool(tmp_path: Path) -> None:
     async def scenario() -> None:
         gate = Gate()
 

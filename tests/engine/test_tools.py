@@ -68,7 +68,7 @@ def test_reads_run_concurrently() -> None:
     virtually(scenario())
 
 
-def test_a_writer_runs_alone_and_in_its_place() -> None:
+def test_a_writer_runs_alone_and_in_order() -> None:
     running: list[str] = []
     beside: dict[str, list[str]] = {}
 

@@ -128,7 +128,7 @@ def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
         assert observed.content.endswith(f"[The command failed with exit status {status}.]")
 
 
-def test_progress_comes_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:
+def test_progress_is_reported_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:
     around = CallContext(tmp_path)
     began = time.monotonic()
     observed = call(Bash(commands), around, "for i in $(seq 60); do echo $i; sleep 0.005; done")

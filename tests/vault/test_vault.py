@@ -163,7 +163,7 @@ def test_an_unreadable_vault_still_redacts_and_reveals_nothing(
         vault.reveal("TOKEN", "a", "bash")
 
 
-def test_looking_for_changes_costs_microseconds(tmp_path: Path, store: VaultStore) -> None:
+def test_polling_for_changes_costs_microseconds(tmp_path: Path, store: VaultStore) -> None:
     store.put("TOKEN", CANARY)
     vault = HomeVault(tmp_path, {}, poll_interval=0)
     assert not vault.redactor.is_idle

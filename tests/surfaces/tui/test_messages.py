@@ -214,7 +214,7 @@ def test_a_notification_goes_to_terminals_that_show_them(tmp_path: Path, monkeyp
     asyncio.run(talk())
 
 
-def test_selected_text_is_copied_only_if_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selected_text_is_copied_only_if_enabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk() -> None:
         async with open_app(tmp_path) as (app, pilot):
             copied: list[str] = []
