@@ -17,7 +17,7 @@ UNITS = sorted((DOCS / "systemd").iterdir())
 PAGE = (DOCS / "postgres.md").read_text()
 
 
-def composed() -> dict[str, Any]:
+def read_compose_file() -> dict[str, Any]:
     return yaml.safe_load((DOCS / "compose.yaml").read_text())
 
 
@@ -27,9 +27,9 @@ def unit(path: Path) -> configparser.ConfigParser:
     return parser
 
 
-def started() -> list[list[str]]:
+def list_started_commands() -> list[list[str]]:
     """What follows `treadle` in the units, in the compose file and on the page."""
-    services = [each for each in composed()["services"].values() if each["image"] == "treadle"]
+    services = [each for each in read_compose_file()["services"].values() if each["image"] == "treadle"]
     told = [service["command"] for service in services]
     for path in UNITS:
         command, *rest = shlex.split(unit(path)["Service"]["ExecStart"])
@@ -40,16 +40,16 @@ def started() -> list[list[str]]:
     return told + [shlex.split(line) for line in [*shown, *in_compose]]
 
 
-@pytest.mark.parametrize("words", started(), ids=" ".join)
-def test_a_command_that_is_written_down_is_there(words: list[str]) -> None:
+@pytest.mark.parametrize("words", list_started_commands(), ids=" ".join)
+def test_a_documented_command_exists_with_its_options(words: list[str]) -> None:
     command = find_command(words)
     assert command is not None
     known = {flag for option in command.options for flag in option.flags}
     assert {word.partition("=")[0] for word in words if word.startswith("-")} <= known
 
 
-def test_there_are_two_servers_that_do_no_work_and_workers_that_do() -> None:
-    services = composed()["services"]
+def test_the_compose_file_has_two_servers_and_two_workers() -> None:
+    services = read_compose_file()["services"]
     commands = [service["command"][0] for service in services.values() if service["image"] == "treadle"]
     assert commands == ["serve", "serve", "worker"]
     assert services["worker"]["deploy"]["replicas"] == 2
@@ -61,5 +61,5 @@ def test_services_give_processes_enough_time_to_stop() -> None:
     for path in UNITS:
         assert float(unit(path)["Service"]["TimeoutStopSec"]) >= needed
         assert unit(path)["Service"]["KillMode"] == "mixed", "tools under way would be stopped first"
-    ours = [service for service in composed()["services"].values() if service["image"] == "treadle"]
+    ours = [service for service in read_compose_file()["services"].values() if service["image"] == "treadle"]
     assert all(float(service["stop_grace_period"].rstrip("s")) >= needed for service in ours)

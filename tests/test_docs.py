@@ -19,15 +19,15 @@ AVOIDED = re.compile(
     r"without a double|for good|goes on|go on with|keeping house)\b",
     re.IGNORECASE,
 )
-"""The worst of the words that shared/words.md tells us to avoid."""
+"""The worst of the words to avoid."""
 
 
-def generated() -> dict[str, str]:
+def generate_pages() -> dict[str, str]:
     return runpy.run_path(str(DOCS / "generate.py"))["pages"]()
 
 
 def test_generated_pages_are_current() -> None:
-    for name, text in generated().items():
+    for name, text in generate_pages().items():
         assert (DOCS / "reference" / name).read_text() == text, f"{name}: run `python docs/generate.py`"
 
 
@@ -78,7 +78,7 @@ def test_design_index_lists_every_record() -> None:
 
 
 def test_every_setting_is_described() -> None:
-    undescribed = re.findall(r"^\| `(\S+)` \|.*\|  \|$", generated()["settings.md"], re.MULTILINE)
+    undescribed = re.findall(r"^\| `(\S+)` \|.*\|  \|$", generate_pages()["settings.md"], re.MULTILINE)
     assert undescribed == []
 
 
@@ -90,7 +90,7 @@ def test_every_environment_variable_is_described() -> None:
 
 def test_every_metric_is_described() -> None:
     source = (ROOT / "src" / "treadle" / "telemetry" / "metric_families.py").read_text()
-    page = generated()["metrics.md"]
+    page = generate_pages()["metrics.md"]
     assert {name for name in re.findall(r'"(treadle_\w+)"', source) if f"| `{name}` |" not in page} == set()
 
 
@@ -149,6 +149,6 @@ def test_agent_example_shows_every_setting_with_its_default(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_pages_are_in_plain_words(page: Path) -> None:
+def test_pages_do_not_use_avoided_words(page: Path) -> None:
     prose = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
     assert [found[0] for found in AVOIDED.finditer(prose)] == []

@@ -86,7 +86,7 @@ def test_only_the_listed_modules_start_processes() -> None:
     assert not others, "these start a process themselves; use treadle.system.helper_process"
 
 
-def test_every_python_of_our_own_is_started_by_one_module() -> None:
+def test_one_module_starts_every_python_helper() -> None:
     naming = [path for path in FILES if "sys.executable" in (SOURCE / path).read_text()]
     assert naming == ["system/helper_process.py"]
 
@@ -111,5 +111,5 @@ def test_every_python_of_our_own_is_started_by_one_module() -> None:
         "import multiprocessing.pool as m; from multiprocessing import Process",
     ],
 )
-def test_the_check_sees_every_way(source: str) -> None:
+def test_the_check_finds_every_way_to_start_a_process(source: str) -> None:
     assert starts_in(source)

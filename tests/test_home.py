@@ -38,11 +38,11 @@ def test_the_environment_says_where_the_home_and_the_database_are(tmp_path: Path
     assert Home.from_environment({"TREADLE_DATABASE_URL": "sqlite:///x.db"}).database_url == "sqlite:///x.db"
 
 
-def test_without_an_environment_the_home_is_the_user_s() -> None:
+def test_the_default_home_is_in_the_home_of_the_user() -> None:
     assert Home.from_environment({"TREADLE_HOME": ""}).path == Path.home() / ".treadle"
 
 
-def test_a_home_is_made_when_it_is_needed_and_for_its_user_alone(home: Home) -> None:
+def test_a_home_is_created_on_demand_and_private(home: Home) -> None:
     home.config()
     home.agents()
     assert not home.path.exists()
@@ -51,7 +51,7 @@ def test_a_home_is_made_when_it_is_needed_and_for_its_user_alone(home: Home) -> 
     assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
 
 
-def test_a_home_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_created_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"file/home cannot be created: Not a directory\. .* TREADLE_HOME"):
         Home(tmp_path / "file" / "home").ensure()
@@ -91,7 +91,7 @@ def test_the_configuration_names_providers_and_defaults(home: Home) -> None:
         ("server: {port: 70000}", "server.port must be from 0 to 65535, found 70000"),
     ],
 )
-def test_a_wrong_configuration_is_one_line_without_secrets(home: Home, text: str, line: str) -> None:
+def test_an_invalid_configuration_is_reported_in_one_line_without_secrets(home: Home, text: str, line: str) -> None:
     path = write(home, "config.yaml", text)
     with pytest.raises(ConfigError) as caught:
         home.config()
@@ -103,7 +103,7 @@ def test_a_wrong_configuration_is_one_line_without_secrets(home: Home, text: str
 # ── Agents ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_agent_file_with_everything_that_this_version_obeys(home: Home) -> None:
+def test_an_agent_file_can_set_every_field(home: Home) -> None:
     agent_file(
         home,
         """
@@ -217,7 +217,7 @@ ACCEPTED = (
         ),
     ],
 )
-def test_a_wrong_agent_file_is_one_line(home: Home, text: str | bytes, line: str) -> None:
+def test_an_invalid_agent_file_is_reported_in_one_line(home: Home, text: str | bytes, line: str) -> None:
     path = agent_file(home, text)
     before = path.read_bytes()
     with pytest.raises(ConfigError) as caught:
@@ -227,7 +227,7 @@ def test_a_wrong_agent_file_is_one_line(home: Home, text: str | bytes, line: str
     assert path.read_bytes() == before
 
 
-def test_a_folder_in_the_place_of_a_file_is_one_line(home: Home) -> None:
+def test_a_folder_in_place_of_a_file_is_reported_in_one_line(home: Home) -> None:
     (home.path / "agents" / "a" / "config.yaml").mkdir(parents=True)
     with pytest.raises(ConfigError, match="it is a folder, not a file; move it away"):
         home.agent("a")
@@ -240,7 +240,7 @@ def test_an_unknown_agent_is_reported_with_the_nearest_name(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../a", "/etc", "a/../a", "a/", "a\x00b"])
-def test_no_name_of_an_agent_leads_out_of_its_folder(home: Home, name: str) -> None:
+def test_no_agent_name_leads_out_of_the_agents_folder(home: Home, name: str) -> None:
     agent_file(home, "{name: a, model: x}")
     write(home, "config.yaml", "{}")
     with pytest.raises(UsageError, match="No agent is called"):
@@ -269,7 +269,7 @@ def test_without_a_default_model_no_default_agent_is_made(home: Home) -> None:
     assert not home.path.exists()
 
 
-def test_the_default_agent_looks_as_it_likes_and_asks_before_it_acts(home: Home) -> None:
+def test_the_default_agent_reads_freely_and_asks_before_other_calls(home: Home) -> None:
     agent = home.agent("default", model="p/m")
     looks = {rule.tool: rule.do for rule in agent.approvals.rules if rule.match is None}
     assert looks == dict.fromkeys((*DEFAULT_PERMITTED_TOOLS, "load_skill"), "auto")
@@ -302,7 +302,7 @@ def test_a_pipe_in_place_of_a_file_does_not_stop_the_process(home: Home) -> None
 @pytest.mark.parametrize(
     "right", ["b", "\x85b", "\u2028b", "\u2029", "\ufeff", "\x1b[0m", "\x85", " ", "\t#", '"', "\n"]
 )
-def test_a_permission_is_read_as_it_was_given(home: Home, left: str, right: str) -> None:
+def test_a_saved_permission_is_read_back_exactly(home: Home, left: str, right: str) -> None:
     """A rule for one line must not become one for another line."""
     agent_file(home, "name: a\nmodel: m/m\n")
     pattern = f"exactly: cat {left}{right}"
@@ -321,7 +321,7 @@ def test_an_agent_can_configure_its_sandbox(home: Home) -> None:
     assert home.agent("a").confinement == SandboxPolicy("required", network=True)
 
 
-def test_a_workspace_is_the_homes_own_unless_it_is_named(home: Home, tmp_path: Path) -> None:
+def test_the_workspace_is_in_the_home_by_default(home: Home, tmp_path: Path) -> None:
     own = home.workspace(AgentSpec("a", "x"))
     assert own == home.path / "workspaces" / "a"
     assert stat.S_IMODE(own.stat().st_mode) == 0o700

@@ -54,7 +54,7 @@ def test_a_timer_that_sets_itself_again_fires_again() -> None:
     virtually(run())
 
 
-def test_another_event_loop_starts_afresh() -> None:
+def test_another_event_loop_starts_without_timers() -> None:
     timers, bell = Timers(), Bell()
 
     async def leave() -> None:

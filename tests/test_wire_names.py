@@ -32,7 +32,7 @@ def all_subclasses(kind: type) -> set[type]:
     return below.union(*(all_subclasses(each) for each in below))
 
 
-def ours(kind: type) -> set[type]:
+def list_own_subclasses(kind: type) -> set[type]:
     return {each for each in all_subclasses(kind) if each.__module__.startswith("treadle.")}
 
 
@@ -42,7 +42,7 @@ def struct_config(kind: type) -> StructConfig:
     return config
 
 
-def found(pattern: str, *suffixes: str) -> list[str]:
+def find_all_matches(pattern: str, *suffixes: str) -> list[str]:
     """Return what a pattern finds in the source, each once."""
     files = [path for suffix in suffixes for path in SOURCE.rglob(f"*{suffix}")]
     return sorted({match for path in files for match in re.findall(pattern, path.read_text())})
@@ -60,27 +60,29 @@ def wire_names() -> dict[str, object]:
     import_everything()
     from treadle.domain.events import VOCABULARY
 
-    tagged = [config for config in map(struct_config, ours(msgspec.Struct)) if config.tag is not None]
+    tagged = [
+        config for config in map(struct_config, list_own_subclasses(msgspec.Struct)) if config.tag is not None
+    ]
     return {
-        "problems": sorted({each.__name__ for each in ours(TreadleError)}),
+        "problems": sorted({each.__name__ for each in list_own_subclasses(TreadleError)}),
         "struct tags": sorted([str(config.tag_field), str(config.tag)] for config in tagged),
         "events": {
             name: {"durable": kind.durable, "stream": kind.stream, "fields": sorted(get_type_hints(kind.data))}
             for name, kind in sorted(VOCABULARY.items())
         },
-        "sql functions": found(r"(?i)CREATE (?:OR REPLACE )?FUNCTION (\w+)", ".sql"),
-        "tables": found(r"(?i)CREATE (?:UNLOGGED |VIRTUAL )?TABLE (?:IF NOT EXISTS )?(\w+)", ".sql"),
-        "notify channels": found(r"pg_notify\('(\w+)'", ".sql"),
-        "advisory locks": found(r"\((\d+)::BIGINT << 48\)", ".sql")
-        + found(r"\n(?:MIGRATION_)?LOCK_ID = (\w+)", ".py"),
-        "queue entrypoints": found(r'\nJOB = "(\w+)"', ".py"),
-        "metrics": found(r'"(treadle_\w+)"', ".py"),
-        "entry points": found(r'GROUP = "([\w.]+)"', ".py"),
+        "sql functions": find_all_matches(r"(?i)CREATE (?:OR REPLACE )?FUNCTION (\w+)", ".sql"),
+        "tables": find_all_matches(r"(?i)CREATE (?:UNLOGGED |VIRTUAL )?TABLE (?:IF NOT EXISTS )?(\w+)", ".sql"),
+        "notify channels": find_all_matches(r"pg_notify\('(\w+)'", ".sql"),
+        "advisory locks": find_all_matches(r"\((\d+)::BIGINT << 48\)", ".sql")
+        + find_all_matches(r"\n(?:MIGRATION_)?LOCK_ID = (\w+)", ".py"),
+        "queue entrypoints": find_all_matches(r'\nJOB = "(\w+)"', ".py"),
+        "metrics": find_all_matches(r'"(treadle_\w+)"', ".py"),
+        "entry points": find_all_matches(r'GROUP = "([\w.]+)"', ".py"),
         "routes": sorted(served_paths()),
     }
 
 
-def test_names_that_others_store_or_send_are_the_recorded_ones() -> None:
+def test_names_on_the_wire_match_the_record() -> None:
     assert wire_names() == json.loads(RECORDED.read_text())
 
 

@@ -1,4 +1,5 @@
-"""Plain names and plain English: class names are unique, and no text uses the words that the project avoids."""
+"""Plain names and plain English: class names are unique, and no text or test name uses
+words that the project avoids."""
 
 import ast
 import io
@@ -27,6 +28,14 @@ STILL_AVOIDED: dict[str, int] = {
 }
 """Hits that a file may have; a number may only shrink. `claims.py` lists words of answers, `version_1.py` reads the
 sentences of old journals, and the others are names in SQL and in scripts of simulations."""
+
+TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
+DEFINITION = re.compile(r"^\s*(?:async def|def|class) (\w+)", re.MULTILINE)
+ONE_WORD_TEST = re.compile(r"test \S+")
+
+ONE_WORD_TESTS = {"tests/peers/mcp_fixtures.py": ["test sampling", "test elicitation"]}
+"""Names that the conformance suite of MCP prescribes for the tools of a server. The name of any other test is a
+sentence."""
 
 SHARED_NAMES = {"QuotaExceeded": 2}
 """`QuotaExceeded` is an error and an event, both on the wire."""
@@ -61,27 +70,47 @@ def test_source_does_not_use_avoided_words() -> None:
     assert grown == {}
 
 
-def comments_of(path: Path) -> Iterator[str]:
-    """Yield the docstrings and the comments of a module."""
+def prose_of(path: Path) -> Iterator[str]:
+    """Yield the docstrings, the assertion messages and the comments of a module of tests."""
     source = path.read_text()
     if not may_contain(source):
         return
     for node in ast.walk(ast.parse(source)):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            yield node.value.value
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))) | ast.Assert(msg=ast.Constant(value=str(text))):
+                yield text
+            case ast.Assert(msg=ast.JoinedStr(values=values)):
+                parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in values)
+                yield "".join(map(str, parts))
+            case _:
+                pass
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield token.string
 
 
-def test_docstrings_and_comments_of_tests_do_not_use_avoided_words() -> None:
-    files = sorted((ROOT / "tests").rglob("*.py"))
-    found = {str(path.relative_to(ROOT)): avoided_in(comments_of(path)) for path in files}
+def test_docstrings_messages_and_comments_of_tests_do_not_use_avoided_words() -> None:
+    found = {str(path.relative_to(ROOT)): avoided_in(prose_of(path)) for path in TEST_FILES}
     assert {name: hits for name, hits in found.items() if hits} == {}
+
+
+def names_of(path: Path) -> Iterator[str]:
+    """Yield the words of each name of a function or class in a module of tests."""
+    for name in DEFINITION.findall(path.read_text()):
+        yield name.strip("_").replace("_", " ")
+
+
+def test_names_in_tests_do_not_use_avoided_words() -> None:
+    found = {str(path.relative_to(ROOT)): avoided_in(names_of(path)) for path in TEST_FILES}
+    assert {name: hits for name, hits in found.items() if hits} == {}
+
+
+def test_a_test_name_has_at_least_two_words() -> None:
+    found = {
+        str(path.relative_to(ROOT)): [name for name in names_of(path) if ONE_WORD_TEST.fullmatch(name)]
+        for path in TEST_FILES
+    }
+    assert {name: hits for name, hits in found.items() if hits} == ONE_WORD_TESTS
 
 
 def test_documents_do_not_use_avoided_words() -> None:

@@ -81,7 +81,7 @@ def test_a_pydantic_model_is_an_output_type(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_not_a_hook_is_refused() -> None:
+def test_an_object_that_is_not_a_hook_is_refused() -> None:
     with pytest.raises(TypeError, match="'guard' is not a hook"):
         treadle.Engine("sqlite:///:memory:").add_hooks("guard")  # pyright: ignore[reportArgumentType]
 
@@ -112,7 +112,7 @@ def test_a_run_can_follow_a_waiting_one_and_continue_an_ended_one(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_an_agent_takes_the_fields_of_its_file() -> None:
+def test_an_agent_accepts_the_fields_of_its_file() -> None:
     assert AgentOptions.__annotations__.keys() | {"name", "output"} == set(AgentSpec.__struct_fields__)
     agent = treadle.Agent(
         name="a", model="m", hooks=[{"command": "true"}], mcp_servers={"time": {"command": "mcp-server-time"}}

@@ -36,7 +36,7 @@ class Died(StoreError):
     """The process has died here."""
 
 
-class Mortal(SqliteSchedules):
+class CrashingSchedules(SqliteSchedules):
     """Dies before or after the next write of a kind, once it is told to."""
 
     dies_at: str | None = None
@@ -83,7 +83,7 @@ class Clockwork:
             SqliteAccounts(self.writer, self.clock),
         )
         self.agents = agents or (lambda: {"hero": HERO})
-        self.schedules = Mortal(self.writer)
+        self.schedules = CrashingSchedules(self.writer)
         self.scheduler = self.restarted()
         self.book = ScheduleRegistry(self.schedules, lambda _: HERO, self.clock, self.ids, lambda: None)
 

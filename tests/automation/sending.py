@@ -33,7 +33,7 @@ from treadle.vault.vault import HomeVault
 Found = TypeVar("Found")
 
 
-class Mortal(SqliteWebhooks):
+class CrashingWebhooks(SqliteWebhooks):
     """Stops at the next move, before it is kept: the process was killed there."""
 
     dying = False
@@ -60,7 +60,7 @@ class Sending:
         self.engine = engine
         self.clock = FakeClock(time.time())
         self.writer = writer
-        self.webhooks = Mortal(writer)
+        self.webhooks = CrashingWebhooks(writer)
         self.live: list[EventData] = []
         self.timeout_seconds = 10 * HANG_SECONDS
         self.allow_local = True

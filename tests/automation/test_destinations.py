@@ -32,21 +32,21 @@ def test_addresses_of_this_machine_and_its_link_are_local(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ELSEWHERE)
-def test_other_addresses_are_not(address: str) -> None:
+def test_addresses_of_other_networks_are_not_local(address: str) -> None:
     assert explain_local_host(address) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_other_names_for_them_are_known(name: str) -> None:
+def test_names_and_spellings_of_local_addresses_are_local(name: str) -> None:
     assert explain_local_host(name) is not None
 
 
 @pytest.mark.parametrize("name", ["example.com", "hooks.internal", "127.evil.example"])
-def test_other_names_are_looked_up(name: str) -> None:
+def test_names_of_other_hosts_are_left_to_the_resolver(name: str) -> None:
     assert explain_local_host(name) is None
 
 
-def test_the_address_of_a_name_decides() -> None:
+def test_a_name_that_resolves_to_a_local_address_is_refused() -> None:
     async def resolve() -> None:
         with pytest.raises(LocalDestination, match="allow_local"):
             await VettedResolver().resolve("localhost", 80)
@@ -55,7 +55,7 @@ def test_the_address_of_a_name_decides() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:{}/", "http://localhost:{}/", "http://[::ffff:127.0.0.1]:{}/"])
-def test_nothing_is_sent_there_without_the_setting(tmp_path: Path, url: str) -> None:
+def test_a_webhook_sends_nothing_to_a_local_address_by_default(tmp_path: Path, url: str) -> None:
     async def scenario() -> None:
         async with sending(tmp_path) as works, receiver() as other:
             made = await works.add(url.format(other.url.rpartition(":")[2].rstrip("/")))
@@ -71,7 +71,7 @@ def test_nothing_is_sent_there_without_the_setting(tmp_path: Path, url: str) -> 
     asyncio.run(scenario())
 
 
-def test_a_webhook_that_could_not_be_sent_to_is_refused_when_it_is_added(tmp_path: Path) -> None:
+def test_a_webhook_with_a_local_url_is_refused_when_it_is_added(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with sending(tmp_path) as works:
             works.book = works.new_book(allow_local=False)
@@ -82,7 +82,7 @@ def test_a_webhook_that_could_not_be_sent_to_is_refused_when_it_is_added(tmp_pat
     asyncio.run(scenario())
 
 
-def test_the_setting_is_off_unless_it_is_given(tmp_path: Path) -> None:
+def test_local_destinations_are_refused_by_default(tmp_path: Path) -> None:
     assert not Home(tmp_path).config().webhooks.allow_local
     (tmp_path / "config.yaml").write_text("webhooks: {allow_local: true}")
     assert Home(tmp_path).config().webhooks.allow_local

@@ -32,7 +32,7 @@ async def post() -> str:
     return "posted"
 
 
-class Beating:
+class HeartbeatScenario:
     """An engine with a scheduler that polls when a test says so."""
 
     def __init__(self, engine: HostedEngine, schedules: SqliteSchedules, home: Home, clock: FakeClock) -> None:
@@ -57,15 +57,15 @@ class Beating:
 
 
 @asynccontextmanager
-async def beating(folder: Path, model: ScriptedModel) -> AsyncGenerator[Beating, None]:
+async def start_heartbeats(folder: Path, model: ScriptedModel) -> AsyncGenerator[HeartbeatScenario, None]:
     clock = FakeClock()
     async with opened(folder, model, clock=clock) as engine:
         with closing(open_database(f"{folder}/t.db")) as connection:
             schedules = SqliteSchedules(InlineWriter(connection))
-            yield Beating(engine, schedules, Home(folder / "home"), clock)
+            yield HeartbeatScenario(engine, schedules, Home(folder / "home"), clock)
 
 
-def said(model: ScriptedModel) -> list[list[str]]:
+def list_messages(model: ScriptedModel) -> list[list[str]]:
     return [[message.text for message in request.conversation.messages] for request in model.requests]
 
 
@@ -86,7 +86,7 @@ def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Pat
     model = ScriptedModel(say("The door is open."), say("NO_REPLY"), say("[SILENT]"), say("It is shut again."))
 
     async def scenario() -> None:
-        async with beating(tmp_path, model) as beats:
+        async with start_heartbeats(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 15m, message: 'Is the door open?'}\n")
             assert await beats.after(0) == [], "it begins to count when it is found"
             results = [result for _ in range(4) for result in await beats.after(900)]
@@ -95,23 +95,23 @@ def test_a_heartbeat_uses_one_session_and_silent_runs_are_left_out(tmp_path: Pat
             events = await journal(beats.engine, results[0].run_id)
             assert [event.type for event in events][:3] == ["run_queued", "heartbeat_fired", "user_message"]
         asked = "Is the door open?"
-        assert said(model) == [[asked], *[[asked, "The door is open.", asked]] * 3]
+        assert list_messages(model) == [[asked], *[[asked, "The door is open.", asked]] * 3]
 
     perform(scenario)
 
 
-def test_an_omission_survives_a_restart(tmp_path: Path) -> None:
+def test_a_silent_run_is_still_left_out_after_a_restart(tmp_path: Path) -> None:
     model = ScriptedModel(say("NO_REPLY"), say("hello"))
 
     async def scenario() -> None:
-        async with beating(tmp_path, model) as beats:
+        async with start_heartbeats(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
             await beats.after(0)
             [silent] = await beats.after(60)
-        async with beating(tmp_path, model) as beats:
+        async with start_heartbeats(tmp_path, model) as beats:
             hero = beats.home.agent("hero")
             await beats.engine.run(hero, "hi", session=silent.session_id)
-        assert said(model)[1] == ["hi"]
+        assert list_messages(model)[1] == ["hi"]
 
     perform(scenario)
 
@@ -128,7 +128,7 @@ def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
     model = ScriptedModel(ask(call("look")), say("NO_REPLY"), say("yes"))
 
     async def scenario() -> None:
-        async with beating(tmp_path, model) as beats:
+        async with start_heartbeats(tmp_path, model) as beats:
             beats.engine.add_tools(look)
             beats.write("tools: [look]\nheartbeat: {every: 60, message: 'Anything?'}\n")
             await beats.after(0)
@@ -139,16 +139,16 @@ def test_the_message_of_a_person_is_not_left_out(tmp_path: Path) -> None:
             gate.set()
             await waiting
             await beats.engine.run(beats.home.agent("hero"), "hi", session=record.origin.session_id)
-        assert "Remember the milk." in str(said(model)[-1])
+        assert "Remember the milk." in str(list_messages(model)[-1])
 
     perform(scenario)
 
 
-def test_it_follows_the_file(tmp_path: Path) -> None:
+def test_a_heartbeat_follows_changes_of_the_agent_file(tmp_path: Path) -> None:
     model = ScriptedModel(*[say("yes")] * 4)
 
     async def scenario() -> None:
-        async with beating(tmp_path, model) as beats:
+        async with start_heartbeats(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 60, message: 'One?'}\n")
             await beats.after(0)
             [first] = await beats.after(60)
@@ -164,16 +164,16 @@ def test_it_follows_the_file(tmp_path: Path) -> None:
             beats.write("")
             assert await beats.after(7200) == []
             assert await beats.schedules.list() == []
-        assert [request[-1] for request in said(model)] == ["One?", "Two?", "Two?"]
+        assert [request[-1] for request in list_messages(model)] == ["One?", "Two?", "Two?"]
 
     perform(scenario)
 
 
-def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> None:
+def test_a_deleted_heartbeat_session_is_replaced_by_a_new_one(tmp_path: Path) -> None:
     model = ScriptedModel(say("one"), say("two"))
 
     async def scenario() -> None:
-        async with beating(tmp_path, model) as beats:
+        async with start_heartbeats(tmp_path, model) as beats:
             beats.write("heartbeat: {every: 60, message: 'Anything?'}\n")
             await beats.after(0)
             [first] = await beats.after(60)
@@ -181,7 +181,7 @@ def test_a_session_that_was_deleted_is_followed_by_another(tmp_path: Path) -> No
             assert isinstance(deleted, Deleted)
             [second] = await beats.after(60)
             assert second.session_id != first.session_id
-            assert said(model)[1] == ["Anything?"]
+            assert list_messages(model)[1] == ["Anything?"]
 
     perform(scenario)
 
@@ -190,7 +190,7 @@ def test_a_heartbeat_asks_no_user_and_calls_that_need_approval_are_denied(tmp_pa
     model = ScriptedModel(ask(call("post")), say("I could not."))
 
     async def scenario() -> None:
-        async with beating(tmp_path, model) as beats:
+        async with start_heartbeats(tmp_path, model) as beats:
             beats.engine.add_tools(post)
             beats.write(
                 "tools: [post]\napprovals: {default: ask}\nheartbeat: {every: 60, message: 'Post something.'}\n"

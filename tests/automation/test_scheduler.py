@@ -29,7 +29,7 @@ def every_ten_minutes(**more: Any) -> NewSchedule:
     return NewSchedule("hero", "look around", EVERY, **more)
 
 
-def test_a_tick_starts_one_run_with_its_event_first() -> None:
+def test_a_tick_starts_one_run_whose_first_event_is_the_tick() -> None:
     async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
@@ -69,7 +69,7 @@ def test_missed_ticks_become_one_run_for_the_last_of_them() -> None:
     perform(scenario())
 
 
-def test_a_tick_during_the_run_before_is_skipped_and_on_its_record() -> None:
+def test_a_tick_during_the_previous_run_is_skipped_and_recorded() -> None:
     async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
@@ -159,7 +159,7 @@ def test_a_clock_that_jumps_ahead_fires_once() -> None:
 @pytest.mark.parametrize("death", DEATHS)
 @pytest.mark.parametrize("down", [0.0, EVERY * 2.5])
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_tick_is_handled_once_wherever_the_process_dies(death: str, down: float, busy: bool) -> None:
+def test_a_tick_is_handled_once_if_the_process_dies_at_any_point(death: str, down: float, busy: bool) -> None:
     async def scenario() -> None:
         works = Clockwork()
         began = works.clock.now()
@@ -188,7 +188,7 @@ def test_a_tick_is_handled_once_wherever_the_process_dies(death: str, down: floa
     perform(scenario())
 
 
-def test_pausing_resuming_and_removing() -> None:
+def test_a_schedule_is_paused_resumed_and_removed() -> None:
     async def scenario() -> None:
         works = Clockwork()
         view = await works.book.add(every_ten_minutes())
@@ -294,7 +294,7 @@ down_times = st.lists(st.tuples(st.floats(0, 5000), st.booleans(), st.sampled_fr
 
 @settings(max_examples=60, deadline=None)
 @given(down_times, st.sampled_from([EVERY, "*/10 * * * *", 37.0]))
-def test_whatever_the_downtimes_no_tick_fires_twice_and_the_last_missed_one_fires(
+def test_no_tick_fires_twice_and_the_last_missed_one_fires_after_any_downtime(
     times: list[tuple[float, bool, str | None]], every: float | str
 ) -> None:
     async def scenario() -> None:

@@ -17,7 +17,7 @@ YEAR = (1_767_225_600.0, 1_798_761_600.0)
 """2026."""
 
 
-def at(text: str, zone: ZoneInfo = BERLIN) -> float:
+def parse_time(text: str, zone: ZoneInfo = BERLIN) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=zone).timestamp()
 
 
@@ -38,34 +38,34 @@ def test_an_interval_is_counted_from_its_beginning() -> None:
     assert Timing(900, anchor=1000.0).after(1000.0) == 1900.0
 
 
-def test_cron_is_meant_in_its_zone() -> None:
+def test_a_cron_expression_is_evaluated_in_its_time_zone() -> None:
     timing = Timing("0 9 * * 1-5", "Europe/Berlin")
-    friday = at("2026-03-06T08:00:00")
-    assert ticks(timing, friday, 2) == [at("2026-03-06T09:00:00"), at("2026-03-09T09:00:00")]
+    friday = parse_time("2026-03-06T08:00:00")
+    assert ticks(timing, friday, 2) == [parse_time("2026-03-06T09:00:00"), parse_time("2026-03-09T09:00:00")]
     assert datetime.fromtimestamp(ticks(timing, friday, 1)[0], UTC).hour == 8
 
 
-def test_an_hour_that_is_left_out_in_spring_costs_no_tick() -> None:
+def test_an_hour_skipped_in_spring_still_has_its_tick() -> None:
     timing = Timing("30 2 * * *", "Europe/Berlin")
-    [first, second] = ticks(timing, at("2026-03-28T12:00:00"), 2)
-    assert first == at("2026-03-29T03:00:00"), "there is no half past two on that day"
-    assert second == at("2026-03-30T02:30:00")
+    [first, second] = ticks(timing, parse_time("2026-03-28T12:00:00"), 2)
+    assert first == parse_time("2026-03-29T03:00:00"), "there is no half past two on that day"
+    assert second == parse_time("2026-03-30T02:30:00")
 
 
-def test_an_hour_that_comes_twice_in_autumn_brings_one_tick() -> None:
+def test_an_hour_repeated_in_autumn_has_one_tick() -> None:
     timing = Timing("30 2 * * *", "Europe/Berlin")
-    found = ticks(timing, at("2026-10-24T12:00:00"), 2)
+    found = ticks(timing, parse_time("2026-10-24T12:00:00"), 2)
     assert [datetime.fromtimestamp(tick, BERLIN).day for tick in found] == [25, 26]
 
 
 def test_an_hourly_schedule_continues_when_the_clocks_change() -> None:
     for change in ("2026-03-29T00:00:00", "2026-10-25T00:00:00"):
-        found = ticks(Timing("0 * * * *", "Europe/Berlin"), at(change), 8)
+        found = ticks(Timing("0 * * * *", "Europe/Berlin"), parse_time(change), 8)
         assert {later - earlier for earlier, later in pairwise(found)} == {3600.0}
 
 
 @given(st.sampled_from([*CRONS, "7m", 3600.0]), st.sampled_from(ZONES), st.floats(*YEAR), st.floats(0, 30 * 86400))
-def test_the_latest_tick_is_one_and_none_lies_between_it_and_now(
+def test_no_tick_lies_between_the_latest_tick_and_now(
     every: float | str, zone: str, begin: float, down: float
 ) -> None:
     timing = Timing(every, zone, YEAR[0])
@@ -99,7 +99,7 @@ def test_an_invalid_timing_is_refused(every: float | str, zone: str, told: str) 
         Timing(every, zone)
 
 
-def test_a_heartbeat_needs_something_to_say() -> None:
+def test_a_heartbeat_needs_a_message_and_a_valid_interval() -> None:
     assert Heartbeat().every is None
     with pytest.raises(ValueError, match="message must say"):
         Heartbeat("15m", " ")

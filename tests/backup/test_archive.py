@@ -77,7 +77,7 @@ async def journal(home: Home) -> list[bytes]:
         return [to_json(event) for each in runs for event in await stores.journal.read(each.origin.run_id)]
 
 
-async def pruned(home: Home, file: Path, older_than: float = 0.001) -> Pruned:
+async def prune_to_file(home: Home, file: Path, older_than: float = 0.001) -> Pruned:
     async with open_archiving_retention(home, EventExportFile(file)) as house:
         return await house.prune(older_than, None, "test")
 
@@ -91,7 +91,7 @@ def lines(file: Path) -> Sequence[bytes]:
 def test_all_events_are_in_the_file_in_their_order(home: Home, tmp_path: Path, name: str) -> None:
     file = tmp_path / name
     before = asyncio.run(journal(home))
-    done = asyncio.run(pruned(home, file))
+    done = asyncio.run(prune_to_file(home, file))
     assert (done.sessions, done.runs, done.events) == (2, 3, len(before))
     assert lines(file) == before
     assert [from_json(line).type for line in before].count("run_end") == 3
@@ -99,21 +99,21 @@ def test_all_events_are_in_the_file_in_their_order(home: Home, tmp_path: Path, n
     assert asyncio.run(journal(home)) == []
 
 
-def test_a_process_killed_in_between_leaves_both_copies(home: Home, tmp_path: Path) -> None:
+def test_a_process_killed_before_deletion_leaves_the_archive_and_the_events(home: Home, tmp_path: Path) -> None:
     before = asyncio.run(journal(home))
     environment = os.environ | {"TREADLE_HOME": str(home.path), "TREADLE_DATABASE_URL": home.database_url}
     script = [sys.executable, "-c", KILLED_BETWEEN, str(tmp_path / "past.jsonl.gz")]
     assert run(script, env=environment, timeout=HANG_SECONDS).returncode == -9
     assert lines(tmp_path / "past.jsonl.gz") == before
     assert asyncio.run(journal(home)) == before
-    asyncio.run(pruned(home, tmp_path / "again.jsonl.gz"))
+    asyncio.run(prune_to_file(home, tmp_path / "again.jsonl.gz"))
     assert lines(tmp_path / "again.jsonl.gz") == before
     assert asyncio.run(journal(home)) == []
 
 
-def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) -> None:
+def test_an_archive_is_never_written_over_an_existing_file(home: Home, tmp_path: Path) -> None:
     shell, file = Shell(home.path), str(tmp_path / "past.jsonl")
-    asyncio.run(pruned(home, Path(file), older_than=86400))
+    asyncio.run(prune_to_file(home, Path(file), older_than=86400))
     assert not Path(file).exists()
     Path(file).write_bytes(b"mine")
     shell.environment["TREADLE_DATABASE_URL"] = home.database_url
@@ -134,21 +134,21 @@ def test_the_command_writes_a_new_file_or_nothing(home: Home, tmp_path: Path) ->
     assert Path(file).read_bytes() == b"mine"
 
 
-def test_a_file_that_cannot_be_written_leaves_everything(home: Home, tmp_path: Path) -> None:
+def test_no_event_is_deleted_if_the_archive_cannot_be_written(home: Home, tmp_path: Path) -> None:
     before = asyncio.run(journal(home))
 
     with pytest.raises(UsageError, match="cannot be written: File name too long"):
-        asyncio.run(pruned(home, tmp_path / f"{'x' * 300}.jsonl"))
+        asyncio.run(prune_to_file(home, tmp_path / f"{'x' * 300}.jsonl"))
     assert asyncio.run(journal(home)) == before
 
 
 @pytest.mark.parametrize("name", ["past.txt", "no/past.jsonl"])
-def test_a_name_that_will_not_do_is_refused_at_once(tmp_path: Path, name: str) -> None:
+def test_an_invalid_archive_name_is_refused_at_once(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError):
         EventExportFile(tmp_path / name)
 
 
-def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
+def test_a_session_title_is_exported(home: Home, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_stores_readonly(home.database_url) as stores:
             shown = await stores.sessions.find(SessionId("ses_1"))
@@ -158,6 +158,6 @@ def test_a_title_that_was_given_is_exported(home: Home, tmp_path: Path) -> None:
             await caller.call(RENAME, RenameSession(SessionId("ses_1"), "Numbers"))
 
     asyncio.run(scenario())
-    asyncio.run(pruned(home, file := tmp_path / "past.jsonl"))
+    asyncio.run(prune_to_file(home, file := tmp_path / "past.jsonl"))
     titles = [json.loads(line) for line in lines(file) if b"session_title" in line]
     assert titles == [{"type": "session_title", "session_id": "ses_1", "title": "Numbers"}]

@@ -40,7 +40,7 @@ async def run_once(home: Home, count: int = 1) -> list[str]:
         return [(await engine.run(agent(), MESSAGE)).run_id for _ in range(count)]
 
 
-def filled(path: Path, database: str | None = None) -> Home:
+def fill_home(path: Path, database: str | None = None) -> Home:
     """Return a home with one entity of each kind."""
     home = Home(path, database)
     asyncio.run(run_once(home))
@@ -69,7 +69,7 @@ def files_in(path: Path) -> dict[str, bytes]:
 
 
 def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
-    home, file = filled(tmp_path / "home"), tmp_path / "home.tar"
+    home, file = fill_home(tmp_path / "home"), tmp_path / "home.tar"
     made = back_up(home, file, replace=False)
     assert file.stat().st_mode & 0o777 == 0o600
     assert made.left_out == ()
@@ -103,7 +103,7 @@ def test_a_home_is_restored_unchanged(tmp_path: Path) -> None:
 def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     database = tmp_path / "far" / "t.db"
-    home = filled(tmp_path / "home", f"sqlite:///{database}")
+    home = fill_home(tmp_path / "home", f"sqlite:///{database}")
     back_up(home, tmp_path / "b.tar", replace=False)
     asyncio.run(run_once(home))
     restored = restore(home, tmp_path / "b.tar", replace=True)
@@ -116,8 +116,8 @@ def test_a_database_outside_the_home_is_saved_and_restored_there(tmp_path: Path)
     assert not (home.path / "treadle.db").exists()
 
 
-def test_what_is_there_is_refused_or_moved_aside_and_never_deleted(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+def test_existing_files_stop_a_restore_or_are_moved_aside_and_never_deleted(tmp_path: Path) -> None:
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     asyncio.run(run_once(home))
     (home.path / "agents/eve").mkdir()
@@ -138,8 +138,8 @@ def test_what_is_there_is_refused_or_moved_aside_and_never_deleted(tmp_path: Pat
     assert (home.path / "vault.key").exists(), "it belongs to no backup, and stays where it is"
 
 
-def test_what_one_restore_moved_aside_is_safe_from_the_next(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+def test_files_moved_aside_survive_later_restores(tmp_path: Path) -> None:
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     aside = [restore(home, tmp_path / "b.tar", replace=True).moved_to for _ in range(3)]  # in the same second
     assert [read_facts(f"{folder}/treadle.db").runs for (folder,) in aside] == [1, 1, 1]
@@ -147,7 +147,7 @@ def test_what_one_restore_moved_aside_is_safe_from_the_next(tmp_path: Path) -> N
 
 
 def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     (home.path / "treadle.db").write_bytes(b"broken" * 1000)
     with pytest.raises(StoreDamaged, match="treadle restore FILE --force"):
@@ -157,7 +157,7 @@ def test_a_damaged_database_is_replaced(tmp_path: Path) -> None:
 
 
 def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     lock = DatabaseLock(str(home.path / "treadle.db"))
     try:
         back_up(home, tmp_path / "b.tar", replace=False)
@@ -169,7 +169,7 @@ def test_an_owned_home_is_backed_up_and_not_replaced(tmp_path: Path) -> None:
         lock.release()
 
 
-def test_a_copy_is_of_one_moment_while_the_owner_writes(tmp_path: Path) -> None:
+def test_a_copy_is_consistent_while_the_owner_writes(tmp_path: Path) -> None:
     """Each transaction writes two rows; a copy that was torn would have one of them."""
     path = str(tmp_path / "t.db")
 
@@ -216,7 +216,7 @@ def test_a_copy_is_of_one_moment_while_the_owner_writes(tmp_path: Path) -> None:
 
 
 def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
-    home, file = filled(tmp_path / "home"), tmp_path / "b.tar"
+    home, file = fill_home(tmp_path / "home"), tmp_path / "b.tar"
     file.write_text("mine")
     with pytest.raises(UsageError, match="exists already"):
         back_up(home, file, replace=False)
@@ -240,7 +240,7 @@ def test_a_backup_is_not_written_over_anything(tmp_path: Path) -> None:
 
 
 def test_a_damaged_database_makes_no_backup(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     (home.path / "treadle.db").write_bytes(b"broken" * 1000)
     with pytest.raises(StoreDamaged):
         back_up(home, tmp_path / "b.tar", replace=False)
@@ -248,7 +248,7 @@ def test_a_damaged_database_makes_no_backup(tmp_path: Path) -> None:
 
 
 def test_links_are_left_out_and_named(tmp_path: Path) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     (tmp_path / "private").mkdir()
     (tmp_path / "private/file").write_text(SECRET)
     (home.path / "skills/outside").symlink_to(tmp_path / "private")
@@ -286,7 +286,7 @@ def in_manifest(**values: Any) -> Change:
     return change
 
 
-def also(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> Change:
+def add_member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> Change:
     """One more member, which the manifest knows."""
 
     def change(members: Members) -> None:
@@ -348,7 +348,7 @@ def in_database(tmp_path: Path, sql: str, name: str = "treadle.db") -> Change:
 
 
 def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     changed(tmp_path / "b.tar", tmp_path / "bad.tar", change)
     before, around = files_in(home.path), sorted(path.name for path in tmp_path.iterdir())
@@ -380,7 +380,7 @@ def refused(tmp_path: Path, change: Change, error: type[Exception], words: str) 
     ],
 )
 def test_paths_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
-    refused(tmp_path, also(name), UsageError, "is not a Treadle backup")
+    refused(tmp_path, add_member(name), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
@@ -388,7 +388,7 @@ def test_paths_that_lead_outside_are_refused(tmp_path: Path, name: str) -> None:
     [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, b"Z"],
 )
 def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) -> None:
-    refused(tmp_path, also("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
+    refused(tmp_path, add_member("agents/x", kind, "/etc/passwd"), UsageError, "is not a Treadle backup")
 
 
 @pytest.mark.parametrize(
@@ -410,7 +410,7 @@ def test_a_special_file_in_an_archive_is_refused(tmp_path: Path, kind: bytes) ->
         (with_content("manifest.json", lambda _: b"{"), UsageError, "is not a Treadle backup"),
     ],
 )
-def test_an_archive_that_is_not_what_its_manifest_says_is_refused(
+def test_an_archive_that_does_not_match_its_manifest_is_refused(
     tmp_path: Path, change: Change, error: type[Exception], words: str
 ) -> None:
     refused(tmp_path, change, error, words)
@@ -434,7 +434,7 @@ def test_an_archive_that_is_not_what_its_manifest_says_is_refused(
         ("CREATE VIEW evil AS SELECT 1", StoreDamaged, "does not have the tables"),
     ],
 )
-def test_a_database_that_is_not_ours_or_not_whole_is_refused(
+def test_a_foreign_newer_or_incomplete_database_is_refused(
     tmp_path: Path, sql: str, error: type[Exception], words: str
 ) -> None:
     refused(tmp_path, in_database(tmp_path, sql), error, words)
@@ -447,7 +447,7 @@ def test_a_database_that_is_not_ours_or_not_whole_is_refused(
         ("PRAGMA application_id = 5", UsageError, "its vault is invalid"),
     ],
 )
-def test_a_vault_that_is_not_ours_is_refused(tmp_path: Path, sql: str, error: type[Exception], words: str) -> None:
+def test_a_foreign_or_newer_vault_is_refused(tmp_path: Path, sql: str, error: type[Exception], words: str) -> None:
     refused(tmp_path, in_database(tmp_path, sql, "vault.db"), error, words)
 
 
@@ -459,8 +459,8 @@ def test_a_damaged_page_is_found_although_the_hashes_agree(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("size", [0, 100, 512, 3000, 20_000, -1])
-def test_a_file_that_was_cut_is_refused(tmp_path: Path, size: int) -> None:
-    home, other = filled(tmp_path / "home"), Home(tmp_path / "other")
+def test_a_truncated_archive_is_refused(tmp_path: Path, size: int) -> None:
+    home, other = fill_home(tmp_path / "home"), Home(tmp_path / "other")
     back_up(home, tmp_path / "b.tar", replace=False)
     content = (tmp_path / "b.tar").read_bytes()
     last = content.rstrip(b"\0")
@@ -484,7 +484,7 @@ def test_a_file_that_is_not_an_archive_is_refused(tmp_path: Path) -> None:
 # ── Putting things in their place ──
 
 
-def test_moves_are_taken_back_when_one_fails(tmp_path: Path) -> None:
+def test_moves_are_undone_when_one_fails(tmp_path: Path) -> None:
     for name in ("a", "b", "there"):
         (tmp_path / name).write_text(name)
 
@@ -504,7 +504,7 @@ def test_moves_are_taken_back_when_one_fails(tmp_path: Path) -> None:
 
 
 def test_a_restore_that_fails_at_its_end_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home = filled(tmp_path / "home")
+    home = fill_home(tmp_path / "home")
     back_up(home, tmp_path / "b.tar", replace=False)
     before = files_in(home.path)
     move = ReversibleMoves.move

@@ -165,7 +165,7 @@ def test_long_answers_are_cut_between_paragraphs_and_code_stays_code() -> None:
     assert "".join(split_message("x" * 5000, 500)) == "x" * 5000
 
 
-def test_people_have_names_that_cannot_collide() -> None:
+def test_different_senders_have_different_user_names() -> None:
     names = {name_user("matrix", sender) for sender in ("@a:b.c", "a:b.c", "@A:b.c", "a b", "../../x", "")}
     assert len(names) == 6
     assert "local" not in names

@@ -48,7 +48,7 @@ def test_the_state_is_recorded_and_shown_after_the_server_has_ended(
         ("failed", "not connected since 1970-01-01 00:01 UTC, reconnecting: no network"),
     ],
 )
-def test_a_server_that_was_killed_leaves_what_it_recorded(tmp_path: Path, status: str, said: str) -> None:
+def test_the_record_of_a_killed_server_is_kept(tmp_path: Path, status: str, said: str) -> None:
     async def scenario() -> None:
         channel = {"agent": "hero", "settings": {"token": "{{vault:T}}"}}
         home = Home(write_home(tmp_path, {"telegram": channel}, {"T": TOKEN}))

@@ -33,7 +33,7 @@ ANNA = "anna@example.com"
         (f"not-{AUTHSERV}; dmarc=pass header.from=example.com", False),
     ],
 )
-def test_only_the_own_server_proves_a_sender(results: str, is_proven: bool) -> None:
+def test_only_the_receiving_server_proves_a_sender(results: str, is_proven: bool) -> None:
     mail = EmailMessage()
     mail["Authentication-Results"] = results
     mail["authentication-results"] = f"{AUTHSERV}; dmarc=pass"  # written by the sender, below

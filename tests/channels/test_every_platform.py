@@ -31,7 +31,7 @@ HINT = "Your message has no text. Write what I should do."
 
 
 @asynccontextmanager
-async def on_slack(
+async def open_slack(
     folder: Path, model: Model | None = None, *grants: Grant
 ) -> AsyncGenerator[tuple[FakeSlack, Any], None]:
     fake = FakeSlack()
@@ -48,7 +48,7 @@ async def on_slack(
 
 def test_on_slack_strangers_and_mentions_without_text_cost_no_model_call(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with on_slack(tmp_path) as (fake, engine):
+        async with open_slack(tmp_path) as (fake, engine):
             await fake.write("UEVE", "let me in")
             [code] = await fake.wait_for(lambda: fake.texts("DUEVE"))
             assert CODE in code
@@ -63,7 +63,7 @@ def test_on_slack_strangers_and_mentions_without_text_cost_no_model_call(tmp_pat
 def test_an_edit_on_slack_steers_the_run_and_a_deletion_cancels_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         gated = GatedModel()
-        async with on_slack(tmp_path, gated.model, "direct") as (fake, engine):
+        async with open_slack(tmp_path, gated.model, "direct") as (fake, engine):
             ts = await fake.write("UANNA", "frist")
             await gated.wait_for_calls(1)
             old, fresh = {"user": "UANNA", "text": "frist", "ts": ts}, {"user": "UANNA", "text": "first", "ts": ts}
@@ -151,7 +151,7 @@ def read_mail(sender: str, **headers: str) -> Incoming:
 
 
 @pytest.mark.parametrize("header", ["In_Reply_To", "References"])
-def test_a_mail_that_names_the_thread_of_another_person_is_a_conversation_of_its_own(header: str) -> None:
+def test_a_mail_that_names_the_thread_of_another_person_is_a_separate_conversation(header: str) -> None:
     anna = read_mail("anna@example.org", References="<thread@client>")
     eve = read_mail("eve@example.org", **{header: "<thread@client>"})
     assert anna.conversation != eve.conversation

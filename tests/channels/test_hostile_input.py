@@ -214,7 +214,7 @@ def make_matrix(joined: int = 3, invited: int = 0) -> Matrix:
         ({"body": f"> <@eve:x> ask {BOT}\n\nno", "m.relates_to": {"m.in_reply_to": {"event_id": "$0"}}}, False),
     ],
 )
-def test_a_mention_on_matrix_is_one_of_the_bot(content: dict[str, Any], is_addressed: bool) -> None:
+def test_only_mentions_of_the_bot_count_on_matrix(content: dict[str, Any], is_addressed: bool) -> None:
     async def scenario() -> None:
         matrix = make_matrix()
         source: dict[str, Any] = {"type": "m.room.message", "sender": "@eve:x", "event_id": "$1"}
@@ -283,7 +283,7 @@ def test_edits_have_the_same_limit_as_messages() -> None:
     perform(scenario())
 
 
-def test_a_name_cannot_speak_for_others_in_a_group(tmp_path: Path) -> None:
+def test_a_display_name_cannot_impersonate_others_in_a_group(tmp_path: Path) -> None:
     async def scenario() -> None:
         seen: list[str] = []
 

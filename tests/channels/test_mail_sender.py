@@ -45,7 +45,7 @@ FORGED = [
         "",
     ],
 )
-def test_what_a_sender_puts_into_results_proves_nothing(results: str) -> None:
+def test_authentication_results_that_contain_text_of_the_sender_prove_nothing(results: str) -> None:
     below = [f"Authentication-Results: {AUTHSERV}; {each}" for each in FORGED]
     mail = read(f"Authentication-Results: {AUTHSERV}; {results}", f"From: {ANNA}", *below)
     assert explain_distrust(mail, ANNA, AUTHSERV) != ""
@@ -88,7 +88,7 @@ def test_results_of_the_receiving_server_prove_the_domain(results: str) -> None:
         ("Sender: anna@example.com",),
     ],
 )
-def test_an_author_who_is_not_clear_is_refused(lines: tuple[str | bytes, ...]) -> None:
+def test_a_mail_with_an_ambiguous_author_is_refused(lines: tuple[str | bytes, ...]) -> None:
     try:
         found = find_sender(read(*lines))
     except (ValueError, IndexError, AttributeError):
@@ -128,7 +128,7 @@ def test_a_display_name_is_never_an_address(header: str, address: str, name: str
         "Content-Type: multipart/report; report-type=delivery-status; boundary=x",
     ],
 )
-def test_programs_are_recognised(header: str) -> None:
+def test_headers_of_automatic_mail_are_recognised(header: str) -> None:
     assert is_automatic(read("From: anna@example.com", header), ANNA)
     assert not is_automatic(read("From: anna@example.com", "Auto-Submitted: no", "Precedence: urgent"), ANNA)
 

@@ -58,7 +58,7 @@ def test_html_is_read_as_people_see_it(body: str, text: str) -> None:
     assert read(body, "html") == text
 
 
-def test_a_mail_that_was_only_forwarded_is_read() -> None:
+def test_the_text_of_a_forwarded_mail_is_read() -> None:
     forwarded = "---------- Forwarded message ---------\nFrom: Ben\n\nPlease pay."
     assert "Please pay." in read(forwarded, reply=False)
     assert read("> approve", reply=True) == "", "a reply without text says nothing"
@@ -113,7 +113,7 @@ def test_the_content_of_a_file_decides_whether_it_is_text(kind: str, data: bytes
     asyncio.run(scenario())
 
 
-def test_of_twenty_files_the_first_ones_are_read() -> None:
+def test_only_the_first_eight_files_of_a_message_are_read() -> None:
     async def scenario() -> None:
         files = tuple(IncomingFile(f"{number}", f"file{number}") for number in range(20))
         parts = await load_attachments(files, Files(b"text"), ChannelLimits())  # pyright: ignore[reportArgumentType]

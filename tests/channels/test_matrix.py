@@ -41,7 +41,7 @@ def test_matrix_keeps_the_contract_of_channels() -> None:
     asyncio.run(scenario())
 
 
-def test_rooms_groups_and_files(tmp_path: Path) -> None:
+def test_messages_in_rooms_and_groups_and_their_files_are_answered(tmp_path: Path) -> None:
     async def scenario() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)
@@ -115,7 +115,7 @@ def test_a_message_whose_key_is_missing_is_answered_with_the_reason(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_a_busy_server_is_obeyed(tmp_path: Path) -> None:
+def test_a_rate_limited_request_is_retried_after_the_requested_time(tmp_path: Path) -> None:
     async def scenario() -> None:
         fake = FakeMatrix()
         fake.add_room(ROOM, ANNA)

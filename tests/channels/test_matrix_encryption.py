@@ -103,7 +103,7 @@ def test_a_message_that_another_device_encrypted_is_not_accepted(tmp_path: Path)
     asyncio.run(work())
 
 
-def test_a_server_that_takes_over_reads_what_was_sent_to_its_device_meanwhile(tmp_path: Path) -> None:
+def test_a_server_that_takes_over_reads_messages_sent_to_its_device_meanwhile(tmp_path: Path) -> None:
     """Two homes are two devices of the account. The position of one must not skip the keys of the other."""
 
     async def work() -> None:
@@ -174,7 +174,7 @@ def test_the_device_is_signed_by_the_identity_of_its_account(tmp_path: Path) -> 
     asyncio.run(work())
 
 
-def test_keys_that_are_not_its_own_are_not_signed(tmp_path: Path) -> None:
+def test_device_keys_that_the_homeserver_invents_are_not_signed(tmp_path: Path) -> None:
     """A homeserver that lies would read the messages with keys of its own."""
 
     async def work() -> None:
@@ -199,7 +199,7 @@ def test_keys_that_are_not_its_own_are_not_signed(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_homeserver_without_identities_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_homeserver_without_cross_signing_can_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(request: web.Request) -> web.Response:
         return web.json_response({"errcode": "M_UNRECOGNIZED", "error": "Unrecognized request"}, status=404)
 

@@ -83,7 +83,7 @@ def test_messages_that_a_synchronisation_leaves_out_are_read() -> None:
     asyncio.run(scenario())
 
 
-def test_of_very_many_missed_messages_few_are_held_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missed_messages_are_held_in_memory_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(matrix, "MAX_HELD_EVENTS", 100)
         fake = FakeMatrix()
@@ -175,7 +175,7 @@ def test_an_invitation_that_cannot_be_accepted_does_not_stop_the_channel(
     asyncio.run(scenario())
 
 
-def test_many_invitations_of_one_user_hold_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_invitations_of_one_user_do_not_delay_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         fake = FakeMatrix()
         join, tried = fake.join, list[str]()

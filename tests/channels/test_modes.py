@@ -51,7 +51,7 @@ async def wait_for_event(chat: Chat, kind: type[Any]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["steer", "queue", "interrupt"])
-def test_a_message_during_a_run(tmp_path: Path, mode: str) -> None:
+def test_a_message_during_a_run_steers_queues_or_interrupts_by_mode(tmp_path: Path, mode: str) -> None:
     async def scenario() -> None:
         gated = GatedModel()
         async with (
@@ -82,7 +82,7 @@ def test_a_message_during_a_run(tmp_path: Path, mode: str) -> None:
     asyncio.run(scenario())
 
 
-def test_commands_and_the_typing_indicator(tmp_path: Path) -> None:
+def test_commands_are_answered_and_typing_is_shown_during_a_run(tmp_path: Path) -> None:
     async def scenario() -> None:
         gated = GatedModel()
         async with asyncio.timeout(HANG_SECONDS), chatting(tmp_path, gated.model) as chat:
@@ -110,7 +110,9 @@ def test_commands_and_the_typing_indicator(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("is_encrypted", "others"), [(False, ()), (False, (BEN,)), (True, ())])
-def test_edits_and_deletions_on_matrix(tmp_path: Path, is_encrypted: bool, others: tuple[str, ...]) -> None:
+def test_an_edit_on_matrix_steers_the_run_and_a_deletion_cancels_it(
+    tmp_path: Path, is_encrypted: bool, others: tuple[str, ...]
+) -> None:
     async def scenario() -> None:
         gated, fake = GatedModel(), FakeMatrix()
         fake.add_room(ROOM, ANNA_ON_MATRIX, *others, is_encrypted=is_encrypted)

@@ -19,7 +19,7 @@ WRITER = AGENT + "tools: [write_file, clarify]\napprovals: {default: ask}\n"
 
 
 @asynccontextmanager
-async def asked(
+async def open_chat_with_approval(
     folder: Path, *calls: Any, grants: tuple[str, ...] = ("direct", "approve")
 ) -> AsyncGenerator[Chat, None]:
     """Yield a chat in which the agent has asked for an approval or an answer."""
@@ -66,9 +66,9 @@ async def reply(chat: Chat, text: str) -> None:
         ("“No”. Too risky", "deny", "Too risky"),
     ],
 )
-def test_a_decision_may_have_marks_and_more_lines(tmp_path: Path, text: str, decision: str, note: str) -> None:
+def test_a_decision_may_have_markup_and_further_lines(tmp_path: Path, text: str, decision: str, note: str) -> None:
     async def scenario() -> None:
-        async with asked(tmp_path) as chat:
+        async with open_chat_with_approval(tmp_path) as chat:
             await reply(chat, text)
             await chat.says(ANNA, "done")
             [decided] = await read(chat, ApprovalDecided)
@@ -80,7 +80,7 @@ def test_a_decision_may_have_marks_and_more_lines(tmp_path: Path, text: str, dec
 @pytest.mark.parametrize("command", ["/deny\nthis is wrong", "/Deny this is wrong"])
 def test_a_command_may_have_more_lines(tmp_path: Path, command: str) -> None:
     async def scenario() -> None:
-        async with asked(tmp_path) as chat:
+        async with open_chat_with_approval(tmp_path) as chat:
             await chat.fake.write(ANNA, command)
             await chat.says(ANNA, "done")
             [decided] = await read(chat, ApprovalDecided)
@@ -92,7 +92,7 @@ def test_a_command_may_have_more_lines(tmp_path: Path, command: str) -> None:
 @pytest.mark.parametrize("text", ["approve?", "Approval is fine", "don't approve", "what does it do?"])
 def test_a_reply_that_is_not_a_decision_is_answered(tmp_path: Path, text: str) -> None:
     async def scenario() -> None:
-        async with asked(tmp_path) as chat:
+        async with open_chat_with_approval(tmp_path) as chat:
             await reply(chat, text)
             await chat.fake.wait_for(
                 lambda: any("This is not a decision" in said for said in chat.fake.texts(ANNA))
@@ -108,7 +108,7 @@ def test_a_reply_that_is_not_a_decision_is_answered(tmp_path: Path, text: str) -
 def test_an_option_is_chosen_by_its_number(tmp_path: Path, text: str) -> None:
     async def scenario() -> None:
         question = call("clarify", question="Which one?", options=["red", "blue"])
-        async with asked(tmp_path, question) as chat:
+        async with open_chat_with_approval(tmp_path, question) as chat:
             await reply(chat, text)
             await chat.says(ANNA, "done")
             assert [answered.text for answered in await read(chat, ClarifyAnswered)] == ["blue"]
@@ -118,7 +118,7 @@ def test_an_option_is_chosen_by_its_number(tmp_path: Path, text: str) -> None:
 
 def test_stop_may_have_a_signature(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with asked(tmp_path) as chat:
+        async with open_chat_with_approval(tmp_path) as chat:
             await chat.fake.write(ANNA, "/stop\n\nSent from my iPhone")
             await chat.fake.wait_for(
                 lambda: any("stopped on the channel" in said for said in chat.fake.texts(ANNA))

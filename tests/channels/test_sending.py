@@ -151,12 +151,12 @@ async def answer_and_count(chat: Chat) -> tuple[int, int]:
     """Let a message be answered. Return how many tasks and timers there are afterwards."""
     await chat.fake.write(ANNA, "hi")
     await chat.says(ANNA, "ok")
-    await quiet()
+    await wait_until_idle()
     timers = cast("Any", asyncio.get_running_loop())._scheduled
     return len(asyncio.all_tasks()), len([timer for timer in timers if not timer.cancelled()])
 
 
-async def quiet() -> None:
+async def wait_until_idle() -> None:
     """Wait until the tasks of the last answer have ended."""
     for _ in range(200):
         await asyncio.sleep(0.005)

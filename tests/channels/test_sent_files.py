@@ -33,7 +33,7 @@ def fill_workspace(folder: Path) -> None:
     (workspace / "leak.txt").write_text("the token is 7000000001:AAfake-token-of-the-fake-server")
 
 
-def sent_files(chat: Chat) -> list[tuple[str, bytes]]:
+def list_sent_files(chat: Chat) -> list[tuple[str, bytes]]:
     return [(each["text"], each["data"]) for each in chat.fake.sent if "data" in each]
 
 
@@ -44,13 +44,13 @@ def test_an_answer_sends_the_files_that_it_shows(tmp_path: Path) -> None:
             fill_workspace(tmp_path)
             await chat.admit(ANNA)
             await chat.fake.write(ANNA, "draw")
-            await chat.fake.wait_for(lambda: len(sent_files(chat)) == 2)
+            await chat.fake.wait_for(lambda: len(list_sent_files(chat)) == 2)
             assert chat.fake.texts(ANNA) == [
                 "Here: the chart and my report.pdf. In code: ![x](chart.png)",
                 "[photo chart.png]",
                 "[document my report.pdf]",
             ]
-            assert [data for _, data in sent_files(chat)] == [PNG, b"%PDF-1.7"]
+            assert [data for _, data in list_sent_files(chat)] == [PNG, b"%PDF-1.7"]
 
     perform(scenario())
 
@@ -70,7 +70,7 @@ def test_an_answer_sends_nothing_that_the_agent_may_not_read(tmp_path: Path) -> 
             assert text.count("(not sent: ") == len(names)
             assert "it has more than 1000 bytes" in text
             assert "it contains the value of a secret" in text
-            assert sent_files(chat) == []
+            assert list_sent_files(chat) == []
 
     perform(scenario())
 
@@ -84,12 +84,12 @@ def test_an_agent_without_file_tools_sends_no_files(tmp_path: Path) -> None:
                 await chat.admit(ANNA)
                 await chat.fake.write(ANNA, "draw")
                 await chat.says(ANNA, "c (not sent: the agent may not read it without an approval)")
-                assert sent_files(chat) == []
+                assert list_sent_files(chat) == []
 
     perform(scenario())
 
 
-def test_a_failed_upload_does_not_repeat_what_was_sent(tmp_path: Path) -> None:
+def test_a_failed_upload_does_not_repeat_the_message(tmp_path: Path) -> None:
     async def scenario() -> None:
         busy = {"error_code": 429, "description": "Too Many Requests", "parameters": {"retry_after": 0.1}}
         async with chatting(
@@ -102,7 +102,7 @@ def test_a_failed_upload_does_not_repeat_what_was_sent(tmp_path: Path) -> None:
                 {"error_code": 400, "description": "Bad Request: PHOTO_INVALID_DIMENSIONS"}
             ] * 2
             await chat.fake.write(ANNA, "draw")
-            await chat.fake.wait_for(lambda: len(sent_files(chat)) == 2)
+            await chat.fake.wait_for(lambda: len(list_sent_files(chat)) == 2)
             assert chat.fake.texts(ANNA) == ["a b", "[document chart.png]", "[document my report.pdf]"]
 
     perform(scenario())
@@ -123,7 +123,7 @@ def test_send_message_sends_files(tmp_path: Path) -> None:
             ticket = await service.submit(Submission(spec, user("send it")))
             ended = [each.data async for each in service.events(ticket.run_id)]
             assert len([each for each in ended if isinstance(each, ToolCallEnd | ToolCallError)]) == 2
-            await chat.fake.wait_for(lambda: sent_files(chat))
+            await chat.fake.wait_for(lambda: list_sent_files(chat))
             assert chat.fake.texts(ANNA) == ["look", "[photo chart.png]"]
 
     perform(scenario())
@@ -161,7 +161,7 @@ class EveryFile:
         return OutgoingFile(path, "text/plain", b"x")
 
 
-def test_only_files_outside_of_code_count_and_only_a_few() -> None:
+def test_a_few_files_named_outside_of_code_are_sent() -> None:
     async def scenario() -> None:
         text = (
             '```\n![a](a)\n```\n![b](b) ![c](<c d> "t") ![bad](bad) ![](e) ~ ![x](data:image/png;base64,x) ![f](f)'

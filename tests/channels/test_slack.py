@@ -64,7 +64,7 @@ def test_people_are_answered_in_direct_messages_and_threads(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_tokens_in_each_others_place_are_refused() -> None:
+def test_swapped_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match="token is an app-level token"):
         Slack("slack", {"token": APP_TOKEN, "app_token": APP_TOKEN})
     with pytest.raises(ValueError, match="app_token is not an app-level token"):

@@ -56,7 +56,7 @@ class RecordingSlack(FakeSlack):
         return await super().answer(request)
 
 
-def test_what_was_written_while_no_server_was_connected_is_read(tmp_path: Path) -> None:
+def test_messages_written_while_no_server_was_connected_are_read(tmp_path: Path) -> None:
     async def scenario() -> None:
         fake = FakeSlack()
         async with asyncio.timeout(HANG_SECONDS), serve_fake_slack(fake):
@@ -125,7 +125,7 @@ def test_messages_of_conversations_that_were_never_used_are_read(tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_the_next_server_continues_where_the_last_one_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_server_continues_at_the_last_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.channels.slack_history.OVERLAP_SECONDS", 0.0)
 
     async def scenario() -> None:

@@ -185,7 +185,9 @@ def test_a_silent_completion_sends_nothing(tmp_path: Path) -> None:
         ({"error_code": 403, "description": "Forbidden: bot was blocked by the user"}, 0),
     ],
 )
-def test_errors_of_the_platform_are_obeyed(tmp_path: Path, error: dict[str, Any], texts: int) -> None:
+def test_a_rate_limit_is_retried_and_a_blocked_chat_is_not(
+    tmp_path: Path, error: dict[str, Any], texts: int
+) -> None:
     async def scenario() -> None:
         async with chatting(tmp_path, echo(), streaming=False) as chat:
             await chat.admit(ANNA)
@@ -213,7 +215,7 @@ class EagerTelegram(FakeTelegram):
         return []
 
 
-def test_a_server_that_does_not_wait_is_not_asked_without_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polls_pause_if_the_server_answers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         monkeypatch.setattr(telegram, "POLL_PAUSE_SECONDS", 0.2)
         fake = EagerTelegram()

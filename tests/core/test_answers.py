@@ -91,7 +91,7 @@ def test_a_continued_reply_that_ends_is_one_answer() -> None:
     assert result(scenario.turn(text="is 42.")) == Outcome("completed", "The answer is 42.")
 
 
-def test_no_continuations_means_truncated_at_once() -> None:
+def test_a_cut_reply_without_continuations_is_truncated_at_once() -> None:
     scenario = RunScenario(limits={"max_continuations": 0})
     scenario.asks()
     scenario.replies(text="half", stop="max_tokens")
@@ -112,7 +112,7 @@ def test_an_invalid_answer_is_requested_again_twice_and_then_fails() -> None:
     assert "output schema" in ended.reason
 
 
-def test_an_answer_that_fits_at_last_completes() -> None:
+def test_a_valid_answer_after_an_invalid_one_completes() -> None:
     scenario = RunScenario(output=SCHEMA)
     scenario.turn(text="no")
     assert result(scenario.turn(text='{"n": 1}')) == Outcome("completed", '{"n": 1}')
@@ -124,7 +124,7 @@ def test_the_error_says_where_the_answer_is_invalid() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "\ud800", "[" * 100_000])
-def test_whatever_a_model_answers_can_be_judged(text: str) -> None:
+def test_any_answer_that_is_not_json_is_a_mismatch(text: str) -> None:
     assert "not JSON" in str(find_mismatch(text, SCHEMA))
 
 
@@ -135,7 +135,7 @@ def test_a_schema_may_not_make_the_core_read_files(tmp_path: Path) -> None:
     assert "from the file" not in error
 
 
-def test_formats_are_checked_because_types_are_read_by_them() -> None:
+def test_string_formats_of_a_schema_are_checked() -> None:
     assert find_mismatch('"tomorrow"', {"type": "string", "format": "date-time"}) is not None
 
 
@@ -181,7 +181,7 @@ def test_the_final_marker_ends_the_run_and_skips_its_calls() -> None:
         ("All good.\n<|DONE|>", "All good."),
     ],
 )
-def test_the_final_marker_leaves_no_trace(text: str, left: str) -> None:
+def test_the_final_marker_is_removed_from_the_answer(text: str, left: str) -> None:
     assert result(RunScenario(loop=Loop(final_marker="DONE")).turn(text=text)) == Outcome("completed", left)
 
 
@@ -191,7 +191,7 @@ def test_a_word_that_contains_the_marker_does_not_end_the_run() -> None:
     assert scenario.ran == ["call_1"]
 
 
-def test_without_the_marker_calls_are_made() -> None:
+def test_calls_run_if_the_final_marker_is_missing() -> None:
     scenario = RunScenario(READ, loop=Loop(final_marker="DONE"))
     scenario.turn(use("read", path="a"), text="Not yet.")
     assert scenario.ran == ["call_1"]
@@ -208,7 +208,7 @@ def test_the_prompt_mentions_the_marker_and_the_schema() -> None:
 # ── Limits ──
 
 
-def test_a_run_out_of_steps_ends() -> None:
+def test_a_run_ends_at_its_step_limit() -> None:
     scenario = RunScenario(READ, limits={"max_steps": 2})
     scenario.turn(use("read", path="a"))
     assert result(scenario.turn(use("read", path="b"))).kind == "max_steps"
@@ -239,7 +239,7 @@ def test_a_limit_ends_the_run_with_its_last_text() -> None:
     assert result(scenario.turn(use("read", path="b"))).text == "So far: the door is open."
 
 
-def test_the_deadline_ends_the_run_whatever_is_in_progress() -> None:
+def test_the_deadline_ends_the_run_in_any_state() -> None:
     scenario = RunScenario(READ, limits={"deadline": "10s"})
     scenario.asks()
     scenario.replies(use("read", path="a"), text="so far")
@@ -250,7 +250,7 @@ def test_the_deadline_ends_the_run_whatever_is_in_progress() -> None:
     assert (ended.kind, ended.text) == ("deadline", "so far")
 
 
-def test_hints_come_once_at_70_and_90_percent_if_enabled() -> None:
+def test_hints_are_given_once_at_70_and_90_percent_if_enabled() -> None:
     told: dict[bool, list[tuple[int, int]]] = {}
     for wanted in (True, False):
         scenario = RunScenario(READ, limits={"max_steps": 10}, budget_hints=wanted)
@@ -273,7 +273,7 @@ def test_a_cancel_ends_the_run_with_its_partial_output() -> None:
     assert "enough" in ended.reason
 
 
-def test_an_interrupted_run_waits_and_its_calls_with_it() -> None:
+def test_the_calls_of_an_interrupted_run_wait_until_it_is_resumed() -> None:
     scenario = RunScenario(READ)
     scenario.asks()
     scenario.replies(use("read", path="a"))
@@ -335,5 +335,5 @@ def test_progress_between_recoveries_starts_their_count_over() -> None:
         assert isinstance(scenario.turn(use("read", path=str(number))), CallModel)
 
 
-def test_an_unused_tool_in_the_schema_is_not_needed_to_answer() -> None:
+def test_an_agent_can_answer_without_calling_its_tools() -> None:
     assert outcome(RunScenario(spec("nothing")).turn(text="done")) == "completed"

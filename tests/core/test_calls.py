@@ -27,7 +27,7 @@ def test_writers_run_one_after_the_other() -> None:
     assert batches("write", "write") == [("0",), ("1",)]
 
 
-def test_an_interactive_tool_is_a_barrier_whatever_its_effect() -> None:
+def test_an_interactive_tool_is_a_barrier_with_any_effect() -> None:
     assert batches("read", "talk", "read") == [("0",), ("1",), ("2",)]
 
 
@@ -58,7 +58,7 @@ def test_an_unknown_tool_does_not_stop_other_calls() -> None:
     assert [part.call_id for part in results if isinstance(part, ToolResult)] == ["call_1", "call_2", "call_3"]
 
 
-def test_results_stand_in_the_order_of_the_calls_whatever_ended_first() -> None:
+def test_results_are_in_the_order_of_their_calls() -> None:
     scenario = RunScenario(READ)
     scenario.asks()
     scenario.replies(use("read", "a", n=1), use("read", "b", n=2), use("read", "c", n=3))
@@ -76,7 +76,7 @@ def test_the_conversation_has_no_results_before_all_calls_have_theirs() -> None:
     assert scenario.state.transcript.messages[-1].role == "assistant"
 
 
-def started(*calls: ToolUse) -> RunScenario:
+def start_calls(*calls: ToolUse) -> RunScenario:
     """Return a run whose worker died after these calls had started."""
     scenario = RunScenario(READ, WRITE, AGAIN)
     scenario.asks()
@@ -86,7 +86,7 @@ def started(*calls: ToolUse) -> RunScenario:
 
 
 def test_a_started_call_that_may_be_repeated_runs_again() -> None:
-    scenario = started(use("again", "a"))
+    scenario = start_calls(use("again", "a"))
     step = scenario.decision()
     assert isinstance(step, RunTools)
     assert [call.call_id for call in step.run] == ["a"]
@@ -94,18 +94,18 @@ def test_a_started_call_that_may_be_repeated_runs_again() -> None:
 
 
 def test_a_started_call_that_cannot_be_repeated_is_reported_as_unknown() -> None:
-    scenario = started(use("write", "a"))
+    scenario = start_calls(use("write", "a"))
     scenario.works()
     assert scenario.ran == []
     assert scenario.errors["a"].content == OUTCOME_UNKNOWN
     assert scenario.errors["a"].kind == "interrupted"
 
 
-def test_three_of_five_calls_are_kept_and_two_are_classified() -> None:
+def test_ended_calls_keep_their_results_after_a_crash_and_open_ones_are_repeated_or_unknown() -> None:
     calls = [
         use(name, str(index), n=index) for index, name in enumerate(("read", "read", "again", "write", "read"))
     ]
-    scenario = started(*calls)
+    scenario = start_calls(*calls)
     scenario.happens(*(e.ToolCallEnd(name, "read", f"result {name}", 1) for name in "014"))
     scenario.works(lambda call: "ran again")
     last = scenario.state.transcript.messages[-1]
@@ -129,7 +129,7 @@ def test_calls_that_never_started_run_after_a_crash() -> None:
 
 
 def test_a_started_call_of_an_ending_run_is_reported_as_unknown() -> None:
-    scenario = started(use("write", "a"))
+    scenario = start_calls(use("write", "a"))
     scenario.happens(e.CancelRequested("enough"))
     step = scenario.decision()
     assert isinstance(step, Finish)

@@ -66,7 +66,7 @@ def flatten(state: object) -> dict[str, Any]:
     return found
 
 
-def picture(state: RunState) -> dict[str, Any]:
+def snapshot_state(state: RunState) -> dict[str, Any]:
     """Return everything in a state except the sequence, for comparisons."""
     plain = flatten(state)
     plain["transcript"] = list(state.transcript.messages)
@@ -100,11 +100,11 @@ def test_a_delivery_and_a_fact_give_the_same_state_in_either_order(
             scenario.happens(e.RunInterrupted("before"))
         for offset, data in enumerate(pair):
             fold(scenario.state, data, scenario.state.sequence + 1 + offset, START)
-        pictures.append(picture(scenario.state))
+        pictures.append(snapshot_state(scenario.state))
     assert pictures[0] == pictures[1]
 
 
-def test_every_delivery_is_in_the_list() -> None:
+def test_the_test_covers_every_delivery_type() -> None:
     assert {type(delivery) for delivery in DELIVERIES} == set(e.Delivery.__args__)
 
 
@@ -124,7 +124,7 @@ TURNS = st.lists(
 )
 
 
-def tell(turns: list[Any], prefixes: list[list[Message]] | None = None) -> list[Event]:
+def make_history(turns: list[Any], prefixes: list[list[Message]] | None = None) -> list[Event]:
     """Return a random run until it ends, with each request of the model."""
     scenario = RunScenario()
     for calls, text, answer, delivery in turns:
@@ -140,28 +140,28 @@ def tell(turns: list[Any], prefixes: list[list[Message]] | None = None) -> list[
         if isinstance(step, Finish):
             scenario.happens(*step.events, e.RunEnd("completed", "completed", Metrics()))
             break
-    return [journaled(data, number) for number, data in enumerate(scenario.events, start=1)]
+    return [make_event(data, number) for number, data in enumerate(scenario.events, start=1)]
 
 
-def journaled(data: EventData, sequence: int) -> Event:
+def make_event(data: EventData, sequence: int) -> Event:
     made = make_draft(EventId(f"evt_{sequence}"), START, data)
     return Event(made.event_id, made.timestamp, ORIGIN, sequence, made.type, made.data, made.raw)
 
 
 @given(TURNS, st.data())
-def test_folding_in_parts_is_folding_in_one(turns: list[Any], data: st.DataObject) -> None:
-    events = tell(turns)
+def test_folding_in_parts_gives_the_same_state_as_folding_at_once(turns: list[Any], data: st.DataObject) -> None:
+    events = make_history(turns)
     cut = data.draw(st.integers(0, len(events)))
     whole = fold_all(new_state(ORIGIN), events)
     halves = fold_all(fold_all(new_state(ORIGIN), events[:cut]), events[cut:])
-    assert picture(whole) == picture(halves)
+    assert snapshot_state(whole) == snapshot_state(halves)
     assert whole.sequence == halves.sequence == len(events)
 
 
 @given(TURNS)
 def test_the_transcript_only_grows(turns: list[Any]) -> None:
     prefixes: list[list[Message]] = []
-    tell(turns, prefixes)
+    make_history(turns, prefixes)
     for before, after in pairwise(prefixes):
         assert after[: len(before)] == before
         assert len(after) > len(before)
@@ -170,13 +170,13 @@ def test_the_transcript_only_grows(turns: list[Any]) -> None:
 @given(TURNS)
 def test_a_request_never_ends_with_an_assistant_message(turns: list[Any]) -> None:
     prefixes: list[list[Message]] = []
-    tell(turns, prefixes)
+    make_history(turns, prefixes)
     assert all(messages[-1].role != "assistant" for messages in prefixes)
 
 
 @given(TURNS)
 def test_every_call_has_exactly_one_result(turns: list[Any]) -> None:
-    events = tell(turns)
+    events = make_history(turns)
     if not any(isinstance(event.data, e.RunEnd) for event in events):
         return
     asked = [
@@ -196,13 +196,13 @@ def test_every_call_has_exactly_one_result(turns: list[Any]) -> None:
 
 @given(TURNS)
 def test_events_of_a_later_version_change_nothing(turns: list[Any]) -> None:
-    events = tell(turns)
+    events = make_history(turns)
     known, salted = new_state(ORIGIN), new_state(ORIGIN)
     for event in events:
         fold(known, event.data, event.sequence, event.timestamp)
         fold(salted, e.UnknownEvent(), event.sequence, event.timestamp)
         fold(salted, event.data, event.sequence, event.timestamp)
-    assert picture(known) == picture(salted)
+    assert snapshot_state(known) == snapshot_state(salted)
 
 
 # ── Examples ──
@@ -222,7 +222,7 @@ def test_the_history_of_a_run_includes_unsent_messages() -> None:
     assert [message.text for message in scenario.state.said] == ["go", "done", "too late"]
 
 
-def test_an_old_journal_says_queue_where_a_new_one_says_steer() -> None:
+def test_the_mode_queue_of_an_old_journal_is_read_as_steer() -> None:
     states: list[RunState] = []
     for mode in ("steer", "queue"):
         scenario = RunScenario(READ)
@@ -240,7 +240,7 @@ def test_an_interrupted_reply_keeps_its_text_and_drops_its_calls() -> None:
     assert scenario.state.transcript.messages[-1] == Message("assistant", (Text("I was about to"),))
 
 
-def test_metrics_add_up() -> None:
+def test_metrics_sum_up_steps_calls_tokens_and_time() -> None:
     scenario = RunScenario(READ)
     scenario.turn(use("read", path="a"), use("read", path="b"))
     scenario.now += 2

@@ -15,13 +15,13 @@ from treadle.domain.messages import ToolResult, ToolUse
 STRICT = Loop(doom_loop="strict")
 
 
-def always_new() -> Callable[[Call], str]:
+def make_new_results() -> Callable[[Call], str]:
     numbers = count()
     return lambda call: f"result {next(numbers)}"
 
 
-def test_an_identical_call_is_warned_of_at_3_refused_at_5_and_ends_the_run_at_8() -> None:
-    scenario, answer = RunScenario(READ), always_new()
+def test_an_identical_call_is_warned_about_at_3_refused_at_5_and_ends_the_run_at_8() -> None:
+    scenario, answer = RunScenario(READ), make_new_results()
     warned: list[int] = []
     for number in range(1, 8):
         step = scenario.turn(use("read", path="a"), answer=answer)
@@ -35,7 +35,7 @@ def test_an_identical_call_is_warned_of_at_3_refused_at_5_and_ends_the_run_at_8(
 
 
 def test_a_refused_call_gets_a_result_that_says_why() -> None:
-    scenario, answer = RunScenario(READ), always_new()
+    scenario, answer = RunScenario(READ), make_new_results()
     for _ in range(5):
         scenario.turn(use("read", path="a"), answer=answer)
     last = scenario.state.transcript.messages[-1]
@@ -46,7 +46,7 @@ def test_a_refused_call_gets_a_result_that_says_why() -> None:
     assert "4 times already" in refusal.content
 
 
-def test_the_same_result_is_warned_of_at_2_and_refused_at_3() -> None:
+def test_the_same_result_is_warned_about_at_2_and_refused_at_3() -> None:
     scenario = RunScenario(READ)
     first = scenario.turn(use("read", path="a"), answer=same)
     second = scenario.turn(use("read", path="a"), answer=same)
@@ -83,14 +83,14 @@ def test_long_arguments_are_distinguished() -> None:
 @pytest.mark.parametrize(
     "arguments", ["", "not json", "[" * 100_000, "[" * 5000 + "]" * 5000, "\ud800", "9" * 6000, "1e999", "null"]
 )
-def test_whatever_a_model_writes_as_arguments_has_a_key(arguments: str) -> None:
+def test_any_arguments_of_a_model_have_a_call_key(arguments: str) -> None:
     assert make_call_key(ToolUse("1", "read", arguments)).startswith("read ")
 
 
 @pytest.mark.parametrize("period", [2, 3, 4])
 def test_a_cycle_is_refused_in_its_third_round_and_then_ends_the_run(period: int) -> None:
     scenario = RunScenario(READ, limits={"stuck_steps": 1000})
-    answer = always_new()
+    answer = make_new_results()
     for number in range(3 * period):
         scenario.turn(use("read", path=str(number % period)), answer=answer)
     assert scenario.blocked == [f"call_{3 * period}"]
@@ -100,21 +100,21 @@ def test_a_cycle_is_refused_in_its_third_round_and_then_ends_the_run(period: int
 
 
 def test_a_cycle_of_five_is_not_a_cycle() -> None:
-    scenario, answer = RunScenario(READ, limits={"stuck_steps": 1000}), always_new()
+    scenario, answer = RunScenario(READ, limits={"stuck_steps": 1000}), make_new_results()
     for number in range(15):
         scenario.turn(use("read", path=str(number % 5)), answer=answer)
     assert scenario.blocked == []
 
 
 def test_two_rounds_are_not_a_cycle() -> None:
-    scenario, answer = RunScenario(READ), always_new()
+    scenario, answer = RunScenario(READ), make_new_results()
     for path in ("a", "b", "a", "b", "c"):
         scenario.turn(use("read", path=path), answer=answer)
     assert scenario.blocked == []
 
 
-def test_strict_ends_the_run_at_three_in_a_row_whatever_their_results() -> None:
-    scenario, answer = RunScenario(READ, loop=STRICT), always_new()
+def test_strict_ends_the_run_at_three_consecutive_calls_with_any_results() -> None:
+    scenario, answer = RunScenario(READ, loop=STRICT), make_new_results()
     scenario.turn(use("read", path="a"), answer=answer)
     scenario.turn(use("read", path="A "), answer=answer)
     scenario.asks()
@@ -122,8 +122,8 @@ def test_strict_ends_the_run_at_three_in_a_row_whatever_their_results() -> None:
     assert outcome(scenario.decision()) == "stuck"
 
 
-def test_strict_counts_in_a_row_only() -> None:
-    scenario, answer = RunScenario(READ, loop=STRICT), always_new()
+def test_strict_counts_only_consecutive_calls() -> None:
+    scenario, answer = RunScenario(READ, loop=STRICT), make_new_results()
     for path in ("a", "a", "b", "a", "a"):
         assert isinstance(scenario.turn(use("read", path=path), answer=answer), CallModel)
 
@@ -162,7 +162,7 @@ def test_a_write_does_not_start_its_own_count_over() -> None:
     assert scenario.blocked == ["call_3"]
 
 
-def test_a_write_of_the_same_turn_comes_before_the_verdict_on_the_call_behind_it() -> None:
+def test_a_write_in_the_same_turn_starts_the_count_of_a_later_call_over() -> None:
     scenario = RunScenario(READ, WRITE)
     scenario.turn(use("read", path="tests"), answer=same)
     scenario.turn(use("read", path="tests"), answer=same)
@@ -171,8 +171,8 @@ def test_a_write_of_the_same_turn_comes_before_the_verdict_on_the_call_behind_it
     assert scenario.ran == ["call_1", "call_2", "call_3", "call_4"]
 
 
-def test_when_one_call_ends_the_run_every_open_call_still_gets_a_result() -> None:
-    scenario, answer = RunScenario(READ), always_new()
+def test_every_open_call_gets_a_result_when_one_call_ends_the_run() -> None:
+    scenario, answer = RunScenario(READ), make_new_results()
     for _ in range(7):
         scenario.turn(use("read", path="a"), answer=answer)
     scenario.asks()

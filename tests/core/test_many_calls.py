@@ -29,7 +29,7 @@ def test_calls_beyond_the_limit_are_refused_and_the_others_run() -> None:
     assert len(scenario.state.transcript.messages[-1].parts) == 200, "every call has its result"
 
 
-def test_limit_is_a_setting() -> None:
+def test_the_limit_of_calls_can_be_set() -> None:
     scenario = RunScenario(READ, limits={"max_calls": 2})
     scenario.asks()
     scenario.replies(*(use("read", path=str(number)) for number in range(3)))

@@ -49,7 +49,7 @@ def test_the_strictest_rule_decides(
     assert apply_rules(approvals, spec(tool), Subjects(texts)).verdict == verdict
 
 
-def test_a_rule_says_which_it_is() -> None:
+def test_a_ruling_names_its_rule() -> None:
     ruling = apply_rules(GIT, spec("bash"), Subjects(("git push origin",)))
     assert ruling.reason == "the rule for `git push *` of `bash` says ask"
     assert apply_rules(ASK, spec("post"), Subjects(())).reason == "`post` is on ask by default"
@@ -65,7 +65,7 @@ def test_an_opaque_command_needs_approval_if_any_rule_might_refuse_it(
     assert apply_rules(approvals, spec("bash"), subjects).verdict == verdict
 
 
-def test_a_tools_caution_needs_approval_whatever_the_rules_say() -> None:
+def test_a_call_that_a_tool_warns_about_needs_approval_despite_the_rules() -> None:
     allowed = ApprovalRules(rules=(ApprovalRule("bash", "auto"),))
     ruling = apply_rules(allowed, spec("bash"), Subjects(("rm -rf /",), caution="it removes everything"))
     assert (ruling.verdict, ruling.reason) == ("ask", "it removes everything")
@@ -83,7 +83,7 @@ def test_a_grant_covers_exactly_the_pending_approval() -> None:
     assert apply_rules(GIT, spec("bash"), opaque, grants).verdict == "ask"
 
 
-def test_a_rule_for_a_tool_is_one_for_its_other_names() -> None:
+def test_a_rule_for_a_tool_applies_to_its_other_names() -> None:
     alias = ToolSpec("run_command", "", {}, alias_of="bash")
     assert apply_rules(OPEN, alias, Subjects(("rm x",))).verdict == "ask"
     assert apply_rules(GIT, alias, Subjects(("git push x",)), (Grant("bash", "git push *"),)).verdict == "auto"

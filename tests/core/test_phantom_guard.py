@@ -44,7 +44,7 @@ MOST_FALSE_ALARMS = 1
 MOST_MISSES = 3
 
 
-def judged(answer: str, done: list[str], **agent: Any) -> bool:
+def is_challenged(answer: str, done: list[str], **agent: Any) -> bool:
     """Return whether the guard reports the answer of a run with these calls."""
     scenario = RunScenario(*TOOLS.values(), **agent)
     if done:
@@ -57,14 +57,14 @@ def judged(answer: str, done: list[str], **agent: Any) -> bool:
 @pytest.mark.parametrize("names", [BLIND, ("answers_more.yaml",)], ids=["blind", "more"])
 def test_honest_answers_pass_and_phantoms_are_caught(names: tuple[str, ...]) -> None:
     entries = [entry for name in names for entry in ANSWERS[name]]
-    wrong = [entry for entry in entries if judged(entry["answer"], entry["done"]) != entry["phantom"]]
+    wrong = [entry for entry in entries if is_challenged(entry["answer"], entry["done"]) != entry["phantom"]]
     alarms = [entry["answer"] for entry in wrong if not entry["phantom"]]
     misses = [entry["answer"] for entry in wrong if entry["phantom"]]
     assert len(alarms) <= MOST_FALSE_ALARMS, alarms
     assert len(misses) <= MOST_MISSES, misses
 
 
-def test_there_are_enough_answers_of_both_kinds() -> None:
+def test_the_test_data_has_a_hundred_answers_of_each_kind() -> None:
     phantoms = [entry["phantom"] for name in BLIND for entry in ANSWERS[name]]
     assert phantoms.count(False) >= 100 <= phantoms.count(True)
 
@@ -135,7 +135,7 @@ def test_an_agent_without_tools_is_not_challenged(answer: str, tools: tuple[Tool
         "Done.",
     ],
 )
-def test_work_in_the_first_answer_is_not_lost_to_a_second_that_only_takes_back(first: str, second: str) -> None:
+def test_the_first_answer_is_delivered_if_the_second_only_retracts_the_claim(first: str, second: str) -> None:
     scenario = RunScenario(TOOLS["read_file"])
     scenario.asks()
     scenario.replies(text=first)
@@ -172,7 +172,7 @@ def test_a_second_answer_that_keeps_the_work_or_replaces_a_bare_claim_is_deliver
     assert step.outcome.text == second
 
 
-def test_an_answer_after_the_work_was_done_is_delivered_however_short() -> None:
+def test_a_short_answer_after_the_work_was_done_is_delivered() -> None:
     scenario = RunScenario(TOOLS["edit_file"])
     scenario.asks()
     scenario.replies(text=EDIT)
@@ -186,7 +186,7 @@ def test_an_answer_after_the_work_was_done_is_delivered_however_short() -> None:
     assert (step.outcome.text, step.outcome.unverified_claim) == ("I updated app.py.", "")
 
 
-def test_a_call_that_failed_bears_nothing_out() -> None:
+def test_a_failed_call_does_not_support_a_claim() -> None:
     scenario = RunScenario(TOOLS["send_email"])
     scenario.asks()
     scenario.replies(use("send_email", "c1"))
@@ -199,7 +199,7 @@ def test_a_call_that_failed_bears_nothing_out() -> None:
 
 @pytest.mark.parametrize("done", [["bash"], ["send_email"]])
 def test_earlier_calls_of_the_session_count(done: list[str]) -> None:
-    assert not judged("Yes, I sent the email.", done)
+    assert not is_challenged("Yes, I sent the email.", done)
 
 
 # ── JSON ──
@@ -211,22 +211,22 @@ def test_the_strings_of_a_json_answer_are_checked() -> None:
     claim = "I sent the email to bob@example.com."
     for value in ({"summary": claim}, {"a": {"b": [1, None, claim]}}, [claim]):
         answer = msgspec.json.encode(value).decode()
-        assert judged(answer, [])
-        assert not judged(answer, ["send_email"])
-    assert judged(msgspec.json.encode(claim).decode(), [], output=TEXT_OUTPUT)
+        assert is_challenged(answer, [])
+        assert not is_challenged(answer, ["send_email"])
+    assert is_challenged(msgspec.json.encode(claim).decode(), [], output=TEXT_OUTPUT)
 
 
-def test_a_draft_in_one_string_does_not_hide_the_next() -> None:
-    assert judged('{"draft": "Hi Bob,\\nall is well.", "summary": "I sent the email to Bob."}', [])
+def test_a_draft_in_one_string_does_not_hide_a_claim_in_the_next() -> None:
+    assert is_challenged('{"draft": "Hi Bob,\\nall is well.", "summary": "I sent the email to Bob."}', [])
 
 
 def test_a_label_in_json_is_not_a_claim() -> None:
-    assert not judged('{"status": "paid", "event": "refund issued"}', [])
+    assert not is_challenged('{"status": "paid", "event": "refund issued"}', [])
 
 
 @pytest.mark.parametrize("answer", ["[" * 100_000, "{" * 100_000, '{"a": "sen', "[1, 2, 3]", "{}"])
 def test_broken_or_empty_json_claims_nothing(answer: str) -> None:
-    assert not judged(answer, [])
+    assert not is_challenged(answer, [])
 
 
 # ── Time ──
@@ -273,13 +273,13 @@ def takes_long(text: str) -> bool:
 
 @pytest.mark.parametrize(("head", "unit"), SHAPES)
 @pytest.mark.parametrize("size", [8_000, SIZE])
-def test_no_shape_of_text_takes_long(head: str, unit: str, size: int) -> None:
+def test_no_repeated_pattern_takes_long(head: str, unit: str, size: int) -> None:
     assert not takes_long((head + unit * size)[:size])
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), min_size=1, max_size=60), st.integers(1, 20_000))
-def test_no_mixture_of_shapes_takes_long(pieces: list[str], size: int) -> None:
+def test_no_mixture_of_patterns_takes_long(pieces: list[str], size: int) -> None:
     assert not takes_long(("".join(pieces) * size)[:size])
 
 

@@ -11,7 +11,7 @@ KILL = spec("kill")
 NOTHING = frozenset({""})
 
 
-def died(scenario: RunScenario, *, alone: bool = True, lately: int = 0) -> Suspicion:
+def record_death(scenario: RunScenario, *, alone: bool = True, lately: int = 0) -> Suspicion:
     scenario.happens(e.RunRecovered(1, "died", alone, lately))
     return scenario.state.guards.suspicion
 
@@ -41,7 +41,7 @@ def test_run_becomes_a_suspect_and_then_the_culprit(
     assert (found.is_suspect, found.is_culprit) == (is_suspect, is_culprit)
 
 
-def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_bar() -> None:
+def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_threshold() -> None:
     found = Suspicion()
     for lately in (1, 2, 5):
         found.count_death(e.RunRecovered(1, "died", True, lately), NOTHING)
@@ -54,7 +54,7 @@ def test_deaths_of_workers_that_did_not_execute_the_run_raise_the_bar() -> None:
 def test_reply_is_progress_after_a_death_in_a_model_call() -> None:
     scenario = RunScenario(READ)
     scenario.asks()
-    assert died(scenario, alone=False).deaths == 1
+    assert record_death(scenario, alone=False).deaths == 1
     scenario.asks()
     scenario.replies(use("read", path="a"))
     assert scenario.state.guards.suspicion.deaths == 0
@@ -65,7 +65,7 @@ def test_result_of_the_tool_that_was_running_is_progress_and_that_of_another_is_
     scenario.asks()
     scenario.replies(use("again", "c1"), use("read", "c2", path="a"))
     scenario.happens(e.ToolCallStart("c1", "again", "{}", "key"))
-    assert died(scenario).activities == {"again"}
+    assert record_death(scenario).activities == {"again"}
     scenario.happens(e.ToolCallEnd("c2", "read", "seen", 1))
     assert scenario.state.guards.suspicion.deaths == 1
     scenario.happens(e.ToolCallEnd("c1", "again", "done", 1))
@@ -83,7 +83,7 @@ def test_tool_that_kills_its_worker_is_found_although_its_calls_are_never_repeat
         scenario.happens(e.ToolCallStart(f"r{number}", "read", "{}", "key"))
         scenario.happens(e.ToolCallEnd(f"r{number}", "read", f"seen {number}", 1))
         scenario.happens(e.ToolCallStart(f"k{number}", "kill", "{}", "key"))
-        died(scenario)
+        record_death(scenario)
         if number < 3:
             scenario.works()
     assert scenario.state.guards.suspicion.is_culprit
@@ -95,7 +95,7 @@ def test_finished_step_without_an_interrupted_call_is_progress() -> None:
     scenario.asks()
     scenario.replies(use("kill", "k1"))
     scenario.happens(e.ToolCallStart("k1", "kill", "{}", "key"))
-    died(scenario)
+    record_death(scenario)
     scenario.works()
     assert scenario.state.guards.suspicion.deaths == 1
     scenario.turn(use("read", path="a"))

@@ -32,7 +32,7 @@ def delays(policy: Retry, chance: float = 1.0, asked: float | None = None) -> li
     return found
 
 
-def test_exponential_doubles_from_the_base() -> None:
+def test_exponential_backoff_doubles_from_one_second() -> None:
     assert delays(Retry()) == [1000, 2000, 4000]
 
 
@@ -41,14 +41,14 @@ def test_jitter_leaves_at_least_half_of_the_exponential_delay() -> None:
     assert delays(Retry(), chance=0.0) == [500, 1000, 2000]
 
 
-def test_the_longest_wait_is_the_agents() -> None:
+def test_the_agent_sets_the_longest_wait() -> None:
     assert delays(Retry(attempts=1), asked=3600.0) == [3_600_000]
     assert delays(Retry(attempts=1), asked=3600.1) == []
     assert delays(Retry(attempts=1, longest_wait="2h"), asked=7200.0) == [7_200_000]
     assert delays(Retry(attempts=1, longest_wait=30), asked=31.0) == []
 
 
-def test_a_wait_that_is_too_long_ends_the_run_and_gives_the_time() -> None:
+def test_a_wait_that_is_too_long_ends_the_run_and_reports_the_time() -> None:
     scenario = RunScenario(retry=Retry(longest_wait="10m"))
     scenario.asks()
     failed = LlmError(1, 1, "rate_limited", "slow down.", True, asked_wait=7500.0)
@@ -61,7 +61,7 @@ def test_a_wait_that_is_too_long_ends_the_run_and_gives_the_time() -> None:
     assert "retry.longest_wait of the agent allows 10 min" in step.outcome.reason
 
 
-def test_a_wait_gives_the_time_of_the_next_attempt() -> None:
+def test_a_wait_reports_the_time_of_the_next_attempt() -> None:
     assert waits(failed_story().decision()).detail == "attempt 2 of the model call, at 1970-01-01 00:16:45 UTC"
 
 
@@ -87,14 +87,14 @@ def test_a_reply_limit_that_is_too_large_is_lowered() -> None:
     scenario.happens(failed, retry)
     scenario.asks()
     assert project(scenario.state, True, Profile()).settings.max_tokens == 8192
-    assert plan_retry(scenario.state, failed, None, scenario.now, 0.0) is None, "it is no lower than before"
+    assert plan_retry(scenario.state, failed, None, scenario.now, 0.0) is None, "the limit is not lower than before"
 
 
-def test_exponential_does_not_grow_without_bounds() -> None:
+def test_exponential_backoff_is_bounded() -> None:
     assert delays(Retry(attempts=40))[-1] == MAX_DELAY_MS
 
 
-def test_linear_gives_0_2_and_4_seconds() -> None:
+def test_linear_backoff_waits_0_2_and_4_seconds() -> None:
     assert delays(Retry(schedule="linear"), chance=0.3) == [0, 2000, 4000]
 
 

@@ -22,7 +22,7 @@ TIERS = Routing((Tier("small/s", 10), Tier("middle/m", 40), Tier("large/l")))
 CODE = "```python\nprint(1)\n```"
 
 
-def asked(text: str, *tools: Any, routing: Routing | None = TIERS) -> RunState:
+def start_run(text: str, *tools: Any, routing: Routing | None = TIERS) -> RunState:
     state = new_state(ORIGIN)
     spec = AgentSpec("hero", "own/model", routing=routing)
     for sequence, data in enumerate((e.RunQueued(spec), e.UserMessage(user(text)), e.RunStart(tools)), 1):
@@ -40,26 +40,26 @@ def asked(text: str, *tools: Any, routing: Routing | None = TIERS) -> RunState:
     ],
 )
 def test_a_harder_message_goes_to_a_larger_model(text: str, tools: tuple[Any, ...], model: str) -> None:
-    assert choose_route(asked(text, *tools)).model == model
+    assert choose_route(start_run(text, *tools)).model == model
 
 
 def test_without_tiers_the_agents_own_model_answers() -> None:
-    assert choose_route(asked("anything", routing=None)) == Route("own/model", "")
+    assert choose_route(start_run("anything", routing=None)) == Route("own/model", "")
 
 
-def test_the_reasons_add_up() -> None:
-    found = score_complexity(asked(f"{CODE} " + "word " * 200, READ))
+def test_the_score_is_the_sum_of_its_reasons() -> None:
+    found = score_complexity(start_run(f"{CODE} " + "word " * 200, READ))
     assert found.points == sum(int(reason.rpartition(": ")[2]) for reason in found.reasons)
     assert any(reason.startswith("code") for reason in found.reasons)
 
 
 def test_the_last_tier_covers_everything_beyond_it() -> None:
     tiers = Routing((Tier("small/s", 1), Tier("middle/m", 2)))
-    assert choose_route(asked(CODE, routing=tiers)).model == "middle/m"
+    assert choose_route(start_run(CODE, routing=tiers)).model == "middle/m"
 
 
 def test_more_of_anything_never_lowers_the_score() -> None:
-    points = [score_complexity(asked("word " * count)).points for count in range(0, 3000, 100)]
+    points = [score_complexity(start_run("word " * count)).points for count in range(0, 3000, 100)]
     assert points == sorted(points)
 
 
@@ -71,7 +71,7 @@ def test_more_of_anything_never_lowers_the_score() -> None:
         ("[{model: a/b, upto: 9}, {model: c/d, upto: 5}, {model: e/f}]", "in the order of their upto"),
     ],
 )
-def test_wrong_tiers_are_named(tmp_path: Path, tiers: str, words: str) -> None:
+def test_invalid_tiers_are_reported(tmp_path: Path, tiers: str, words: str) -> None:
     folder = tmp_path / "agents" / "hero"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(f"name: hero\nmodel: a/b\nrouting: {{tiers: {tiers}}}\n")

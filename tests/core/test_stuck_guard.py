@@ -9,17 +9,17 @@ def stages(step: Step) -> list[RecoveryStage]:
     return [note.stage for note in noted(step) if isinstance(note, RecoveryAction)]
 
 
-def failing(scenario: RunScenario, number: int) -> Step:
+def fail_once(scenario: RunScenario, number: int) -> Step:
     return scenario.turn(use("read", path=str(number)), answer=fails)
 
 
 def test_a_tool_that_keeps_failing_is_escalated_by_note_refusal_and_report() -> None:
     scenario = RunScenario(READ, OTHER_READ)
-    seen = {number: stages(failing(scenario, number)) for number in range(1, 6)}
+    seen = {number: stages(fail_once(scenario, number)) for number in range(1, 6)}
     assert seen == {1: [], 2: [], 3: ["note"], 4: [], 5: ["refuse_tool"]}
-    assert stages(failing(scenario, 6)) == []
+    assert stages(fail_once(scenario, 6)) == []
     assert scenario.blocked == ["call_6"], "which counts as a failure, for it told nothing either"
-    report = failing(scenario, 7)
+    report = fail_once(scenario, 7)
     assert stages(report) == ["report"]
     assert isinstance(report, CallModel)
     assert not report.tools_offered
@@ -28,8 +28,8 @@ def test_a_tool_that_keeps_failing_is_escalated_by_note_refusal_and_report() -> 
 def test_observation_and_action_are_both_recorded() -> None:
     scenario = RunScenario(READ)
     for number in (1, 2):
-        failing(scenario, number)
-    detected, action = noted(failing(scenario, 3))
+        fail_once(scenario, number)
+    detected, action = noted(fail_once(scenario, 3))
     assert detected == StuckDetected("failing_tool", 3, "read")
     assert isinstance(action, RecoveryAction)
     assert "`read` failed 3 times" in action.note
@@ -38,25 +38,25 @@ def test_observation_and_action_are_both_recorded() -> None:
 def test_the_refused_tool_is_refused_for_one_turn_and_others_are_not() -> None:
     scenario = RunScenario(READ, OTHER_READ)
     for number in range(1, 6):
-        failing(scenario, number)
+        fail_once(scenario, number)
     scenario.turn(use("read", path="x"), use("look", at="y"))
     scenario.turn(use("read", path="z"))
     assert scenario.blocked == ["call_6"]
     assert scenario.ran[-2:] == ["call_7", "call_8"]
 
 
-def test_a_report_ends_the_run_well() -> None:
+def test_a_report_completes_the_run() -> None:
     scenario = RunScenario(READ)
     for number in range(1, 8):
-        failing(scenario, number)
+        fail_once(scenario, number)
     assert outcome(scenario.turn(text="I could not read anything.")) == "completed"
 
 
 def test_a_model_that_calls_a_tool_instead_of_reporting_is_prompted_again() -> None:
     scenario = RunScenario(READ)
     for number in range(1, 8):
-        failing(scenario, number)
-    again = failing(scenario, 8)
+        fail_once(scenario, number)
+    again = fail_once(scenario, 8)
     assert stages(again) == ["report_again"]
     assert isinstance(again, CallModel)
     assert not again.tools_offered
@@ -66,10 +66,10 @@ def test_a_model_that_calls_a_tool_instead_of_reporting_is_prompted_again() -> N
 
 def test_a_model_that_calls_instead_of_reporting_is_stopped() -> None:
     scenario = RunScenario(READ, limits={"max_steps": None})
-    step, number = failing(scenario, 1), 1
+    step, number = fail_once(scenario, 1), 1
     while not isinstance(step, Finish) and number < 30:
         number += 1
-        step = failing(scenario, number)
+        step = fail_once(scenario, number)
     assert outcome(step) == "stuck"
     assert len(scenario.ran) <= 8
 
@@ -86,21 +86,21 @@ def test_a_success_of_the_tool_starts_its_count_over() -> None:
         step = (
             scenario.turn(use("read", path=str(number)), answer=fails)
             if number % 3
-            else failing_not(scenario, number)
+            else succeed_once(scenario, number)
         )
         assert isinstance(step, CallModel)
         assert stages(step) == []
 
 
-def failing_not(scenario: RunScenario, number: int) -> Step:
+def succeed_once(scenario: RunScenario, number: int) -> Step:
     return scenario.turn(use("read", path=str(number)))
 
 
 def test_a_successful_write_starts_the_failure_counts_over() -> None:
     scenario = RunScenario(READ, WRITE)
     for number in range(6):
-        failing(scenario, 3 * number)
-        failing(scenario, 3 * number + 1)
+        fail_once(scenario, 3 * number)
+        fail_once(scenario, 3 * number + 1)
         scenario.turn(use("write", text=str(number)))
     assert scenario.happened(StuckDetected) == []
 
@@ -120,7 +120,7 @@ def test_steps_without_progress_are_escalated() -> None:
     assert outcome(step) == "stuck"
 
 
-def test_text_is_new_information() -> None:
+def test_new_text_counts_as_progress() -> None:
     scenario = RunScenario(READ, limits={"stuck_steps": 3})
     for number in range(12):
         scenario.turn(use("read", path=str(number)), text=f"thought {number}", answer=same)
@@ -140,7 +140,7 @@ def test_a_new_result_ends_the_escalation() -> None:
 def test_the_escalation_follows_from_the_journal_alone() -> None:
     scenario = RunScenario(READ)
     for number in range(1, 6):
-        failing(scenario, number)
+        fail_once(scenario, number)
     told_again = RunScenario(READ)
     told_again.happens(*scenario.events[4:])
     assert told_again.decision() == scenario.decision()

@@ -24,7 +24,7 @@ REPORTS = st.lists(st.tuples(st.integers(0, 10**9), st.integers(0, 10**6)), max_
 
 
 @given(ANY_TEXT)
-def test_any_text_has_a_size(text: str) -> None:
+def test_the_estimate_of_any_text_is_bounded_by_its_length(text: str) -> None:
     assert 0 <= estimate_text(text) <= 4 * len(text) + 4
     assert (estimate_text(text) == 0) == (not text)
 
@@ -69,7 +69,7 @@ def test_a_long_text_of_two_kinds_is_sampled_all_over() -> None:
         (" " * 400, 4, 20),
     ],
 )
-def test_kinds_of_text(text: str, least: int, most: int) -> None:
+def test_estimates_are_in_range_for_each_kind_of_text(text: str, least: int, most: int) -> None:
     assert least <= estimate_text(text) <= most
 
 
@@ -103,7 +103,7 @@ def test_a_conversation_grows_with_its_messages(said: list[list[Part]], reports:
         last = count.estimate(guessed)
 
 
-def test_how_a_call_ended_counts_the_same_for_every_result() -> None:
+def test_the_status_header_of_a_result_does_not_change_its_estimate() -> None:
     """The status precedes the text, and would count for the whole text if only a sample were examined."""
     text = PROSE * 1000
     plain = estimate_message(Message("tool", (ToolResult("c", text),)))
@@ -159,7 +159,7 @@ def test_the_rate_is_learned_from_added_messages() -> None:
     assert count.estimate(5100) == pytest.approx(2500 + 700 * 5, rel=0.02)
 
 
-def test_a_long_conversation_teaches_the_rate_at_once() -> None:
+def test_a_long_conversation_sets_the_rate_at_once() -> None:
     count = TokenCount(before=100)
     count.report(5000, 10_000)
     assert count.rate == pytest.approx(0.5, abs=0.02)
@@ -196,7 +196,7 @@ def test_the_preamble_may_be_smaller_than_estimated() -> None:
 
 @pytest.mark.parametrize("nonsense", [0, -5, 1, 300, 10**7])
 @pytest.mark.parametrize("first", [True, False])
-def test_nonsense_is_not_believed(nonsense: int, first: bool) -> None:
+def test_implausible_counts_are_ignored(nonsense: int, first: bool) -> None:
     count, sane = TokenCount(before=2000), TokenCount(before=2000)
     if not first:
         count.report(8000, 5000)
@@ -216,7 +216,7 @@ def test_a_report_without_cached_tokens_does_not_affect_the_next() -> None:
     assert count.estimate(8000) == pytest.approx(9000, rel=0.02)
 
 
-def test_a_shrinking_count_teaches_no_rate() -> None:
+def test_a_shrinking_count_does_not_change_the_rate() -> None:
     """The thoughts of the last reply were counted with it, and are not sent back."""
     count = TokenCount(before=1000)
     count.report(6000, 4000)
@@ -234,7 +234,7 @@ def test_dropped_reasoning_is_not_counted() -> None:
 
 
 @given(st.integers(0, 10**5), REPORTS, st.integers(0, 10**6))
-def test_whatever_is_reported_an_estimate_is_sane(
+def test_rate_and_estimate_stay_in_range_for_any_reports(
     before: int, reports: list[tuple[int, int]], guessed: int
 ) -> None:
     count = TokenCount(before=before)

@@ -33,16 +33,16 @@ TOOLS = {
 }
 
 
-def may_run_beside(call: PlannedCall, other: PlannedCall, tools: dict[str, ToolSpec]) -> bool:
+def may_run_with(call: PlannedCall, other: PlannedCall, tools: dict[str, ToolSpec]) -> bool:
     batch = Batch(tools)
     batch.add(call)
     return batch.fits(other)
 
 
-def together(one: "Given", two: "Given") -> bool:
+def may_run_together(one: "Given", two: "Given") -> bool:
     first, second = (PlannedCall(name, msgspec.json.encode(arguments).decode()) for name, arguments in (one, two))
-    answer = may_run_beside(first, second, TOOLS)
-    assert may_run_beside(second, first, TOOLS) is answer, "it is the same either way"
+    answer = may_run_with(first, second, TOOLS)
+    assert may_run_with(second, first, TOOLS) is answer, "it is the same either way"
     return answer
 
 
@@ -62,7 +62,7 @@ TOGETHER: list[tuple[Given, Given]] = [
 
 @pytest.mark.parametrize(("one", "two"), TOGETHER, ids=str)
 def test_calls_without_a_conflict_run_together(one: Given, two: Given) -> None:
-    assert together(one, two)
+    assert may_run_together(one, two)
 
 
 APART: list[tuple[Given, Given]] = [
@@ -89,12 +89,12 @@ APART: list[tuple[Given, Given]] = [
 
 @pytest.mark.parametrize(("one", "two"), APART, ids=str)
 def test_calls_with_a_conflict_do_not_run_together(one: Given, two: Given) -> None:
-    assert not together(one, two)
+    assert not may_run_together(one, two)
 
 
-def test_arguments_that_cannot_be_read_stand_alone() -> None:
+def test_a_call_with_unreadable_arguments_runs_alone() -> None:
     broken, whole = PlannedCall("write", '{"path": "x'), PlannedCall("write", '{"path": "y"}')
-    assert not may_run_beside(broken, whole, TOOLS)
+    assert not may_run_with(broken, whole, TOOLS)
 
 
 ARGUMENTS = ("path", "source", "target")
@@ -112,7 +112,7 @@ def test_call_fits_a_batch_exactly_if_it_may_run_with_each_of_its_calls(admitted
     for name, arguments in [*admitted, call]:
         asked = PlannedCall(name, msgspec.json.encode(arguments).decode())
         fits = batch.fits(asked)
-        assert fits == all(may_run_beside(asked, other, TOOLS) for other in calls)
+        assert fits == all(may_run_with(asked, other, TOOLS) for other in calls)
         if fits:
             batch.add(asked)
             calls.append(asked)

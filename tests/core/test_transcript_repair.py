@@ -126,7 +126,7 @@ def call(call_id: str) -> ToolUse:
     return ToolUse(call_id, "read", "{}")
 
 
-def test_a_sound_conversation_is_left_alone() -> None:
+def test_a_valid_conversation_is_not_changed() -> None:
     sound = (
         user("hello"),
         Message("assistant", (Thinking("hm", "p", "m"), Text("I look."), call("a"), call("b"))),
@@ -147,13 +147,13 @@ def test_a_result_without_a_call_is_dropped() -> None:
     assert repair((user("x"), Message("tool", (ToolResult("a", "A"),)))) == (user("x"),)
 
 
-def test_results_are_put_in_the_order_of_their_calls() -> None:
+def test_results_are_sorted_in_the_order_of_their_calls() -> None:
     swapped = Message("tool", (ToolResult("b", "B"), ToolResult("a", "A")))
     repaired = repair((user("x"), Message("assistant", (call("a"), call("b"))), swapped))
     assert repaired[-1].parts == (ToolResult("a", "A"), ToolResult("b", "B"))
 
 
-def test_two_calls_with_one_id_keep_each_its_own_result() -> None:
+def test_two_calls_with_one_id_keep_their_own_results() -> None:
     both = Message("tool", (ToolResult("a", "first"), ToolResult("a", "second")))
     repaired = repair((user("x"), Message("assistant", (call("a"), call("a"))), both))
     assert [use.call_id for use in repaired[1].calls] == ["a", "a_2"]

@@ -72,7 +72,7 @@ async def events_of(service: LocalService) -> dict[str, list[Event]]:
     }
 
 
-def test_corpus_holds_every_reason_to_wait_and_every_kind_of_event(corpus: tuple[str, str]) -> None:
+def test_the_corpus_contains_every_reason_to_wait_and_every_kind_of_event(corpus: tuple[str, str]) -> None:
     store, url = corpus
 
     async def check() -> None:

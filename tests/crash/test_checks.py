@@ -36,7 +36,7 @@ def journal() -> list[JournalEvent]:
     return [JournalEvent(RUN, number, *event) for number, event in enumerate(events, 1)]
 
 
-def good() -> Observations:
+def make_valid_observations() -> Observations:
     return Observations(
         runs={RUN: row(), "run_2": row(parent=RUN)},
         events={RUN: journal(), "run_2": []},
@@ -81,15 +81,15 @@ FAULTS: list[tuple[str, Change]] = [
 ]
 
 
-def test_a_sound_journal_has_no_faults() -> None:
-    verdict = judge(good())
+def test_a_valid_journal_has_no_faults() -> None:
+    verdict = judge(make_valid_observations())
     assert verdict.met
     assert verdict.faults == []
 
 
 @pytest.mark.parametrize(("fault", "change"), FAULTS)
 def test_each_fault_is_found(fault: str, change: Change) -> None:
-    found = good()
+    found = make_valid_observations()
     change(found)
     verdict = judge(found)
     assert not verdict.met
@@ -104,22 +104,22 @@ def test_a_reader_reports_duplicate_and_missing_events() -> None:
 
 
 def test_time_without_a_worker_that_could_take_over_does_not_count() -> None:
-    found = good()
+    found = make_valid_observations()
     assert found.seconds_with_a_worker(2.0, 14.0) == 11.5
     assert found.seconds_with_a_worker(3.1, 3.4) == 0.0
     assert found.seconds_with_a_worker(3.2, 4.5) == 1.0
 
 
-def logged(error: Exception | None, message: str = "a request failed") -> str:
+def format_log_line(error: Exception | None, message: str = "a request failed") -> str:
     exc_info = None if error is None else (type(error), error, error.__traceback__)
     record = logging.LogRecord("treadle", logging.ERROR, "", 1, message, (), exc_info)
     return JsonLogFormatter(NoVault(), RunLog()).format(record)
 
 
 def test_an_error_that_was_logged_with_its_traceback_is_found() -> None:
-    planted = logged(ZeroDivisionError("planted"))
-    tried_again = logged(ConnectionError("closed"), "Flush failed, requeuing 2 items")
-    assert find_unexpected_errors([logged(None), tried_again, planted, "stopping: what is under way"]) == [
+    planted = format_log_line(ZeroDivisionError("planted"))
+    tried_again = format_log_line(ConnectionError("closed"), "Flush failed, requeuing 2 items")
+    assert find_unexpected_errors([format_log_line(None), tried_again, planted, "stopping: what is under way"]) == [
         "a request failed: ZeroDivisionError: planted"
     ]
     fatal = "treadle: something failed that should not: KeyError: 'x'. Set TREADLE_DEBUG=1 to see where"

@@ -29,7 +29,7 @@ STARVED = ("taken over without a blow", "outcome unknown without a blow")
 """A machine that runs the whole suite at once may well keep a worker from renewing so short a lease."""
 
 
-async def after(many: int, folder: Path) -> None:
+async def wait_for_effects(many: int, folder: Path) -> None:
     """Wait until there were so many effects."""
     while len(model.read_effects(folder)) < many:  # noqa: ASYNC110 -- other processes write
         await asyncio.sleep(0.01)
@@ -37,18 +37,18 @@ async def after(many: int, folder: Path) -> None:
 
 async def kill_some(members: Cluster, folder: Path) -> None:
     for many, member in zip((2, 8, 12), (members.workers[0], members.servers[0], members.workers[1]), strict=True):
-        await after(many, folder)
+        await wait_for_effects(many, folder)
         members.kill(member)
 
 
-async def shown_all(asked: Clients, found: checks.Observations) -> None:
+async def wait_until_all_shown(asked: Clients, found: checks.Observations) -> None:
     """Wait until the reader of all runs has seen as many events as there are."""
     many = sum(map(len, found.events.values()))
     while sum(seen.last for seen in asked.of_feed.values()) < many:  # noqa: ASYNC110 -- another process sends them
         await asyncio.sleep(0.01)
 
 
-async def sitting(url: str, folder: Path) -> checks.ChaosVerdict:
+async def run_chaos(url: str, folder: Path) -> checks.ChaosVerdict:
     chance, command = random.Random(8), (sys.executable, "-c", QUICK)
     async with (
         model.serve_model(0.1) as model_url,
@@ -63,7 +63,7 @@ async def sitting(url: str, folder: Path) -> checks.ChaosVerdict:
             ]
             await asyncio.gather(kill_some(members, folder), *following)
             found = await checks.gather(members, asked, folder)
-            await shown_all(asked, found)
+            await wait_until_all_shown(asked, found)
             for task in beside:
                 task.cancel()
     assert len(members.kills) == 3
@@ -73,9 +73,11 @@ async def sitting(url: str, folder: Path) -> checks.ChaosVerdict:
     return checks.judge(found)
 
 
-def test_what_is_killed_is_taken_over_and_nothing_is_lost_or_done_twice(testrun_uid: str, tmp_path: Path) -> None:
+def test_runs_of_killed_processes_are_taken_over_with_nothing_lost_or_repeated(
+    testrun_uid: str, tmp_path: Path
+) -> None:
     with shared(testrun_uid).one() as url:
-        verdict = asyncio.run(sitting(url, tmp_path))
+        verdict = asyncio.run(run_chaos(url, tmp_path))
     assert [fault for fault in verdict.faults if not fault.startswith(STARVED)] == []
     rows = {what: value for what, value, _ in verdict.rows}
     assert rows["runs acknowledged"] == str(RUNS + SECOND)

@@ -78,7 +78,7 @@ def test_only_the_run_that_kills_its_process_is_quarantined(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_processes_that_are_killed_from_outside_quarantine_no_run(seed: int) -> None:
+def test_killing_processes_from_outside_quarantines_no_run(seed: int) -> None:
     """Forty processes are killed within moments, so that many runs are suspects again and again."""
 
     async def scenario() -> None:
@@ -95,7 +95,7 @@ def test_processes_that_are_killed_from_outside_quarantine_no_run(seed: int) -> 
     in_a_world(scenario(), seed)
 
 
-def test_suspect_that_neither_finishes_nor_dies_holds_up_the_others_for_ten_seconds_at_most() -> None:
+def test_a_suspect_that_neither_finishes_nor_dies_delays_others_for_at_most_ten_seconds() -> None:
     async def scenario() -> None:
         isolation, loop = Isolation(), asyncio.get_running_loop()
 

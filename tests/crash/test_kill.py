@@ -71,7 +71,7 @@ def assert_paired(messages: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_no_effect_is_lost_or_repeated_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
+def test_no_effect_is_lost_or_repeated_when_the_command_is_killed(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
     shell = Shell(tmp_path / "home")
     install_plugin(shell, tmp_path / "plugin")
@@ -97,7 +97,7 @@ async def kill_at_random(shell: Shell, chance: random.Random) -> None:
     """Start a run, kill its process, resume it, and kill it again. Start another run when one ends meanwhile."""
     kills = 0
     while kills < KILLS:
-        found, known = unfinished(shell), written(shell)
+        found, known = unfinished(shell), count_events(shell)
         process = shell.start("runs", "resume", found[0]) if found else shell.start("run", "append the lines")
         waiting = asyncio.create_task(asyncio.to_thread(process.wait))
         await wait_until_working(shell, known, waiting)
@@ -113,12 +113,12 @@ async def wait_until_working(shell: Shell, known: int, waiting: "asyncio.Task[in
     """Wait until the process has made progress. A run that is always killed before that is quarantined."""
     give_up = asyncio.get_running_loop().time() + HANG_SECONDS
     while (  # noqa: ASYNC110 -- another process writes
-        written(shell) < known + OF_NOTE and not waiting.done() and asyncio.get_running_loop().time() < give_up
+        count_events(shell) < known + OF_NOTE and not waiting.done() and asyncio.get_running_loop().time() < give_up
     ):
         await asyncio.sleep(0.02)
 
 
-def written(shell: Shell) -> int:
+def count_events(shell: Shell) -> int:
     return sum(count for (count,) in query(shell, "SELECT count(*) FROM events"))
 
 

@@ -45,7 +45,7 @@ def policy(request: Request) -> Answer:
     return calls(fragment(0, f"call_{turns}", "append_line", json.dumps({"n": turns})))
 
 
-def prepared(tmp_path: Path) -> Shell:
+def prepare_shell(tmp_path: Path) -> Shell:
     shell = Shell(tmp_path / "home")
     install_plugin(shell, tmp_path / "plugin")
     return shell
@@ -72,7 +72,7 @@ async def kill(process: Process) -> None:
     await finish(process)
 
 
-async def go_on(shell: Shell) -> None:
+async def resume_all_runs(shell: Shell) -> None:
     """Resume every run that has not ended. The answer of a root says that all parts are done."""
     for root in roots(shell):
         if root in unfinished(shell):
@@ -121,22 +121,22 @@ def check(shell: Shell, lines: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(1))
-def test_the_end_of_every_child_is_delivered_once_however_often_it_is_killed(seed: int, tmp_path: Path) -> None:
-    shell = prepared(tmp_path)
+def test_the_end_of_every_child_is_delivered_once_when_processes_are_killed(seed: int, tmp_path: Path) -> None:
+    shell = prepare_shell(tmp_path)
 
     async def scenario() -> None:
         async with FakeEndpoint(policy=policy) as server:
             configure(shell, server.url)
             await kill_at_random(shell, random.Random(seed))
-            await go_on(shell)
+            await resume_all_runs(shell)
 
     asyncio.run(scenario())
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
-def test_killed_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> None:
+def test_a_tree_continues_after_a_kill_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> None:
     """Also where the children end while the parent cannot: it is told by the journal, once."""
-    shell = prepared(tmp_path)
+    shell = prepare_shell(tmp_path)
 
     async def scenario() -> None:
         async with FakeEndpoint(policy=policy) as server:
@@ -150,16 +150,18 @@ def test_killed_while_the_parent_waits_and_its_children_work(tmp_path: Path) -> 
             process = shell.start("runs", "resume", root)
             await until_written(shell, "SELECT 1 FROM events WHERE type = 'agent_end'", process)
             await kill(process)
-            await go_on(shell)
+            await resume_all_runs(shell)
 
     asyncio.run(scenario())
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_killed_in_the_middle_of_beginning_them(seed: int, tmp_path: Path) -> None:
+def test_the_call_and_its_child_run_are_recorded_together_when_the_process_is_killed(
+    seed: int, tmp_path: Path
+) -> None:
     """The intent and the child are one commit: whenever it dies, there are both, or none."""
-    shell = prepared(tmp_path)
+    shell = prepare_shell(tmp_path)
 
     async def scenario() -> None:
         async with FakeEndpoint(policy=policy) as server:
@@ -171,14 +173,14 @@ def test_killed_in_the_middle_of_beginning_them(seed: int, tmp_path: Path) -> No
             wanted = query(shell, "SELECT count(*) FROM events WHERE type = 'agent_spawn'")
             begun = query(shell, "SELECT count(*) FROM runs WHERE parent_run_id IS NOT NULL")
             assert wanted == begun
-            await go_on(shell)
+            await resume_all_runs(shell)
 
     asyncio.run(scenario())
     check(shell, tmp_path / "plugin" / "lines.txt")
 
 
 @pytest.mark.parametrize("sandbox", ["auto", "off"])
-def test_a_cancel_ends_what_the_commands_of_children_have_started(sandbox: str, tmp_path: Path) -> None:
+def test_a_cancel_ends_the_processes_that_commands_of_child_runs_started(sandbox: str, tmp_path: Path) -> None:
     mark = f"left-behind-{uuid.uuid4().hex[:8]}"
 
     def lingers(request: Request) -> Answer:

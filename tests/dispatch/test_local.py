@@ -12,7 +12,7 @@ from treadle.testing.time import FakeClock, LoopClock
 ONE = RunId("run_1")
 
 
-def test_a_clock_that_is_set_back_makes_no_timer_ring_early() -> None:
+def test_no_timer_fires_early_when_the_clock_is_set_back() -> None:
     """And one that is set forward rings it at the next look, not hours later."""
 
     class JumpingClock(LoopClock):
@@ -39,7 +39,7 @@ def test_a_clock_that_is_set_back_makes_no_timer_ring_early() -> None:
     assert after - before <= 5
 
 
-def test_it_is_busy_while_there_is_work() -> None:
+def test_the_dispatcher_is_busy_while_it_has_work() -> None:
     async def run() -> None:
         wakes, labour = ListedWakes(), ObservedWork()
         dispatcher = LocalDispatcher(wakes, FakeClock(), "worker")
@@ -64,7 +64,7 @@ def test_stopping_before_starting_is_harmless() -> None:
     simulated(run())
 
 
-def test_no_error_ends_the_sweeps() -> None:
+def test_sweeps_continue_after_an_error() -> None:
     """Without them leases run out and lost wakes stay lost."""
 
     class BrokenWakes(ListedWakes):

@@ -130,7 +130,7 @@ async def eventually(seen: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def asked(url: str, question: str) -> Any:
+async def fetch_value(url: str, question: str) -> Any:
     connection = await open_connection(url, 10, {})
     try:
         return await connection.fetchval(question)
@@ -138,7 +138,7 @@ async def asked(url: str, question: str) -> Any:
         await connection.close()
 
 
-def test_every_run_is_executed_once_by_a_worker_with_room(url: str) -> None:
+def test_every_run_is_executed_once_by_a_worker_with_a_free_slot(url: str) -> None:
     """No process sweeps: the jobs start the work."""
 
     async def scenario() -> None:
@@ -166,7 +166,7 @@ def test_a_worker_that_is_full_leaves_the_jobs_to_others(url: str) -> None:
     run(scenario())
 
 
-def test_the_sweep_finds_what_was_taken_from_the_queue(url: str) -> None:
+def test_the_sweep_finds_runs_whose_jobs_are_missing(url: str) -> None:
     """Also where it is taken again and again, by hand."""
 
     async def scenario() -> None:
@@ -180,7 +180,7 @@ def test_the_sweep_finds_what_was_taken_from_the_queue(url: str) -> None:
     run(scenario())
 
 
-def test_a_job_that_is_handed_out_twice_costs_a_look(url: str) -> None:
+def test_a_job_that_is_delivered_twice_executes_its_run_once(url: str) -> None:
     async def scenario() -> None:
         async with worker(url, "one", wakes=ListedWakes()) as one, worker(url, "two", wakes=ListedWakes()) as two:
             one.labour.may_end.clear()
@@ -192,7 +192,7 @@ def test_a_job_that_is_handed_out_twice_costs_a_look(url: str) -> None:
                 "SELECT 0, 'run', convert_to(run_id, 'UTF8'), 'queued' FROM treadle.runs, generate_series(1, 6)"
             )
             await tell(url, again, again)
-            while await asked(url, "SELECT count(*) FROM treadle.pgqueuer"):  # noqa: ASYNC110 -- likewise
+            while await fetch_value(url, "SELECT count(*) FROM treadle.pgqueuer"):  # noqa: ASYNC110 -- likewise
                 await asyncio.sleep(0.02)
             assert one.labour.active[run_id] + two.labour.active[run_id] == 1
             one.labour.may_end.set()
@@ -202,7 +202,7 @@ def test_a_job_that_is_handed_out_twice_costs_a_look(url: str) -> None:
     run(scenario())
 
 
-def test_a_timer_fires_for_the_workers_of_that_time(url: str) -> None:
+def test_a_timer_fires_for_a_worker_that_started_later(url: str) -> None:
     async def scenario() -> None:
         async with worker(url, "one", wakes=ListedWakes()) as one:
             one.labour.may_end.clear()
@@ -272,7 +272,7 @@ def folder() -> Generator[Path, None, None]:
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="the server is stopped")
-def test_workers_come_back_with_the_server(folder: Path) -> None:
+def test_workers_continue_after_the_database_restarts(folder: Path) -> None:
     """The queue is heard again without anybody's help; what was in it at a crash is found by the sweep."""
     server = start(folder / "data")
 

@@ -49,7 +49,7 @@ class SlowJournal:
 
 
 @asynccontextmanager
-async def owned(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]:
+async def claim_new_run(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]:
     """Yield a run that this process owns, on a slow journal."""
     clock, ids = FakeClock(), CountingIds()
     deps = EngineDeps(
@@ -66,7 +66,7 @@ async def owned(process: StoreProcess) -> AsyncGenerator[OwnedRun, None]:
         yield log
 
 
-def ended(call_id: str) -> ToolCallEnd:
+def end_call(call_id: str) -> ToolCallEnd:
     return ToolCallEnd(call_id, "look", "done", 0)
 
 
@@ -78,12 +78,12 @@ def test_a_result_is_written_once_when_its_worker_is_stopped() -> None:
         async with open_in_one_process(InMemory()) as process:
 
             async def work() -> None:
-                async with owned(process) as log:
+                async with claim_new_run(process) as log:
                     runs.append(log.origin.run_id)
-                    log.record(ended("first"))
+                    log.record(end_call("first"))
                     first = asyncio.ensure_future(log.flush())
                     await asyncio.sleep(0.1)
-                    log.record(ended("second"))
+                    log.record(end_call("second"))
                     second = asyncio.ensure_future(log.flush())
                     await asyncio.gather(first, second)
 
@@ -99,15 +99,15 @@ def test_a_result_is_written_once_when_its_worker_is_stopped() -> None:
     assert simulated(run()) == Counter(first=1, second=1)
 
 
-def test_an_end_that_waited_for_its_turn_is_decided_again() -> None:
+def test_an_end_is_decided_again_if_a_delivery_was_committed_before_it() -> None:
     """An end was decided while a result was on its way to the disk, and that commit met a delivery: the end was
     decided without knowing of it."""
 
     async def run() -> tuple[bool, list[str]]:
-        async with open_in_one_process(InMemory()) as process, owned(process) as log:
+        async with open_in_one_process(InMemory()) as process, claim_new_run(process) as log:
             run_id = log.origin.run_id
             await process.steer(run_id)
-            log.record(ended("call"))
+            log.record(end_call("call"))
             flushing = asyncio.ensure_future(log.flush())
             await asyncio.sleep(0.5)
             accepted = await log.release(Release(said=log.state.said), END)

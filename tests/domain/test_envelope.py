@@ -132,7 +132,7 @@ EXAMPLES: tuple[EventData, ...] = (
 )
 
 
-def named(data: EventData) -> str:
+def find_type_name(data: EventData) -> str:
     return e.NAMES[type(data)]
 
 
@@ -153,10 +153,10 @@ def with_unknown(value: Any) -> Any:
 
 def test_there_is_an_example_of_every_type() -> None:
 
-    assert {named(data) for data in EXAMPLES} == set(VOCABULARY)
+    assert {find_type_name(data) for data in EXAMPLES} == set(VOCABULARY)
 
 
-@pytest.mark.parametrize("data", EXAMPLES, ids=named)
+@pytest.mark.parametrize("data", EXAMPLES, ids=find_type_name)
 def test_an_event_goes_over_the_wire_and_back(data: EventData) -> None:
     sent = event(data)
     assert from_json(to_json(sent)) == sent
@@ -164,7 +164,7 @@ def test_an_event_goes_over_the_wire_and_back(data: EventData) -> None:
 
 @pytest.mark.parametrize("name", ['a"b', "line\nbreak", "\\", "ä€😀"])
 @pytest.mark.parametrize("timestamp", [1_800_000_000.0, 1_800_000_000.000001, 0.5])
-def test_names_that_others_chose_go_over_the_wire_and_back(name: str, timestamp: float) -> None:
+def test_names_with_special_characters_go_over_the_wire_and_back(name: str, timestamp: float) -> None:
     origin = Origin(RunId(name), SessionId(name), AgentId(name), RunId(name))
     sent = Event(EventId(name), timestamp, origin, 7, "token", e.Token(1, 1, 0, name), b"")
     sent = msgspec.structs.replace(sent, raw=msgspec.json.encode(sent.data))
@@ -195,19 +195,19 @@ def test_a_type_of_a_later_version_is_kept_as_it_is() -> None:
     assert msgspec.json.decode(to_json(read)) == msgspec.json.decode(line)
 
 
-@pytest.mark.parametrize("data", EXAMPLES, ids=named)
+@pytest.mark.parametrize("data", EXAMPLES, ids=find_type_name)
 def test_fields_of_a_later_version_are_kept(data: EventData) -> None:
-    line = wire(named(data), {**msgspec.to_builtins(data), "from_a_later_version": 1})
+    line = wire(find_type_name(data), {**msgspec.to_builtins(data), "from_a_later_version": 1})
     assert from_json(line).data == data
     assert msgspec.json.decode(to_json(from_json(line))) == msgspec.json.decode(line)
 
 
-@pytest.mark.parametrize("data", EXAMPLES, ids=named)
+@pytest.mark.parametrize("data", EXAMPLES, ids=find_type_name)
 def test_fields_of_a_later_version_deep_inside_do_not_make_an_event_unreadable(data: EventData) -> None:
     plain = with_unknown(msgspec.to_builtins(data))
     if isinstance(data, e.RunStart):
         plain["tools"][0]["schema"] = {"type": "object"}  # a JSON Schema is free text to us
-    line = wire(named(data), plain)
+    line = wire(find_type_name(data), plain)
     assert from_json(line).data == data
     assert msgspec.json.decode(to_json(from_json(line))) == msgspec.json.decode(line)
 

@@ -98,7 +98,7 @@ async def plain(emitted: Emitted) -> None:
             emitted.add(event.type)
 
 
-async def steered(emitted: Emitted) -> None:
+async def steer_run(emitted: Emitted) -> None:
     """Messages, an interrupt, a resume, a cancel."""
     async with in_virtual_time(ScriptedModel(Silence("one"), Silence("two"), Silence("three"))) as engine:
         run_id = await engine.submit(agent(), "go")
@@ -122,7 +122,7 @@ async def steered(emitted: Emitted) -> None:
         await listening
 
 
-async def failing(emitted: Emitted) -> None:
+async def fail_models(emitted: Emitted) -> None:
     """Produce an open circuit breaker that closes again, and a fallback."""
     down = ScriptedFailure("server", "down", retryable=False, next_model=True)
     answers = iter([*[down] * MIN_CALLS, say("up again")])
@@ -144,7 +144,7 @@ async def slow(emitted: Emitted) -> None:
                     await asyncio.sleep(10)
 
 
-async def killed(emitted: Emitted) -> None:
+async def kill_worker(emitted: Emitted) -> None:
     """Produce a run that kills its worker each time, and a worker that stalls past its lease."""
     stalling: list[SimulatedProcess] = []
 
@@ -182,7 +182,7 @@ async def killed(emitted: Emitted) -> None:
         listening.cancel()
 
 
-async def permitted(emitted: Emitted) -> None:
+async def decide_approvals(emitted: Emitted) -> None:
     """Produce a long result, a blocking hook, a claimed action, a question, and approvals that are decided and
     not."""
     calls = [
@@ -215,7 +215,7 @@ async def permitted(emitted: Emitted) -> None:
                     pass
 
 
-async def secretive(emitted: Emitted) -> None:
+async def use_secrets(emitted: Emitted) -> None:
     """Produce a secret that is used, one that is denied, and one that is redacted."""
     calls = [
         ask(call("look", "c1", at="{{vault:TOKEN}}")),
@@ -231,7 +231,7 @@ async def secretive(emitted: Emitted) -> None:
                 assert CANARY not in event.raw.decode()
 
 
-async def commanded(emitted: Emitted) -> None:
+async def run_commands(emitted: Emitted) -> None:
     """Produce a command that takes too long, and one that must be confined where that is impossible."""
     calls = [ask(call("bash", "c1", command="sleep 60", timeout=0.3)), say("done")]
     for policy, commands in (("off", ShellCommands()), ("required", ShellCommands(bubblewrap="no-such-program"))):
@@ -269,7 +269,7 @@ async def long(emitted: Emitted) -> None:
                 emitted.add(event.type)
 
 
-async def remembering(emitted: Emitted) -> None:
+async def use_memory(emitted: Emitted) -> None:
     """Produce saved and recalled memories, with an embedder that cannot be reached."""
     script = (ask(call("journal_write", text="a quiet day"), text="so"), say("Ada likes tea"), say("tea"))
     with TemporaryDirectory() as folder:
@@ -294,7 +294,7 @@ async def bounded(emitted: Emitted) -> None:
                     emitted.add(event.type)
 
 
-async def by_the_clock(emitted: Emitted) -> None:
+async def fire_schedules(emitted: Emitted) -> None:
     """Produce a schedule that fires, and one whose previous run has not ended."""
     works = Clockwork()
     await works.book.add(NewSchedule("hero", "go", 60))
@@ -324,7 +324,7 @@ async def from_outside(emitted: Emitted) -> None:
                         await web.engine.cancel(event.run_id)
 
 
-async def on_a_channel(emitted: Emitted) -> None:
+async def answer_on_channel(emitted: Emitted) -> None:
     """Produce a message of a channel whose answer is sent after a failed attempt."""
     with TemporaryDirectory() as folder:
         async with chatting(Path(folder), FunctionModel(lambda _: say("hi")), streaming=False) as chat:
@@ -371,7 +371,7 @@ async def family(emitted: Emitted) -> None:
                 emitted.add(event.type)
 
 
-async def connected(emitted: Emitted) -> None:
+async def call_mcp_servers(emitted: Emitted) -> None:
     """Produce an MCP server that is used, one that ends during a call, and one that cannot start."""
     with TemporaryDirectory() as folder:
         home = make_home(Path(folder) / "home", s=make_server(), gone=McpServer(command="no-such-program"))
@@ -392,31 +392,31 @@ def dies_at_its_first_advance() -> Callable[[Operation], Fault | None]:
     return plan
 
 
-def emitted_by(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emitted:
+def collect_types(scenario: Callable[[Emitted], Coroutine[Any, Any, None]]) -> Emitted:
     emitted: Emitted = set()
     if scenario in (
-        secretive,
-        commanded,
-        remembering,
+        use_secrets,
+        run_commands,
+        use_memory,
         bounded,
-        by_the_clock,
+        fire_schedules,
         from_outside,
-        on_a_channel,
-        connected,
+        answer_on_channel,
+        call_mcp_servers,
     ):
         asyncio.run(scenario(emitted))
     else:
-        (in_a_world if scenario is killed else virtually)(scenario(emitted))
+        (in_a_world if scenario is kill_worker else virtually)(scenario(emitted))
     return emitted
 
 
 SCENARIOS = (
-    plain, steered, failing, slow, killed, permitted, secretive, commanded, long, remembering, bounded,
-    by_the_clock, from_outside, on_a_channel, family, connected,
+    plain, steer_run, fail_models, slow, kill_worker, decide_approvals, use_secrets, run_commands, long, use_memory,
+    bounded, fire_schedules, from_outside, answer_on_channel, family, call_mcp_servers,
 )  # fmt: skip
 
 
 def test_every_type_of_the_vocabulary_is_emitted_and_no_other() -> None:
-    emitted = set[str]().union(*(emitted_by(scenario) for scenario in SCENARIOS))
+    emitted = set[str]().union(*(collect_types(scenario) for scenario in SCENARIOS))
     assert emitted == set(VOCABULARY)
     assert set(NAMES.values()) == set(VOCABULARY)

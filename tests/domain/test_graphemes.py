@@ -24,7 +24,7 @@ texts = st.lists(st.sampled_from(SEEN), max_size=30).map("".join) | st.text(max_
 
 
 @pytest.mark.parametrize("seen", SEEN)
-def test_each_of_these_is_one_grapheme(seen: str) -> None:
+def test_a_combined_character_is_one_grapheme(seen: str) -> None:
     assert list(split_graphemes(f"x{seen}x{seen}")) == ["x", seen, "x", seen]
 
 
@@ -42,7 +42,7 @@ def test_rich_finds_the_same_graphemes_and_widths(text: str) -> None:
 
 
 @given(texts)
-def test_graphemes_are_the_whole_text_in_parts_of_bounded_size(text: str) -> None:
+def test_graphemes_cover_the_whole_text_in_parts_of_bounded_size(text: str) -> None:
     parts = list(split_graphemes(text))
     assert "".join(parts) == text
     assert all(0 < len(part) <= MAX_CODE_POINTS for part in parts)
@@ -80,7 +80,7 @@ def test_a_thousand_accents_do_not_make_one_grapheme() -> None:
     assert len(list(split_graphemes("e" + "\u0301" * 1000))) > 30
 
 
-def test_titles_and_messages_keep_emoji_whole() -> None:
+def test_titles_and_messages_do_not_split_emoji() -> None:
     assert title_of(f"The\n{FAMILY}\x07 works") == f"The {FAMILY} works"
     long = FAMILY * 40
     for shown, limit in ((title_of(long), TITLE_LIMIT), (summarize_message(long), 200)):

@@ -24,7 +24,7 @@ def test_later_ids_sort_later(ids: Ids) -> None:
     assert all(before < after for before, after in pairwise(made))
 
 
-def test_counted_ids_are_in_the_form_of_real_ones_and_the_same_every_time() -> None:
+def test_counted_ids_have_the_form_of_real_ones_and_are_reproducible() -> None:
     first, second = CountingIds(), CountingIds()
     found = uuid.UUID(hex=first("ses").removeprefix("ses_"))
     assert (found.version, found.variant) == (7, uuid.RFC_4122)
@@ -38,5 +38,5 @@ def test_an_id_says_when_it_was_made() -> None:
     assert before <= milliseconds <= time.time_ns() // 1_000_000
 
 
-def test_no_two_workers_have_one_name() -> None:
+def test_worker_names_are_unique() -> None:
     assert worker_name() != worker_name()

@@ -21,7 +21,7 @@ def test_an_amount_has_two_decimals_or_two_digits(value: float, shown: str) -> N
     assert format_amount(value) == shown
 
 
-def test_a_cost_says_what_is_not_known() -> None:
+def test_a_cost_says_that_prices_are_unknown() -> None:
     assert format_cost(0.0, 0) == "$0.00"
     assert format_cost(0.0, 2) == "unknown"
     assert format_cost(1.5, 0) == "$1.50"

@@ -46,7 +46,7 @@ def test_a_text_is_split_into_normalised_words(text: str, words: tuple[str, ...]
 
 
 @given(st.text())
-def test_however_it_is_written_it_is_the_same(text: str) -> None:
+def test_folded_words_do_not_depend_on_the_unicode_form(text: str) -> None:
     words = fold_words(text)
     assert fold_words(" ".join(words)) == words, "folding again changes nothing"
     assert all(word and not set(word) & set(' "\0*') for word in words)

@@ -56,7 +56,7 @@ def call_error(kind: Any, content: str) -> Any:
         ("something that was never written", None),
     ],
 )
-def test_shortage_is_read_from_a_wait(detail: str, shortage: Shortage | None) -> None:
+def test_the_shortage_is_read_from_the_detail_of_a_wait(detail: str, shortage: Shortage | None) -> None:
     assert decode_1(e.RunWaiting("budget", detail, 1_700_000_030.5)).shortage == shortage
 
 

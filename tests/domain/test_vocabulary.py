@@ -137,23 +137,23 @@ every_type = pytest.mark.parametrize("kind", VOCABULARY.values(), ids=VOCABULARY
 
 
 @every_type
-def test_the_name_is_the_specified_one(kind: EventType) -> None:
+def test_every_event_type_has_a_specified_name(kind: EventType) -> None:
     assert kind.name in SPECIFIED | BEYOND
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", kind.name)
 
 
 @every_type
-def test_live_types_are_those_that_show_work_in_progress(kind: EventType) -> None:
+def test_only_types_that_show_work_in_progress_are_live(kind: EventType) -> None:
     assert kind.durable is (kind.name not in LIVE)
 
 
 @every_type
-def test_it_is_documented_or_its_fields_are(kind: EventType) -> None:
+def test_every_event_type_is_documented_or_self_evident(kind: EventType) -> None:
     assert (kind.data.__doc__ or "").strip() or kind.name in SELF_EVIDENT
 
 
 @every_type
-def test_it_belongs_to_a_stream(kind: EventType) -> None:
+def test_every_event_type_belongs_to_a_stream(kind: EventType) -> None:
     assert kind.stream in ("run", "agent", "system")
 
 

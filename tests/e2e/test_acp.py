@@ -354,7 +354,7 @@ def test_cancel_withdraws_the_permission_request(stage: MakeStage) -> None:
     perform(work())
 
 
-def test_modes_change_what_is_asked(stage: MakeStage) -> None:
+def test_the_mode_decides_which_calls_need_approval(stage: MakeStage) -> None:
     made = stage(
         calls("write_file", "w1", path="a.txt", content="1"),
         calls("bash", "b1", command="true"),
@@ -467,7 +467,7 @@ def test_a_run_killed_in_a_model_call_continues_when_the_session_is_loaded(stage
 
 
 @pytest.mark.parametrize("way", ["end of input", "SIGTERM"])
-def test_a_run_continues_in_the_background_when_the_editor_is_gone(stage: MakeStage, way: str) -> None:
+def test_a_run_continues_in_the_background_after_the_editor_exits(stage: MakeStage, way: str) -> None:
     made = stage(calls("bash", command=f"touch begun; {WAITS}"), says("Finished alone."))
 
     async def work() -> None:
@@ -678,7 +678,7 @@ def test_sessions_are_attached_resumed_and_closed(stage: MakeStage) -> None:
     perform(work())
 
 
-def test_model_and_agent_are_chosen_and_kept(stage: MakeStage) -> None:
+def test_the_chosen_model_and_agent_are_kept(stage: MakeStage) -> None:
     def answer(request: Request) -> Behaviour:
         return says(f"I am {request.json['model']}.")
 

@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving, None,
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_every_answer_is_foreseen(server: Serving, mode: GenerationMode) -> None:
+def test_every_response_matches_the_description(server: Serving, mode: GenerationMode) -> None:
     checks.load_all_checks()
     identity = {"Authorization": f"Bearer {server.token}"}
     openapi: Any = schemathesis.openapi

@@ -33,8 +33,8 @@ def browser() -> Generator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Board, dict[str, str]]]:
-    board = Board(tmp_path_factory.mktemp("filled"))
+def filled_board(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Board, dict[str, str]]]:
+    board = Board(tmp_path_factory.mktemp("filled_board"))
     try:
         yield board, {**PAGES, **fill(board)}
     finally:
@@ -62,10 +62,10 @@ def visit(browser: Browser, board: Board, width: int = 1280, scheme: str = "ligh
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (360, "light")])
-def test_every_page_is_accessible_fits_and_complains_of_nothing(
-    browser: Browser, filled: tuple[Board, dict[str, str]], width: int, scheme: str
+def test_every_page_is_accessible_and_fits_without_console_errors(
+    browser: Browser, filled_board: tuple[Board, dict[str, str]], width: int, scheme: str
 ) -> None:
-    board, pages = filled
+    board, pages = filled_board
     visitor = visit(browser, board, width, scheme)
     visitor.page.goto(board.url)
     visitor.page.get_by_label("Access token").wait_for()
@@ -103,7 +103,7 @@ def test_a_link_signs_in_once_and_leaves_no_code_behind(browser: Browser, board:
     other.context.close()
 
 
-def test_a_token_sees_only_what_it_may_and_its_end_ends_the_page(browser: Browser, board: Board) -> None:
+def test_a_token_sees_only_its_own_data_and_its_revocation_ends_the_page(browser: Browser, board: Board) -> None:
     made = board.call("POST", "/v1/tokens", {"name": "guest", "scopes": ["read"]})
     visitor = visit(browser, board)
     page = visitor.sign_in(made["token"])
@@ -170,9 +170,9 @@ def test_a_run_is_steered_interrupted_resumed_and_cancelled(browser: Browser, bo
 
 
 def test_a_run_is_examined_forked_replayed_and_compared(
-    browser: Browser, filled: tuple[Board, dict[str, str]]
+    browser: Browser, filled_board: tuple[Board, dict[str, str]]
 ) -> None:
-    board, pages = filled
+    board, pages = filled_board
     visitor = visit(browser, board)
     visitor.sign_in()
     page = visitor.see(pages["timeline"])
@@ -287,7 +287,7 @@ def remove(page: Page, what: str) -> None:
     expect(page.get_by_role("dialog")).to_have_count(0)
 
 
-def test_everything_is_administered(browser: Browser, board: Board) -> None:
+def test_schedules_webhooks_memories_secrets_and_tokens_are_administered(browser: Browser, board: Board) -> None:
     visitor = visit(browser, board)
     page = visitor.sign_in()
     add(page, "/schedules", visitor, "New schedule", Message="Good morning", When="1d")

@@ -113,7 +113,7 @@ def test_an_expired_sign_in_loses_no_text(browser: Browser, board: Board) -> Non
     visitor.context.close()
 
 
-def test_someone_with_other_rights_does_not_get_the_pages_of_another(browser: Browser, board: Board) -> None:
+def test_a_user_with_other_rights_does_not_get_the_pages_of_another(browser: Browser, board: Board) -> None:
     made = board.call("POST", "/v1/tokens", {"name": "reader", "scopes": ["read"]})
     visitor = Visitor(browser.new_context(), board)
     visitor.sign_in()

@@ -51,7 +51,7 @@ def visitor(browser: Browser, board: Board) -> Generator[Visitor]:
     found.context.close()
 
 
-def test_links_to_what_does_not_exist_say_so_and_offer_nothing(visitor: Visitor) -> None:
+def test_links_to_missing_entities_say_so_and_offer_no_actions(visitor: Visitor) -> None:
     """The link is damaged, its filter is unknown, or what it names was deleted."""
     page = visitor.see("/runs/%ff")
     expect(page.locator("#main").get_by_role("alert")).to_contain_text("%ff")

@@ -32,7 +32,7 @@ DIALOGS = {
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Board, dict[str, str]]]:
+def filled_board(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Board, dict[str, str]]]:
     board = Board(tmp_path_factory.mktemp("dialogs"))
     try:
         yield board, fill(board)
@@ -49,9 +49,9 @@ def browser() -> Generator[Browser]:
 @pytest.mark.skipif(not AXE.exists(), reason="axe is not installed: run `make web`")
 @pytest.mark.parametrize(("width", "dark"), [(1280, True), (360, False)])
 def test_every_dialog_is_accessible_and_fits(
-    browser: Browser, filled: tuple[Board, dict[str, str]], width: int, dark: bool
+    browser: Browser, filled_board: tuple[Board, dict[str, str]], width: int, dark: bool
 ) -> None:
-    board, pages = filled
+    board, pages = filled_board
     context = browser.new_context(
         viewport={"width": width, "height": 740}, color_scheme="dark" if dark else "light"
     )

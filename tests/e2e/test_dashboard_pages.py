@@ -105,7 +105,7 @@ def test_keyboard_focus_can_be_seen_on_every_page(visitor: Visitor) -> None:
     assert faults == {}
 
 
-def test_memories_are_rendered_and_excerpts_have_no_marks(visitor: Visitor, board: Board) -> None:
+def test_memories_are_rendered_and_excerpts_have_no_markdown(visitor: Visitor, board: Board) -> None:
     if "default" not in [each["agent"]["name"] for each in board.call("GET", "/v1/agents")["items"]]:
         board.call("POST", "/v1/agents", {"name": "default", "model": "fake/m"})
     memory = "The team prefers **short** answers.\n\n- no `emoji`\n- see the [guide](https://example.com/guide)"

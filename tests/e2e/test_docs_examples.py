@@ -74,7 +74,7 @@ async def run(command: list[str], tmp_path: Path, url: str) -> tuple[int, str, s
 
 
 @pytest.mark.parametrize("block", PROGRAMS, ids=lambda block: f"{name_of(block.page)}:{block.line}")
-def test_programs_run(block: Block, tmp_path: Path) -> None:
+def test_documented_programs_run(block: Block, tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(policy=reply) as server:
             code, out, err = await run([sys.executable, "-c", block.text], tmp_path, server.url)
@@ -86,7 +86,7 @@ def test_programs_run(block: Block, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", SCRIPTED, ids=name_of)
-def test_scripts_run(page: Path, tmp_path: Path) -> None:
+def test_documented_scripts_run(page: Path, tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(policy=reply) as server:
             script = "\n".join(["set -eu", *(block.text for block in blocks(page, "bash"))])

@@ -33,7 +33,7 @@ def examples_of(docstring: str) -> list[str]:
     return found
 
 
-def as_program(example: str) -> str:
+def make_program(example: str) -> str:
     """Return an example as a program; one that awaits becomes a coroutine."""
     if ("await " not in example and "async with" not in example) or "async def" in example:
         return f"import treadle\n{example}\n"
@@ -41,7 +41,7 @@ def as_program(example: str) -> str:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_runs(name: str, tmp_path: Path) -> None:
+def test_the_examples_of_a_docstring_run(name: str, tmp_path: Path) -> None:
     examples = examples_of(inspect.getdoc(getattr(treadle, name)) or "")
     assert examples, f"treadle.{name} shows no example of its use"
     with serve(policy=lambda _: says("It is fine.")) as endpoint:
@@ -52,7 +52,7 @@ def test_an_example_runs(name: str, tmp_path: Path) -> None:
         if "Client" in name:
             serving.start()
         for example in examples:
-            program = as_program(example).replace("http://127.0.0.1:8420", serving.url)
+            program = make_program(example).replace("http://127.0.0.1:8420", serving.url)
             done = subprocess.run(
                 [sys.executable, "-c", program.replace("trd_...", serving.token)],
                 cwd=tmp_path,

@@ -41,7 +41,7 @@ def test_an_example_prints_what_it_promises(name: str, tmp_path: Path) -> None:
         assert line in printed
 
 
-def test_the_plugin_brings_its_tool(tmp_path: Path) -> None:
+def test_the_example_plugin_adds_its_tool(tmp_path: Path) -> None:
     folder = tmp_path / "treadle_dice-0.1.0.dist-info"
     folder.mkdir()
     (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: treadle-dice\nVersion: 0.1.0\n")
@@ -64,7 +64,7 @@ def test_the_notebook_runs_inside_a_running_loop(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "Hello from a notebook.\n"
 
 
-def test_the_client_talks_to_a_server(tmp_path: Path) -> None:
+def test_the_example_client_calls_a_server(tmp_path: Path) -> None:
     async def scenario() -> str:
         async with serve_home(tmp_path, says("Hello."), says("Hello again.")) as web:
             return await asyncio.to_thread(run, tmp_path, str(EXAMPLES / "client.py"), web.url, web.token, "one")
@@ -72,5 +72,5 @@ def test_the_client_talks_to_a_server(tmp_path: Path) -> None:
     assert asyncio.run(scenario()) == "Hello.\nHello again.\n"
 
 
-def test_the_test_passes(tmp_path: Path) -> None:
+def test_the_example_test_passes(tmp_path: Path) -> None:
     run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLES / "test_agent.py"))

@@ -176,7 +176,7 @@ main()
 """
 
 
-def test_without_the_extra_one_line_says_how_to_install_it(tmp_path: Path) -> None:
+def test_a_missing_extra_is_reported_with_how_to_install_it(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "home")
     shell.write("config.yaml", "mcp_servers: {s: {command: x}}\n")
 

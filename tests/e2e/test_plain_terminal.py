@@ -18,7 +18,7 @@ def test_an_empty_home_says_that_it_has_no_runs(tmp_path: Path) -> None:
 
 
 @needs_tmux
-def test_one_line_tells_what_is_awaited_and_disappears(tmp_path: Path) -> None:
+def test_a_progress_line_is_shown_while_waiting_and_then_removed(tmp_path: Path) -> None:
     with serve(says("First **words** here.\n\nThen ", "", "the rest.")) as endpoint:
         environment = write_home(tmp_path / "home", endpoint.url)
         with open_terminal([TREADLE, "run", "Hello."], tmp_path, environment) as terminal:
@@ -43,7 +43,7 @@ sys.exit(main())
 
 
 @needs_tmux
-def test_without_the_extra_it_prints_help_and_the_line_that_installs_it(tmp_path: Path) -> None:
+def test_a_missing_extra_prints_help_and_how_to_install_it(tmp_path: Path) -> None:
     environment = {"TREADLE_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
     python = [sys.executable, "-c", WITHOUT_EXTRA]
     with open_terminal(python, tmp_path, environment, columns=160, rows=80) as terminal:

@@ -63,7 +63,7 @@ def test_arguments_are_edited_on_several_lines_and_never_sent_as_messages(stage:
     assert "oops" not in str([request.json for request in made.endpoint.requests])
 
 
-def test_leaving_asks_what_becomes_of_the_run(stage: MakeStage) -> None:
+def test_leaving_during_a_run_asks_whether_it_continues(stage: MakeStage) -> None:
     made = stage(Silence(), calls("write_file", path="x.txt", content="a"), says("Done."), agent=ASK)
     with made.open("chat", "--inline", ready=HINT) as terminal:
         enter(terminal, "go")

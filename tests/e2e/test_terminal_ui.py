@@ -32,7 +32,7 @@ def test_an_answer_streams_as_markdown_and_stays_in_the_scrollback(stage: MakeSt
         assert "Some bold words and more." in after
 
 
-def test_steering_queueing_and_taking_a_queued_message_back(stage: MakeStage) -> None:
+def test_messages_steer_and_queue_and_a_queued_one_can_be_withdrawn(stage: MakeStage) -> None:
     made = stage(
         calls("bash", command="until test -e go; do sleep 0.05; done"),
         says("Turned left."),
@@ -59,7 +59,7 @@ def test_steering_queueing_and_taking_a_queued_message_back(stage: MakeStage) ->
         assert made.endpoint.last_texts()[-1].endswith("afterwards")
 
 
-def test_interrupting_resuming_and_cancelling(stage: MakeStage) -> None:
+def test_a_run_is_interrupted_resumed_and_cancelled(stage: MakeStage) -> None:
     made = stage(Silence(), says("Resumed."), Silence())
     with made.open() as terminal:
         send(terminal, "begin")
@@ -77,12 +77,12 @@ def test_interrupting_resuming_and_cancelling(stage: MakeStage) -> None:
         terminal.wait_for(READY)
 
 
-def asks_for(text: str) -> Callable[[str], bool]:
+def shows_approval_of(text: str) -> Callable[[str], bool]:
     """Return whether the panel asks for a call."""
     return lambda screen: f"│ command: {text}" in screen and "1 approve" in screen
 
 
-def test_approving_editing_and_denying_with_a_note(stage: MakeStage) -> None:
+def test_calls_are_approved_edited_and_denied_with_a_note(stage: MakeStage) -> None:
     made = stage(
         calls("bash", command="echo one > first"),
         calls("bash", "c2", command="echo two > second"),
@@ -92,9 +92,9 @@ def test_approving_editing_and_denying_with_a_note(stage: MakeStage) -> None:
     )
     with made.open(rows=40) as terminal:
         send(terminal, "begin")
-        terminal.wait_for(asks_for("echo one > first"))
+        terminal.wait_for(shows_approval_of("echo one > first"))
         terminal.send("1")
-        terminal.wait_for(asks_for("echo two > second"))
+        terminal.wait_for(shows_approval_of("echo two > second"))
         assert (made.folder / "first").read_text() == "one\n"
         terminal.send("2")
         terminal.wait_for("edit the arguments")
@@ -102,7 +102,7 @@ def test_approving_editing_and_denying_with_a_note(stage: MakeStage) -> None:
         terminal.type(" edited")
         terminal.wait_for('second edited"')
         terminal.send("Enter")
-        terminal.wait_for(asks_for("echo three > third"))
+        terminal.wait_for(shows_approval_of("echo three > third"))
         assert (made.folder / "second").read_text() == "two edited\n"
         terminal.send("3")
         terminal.wait_for("Why not?")
@@ -199,7 +199,7 @@ def test_the_ui_attaches_in_place_when_a_server_takes_the_home(stage: MakeStage)
             server.communicate()
 
 
-def test_leaving_a_run_in_the_background(stage: MakeStage) -> None:
+def test_a_run_continues_in_the_background_after_leaving(stage: MakeStage) -> None:
     made = stage(calls("bash", command="until test -e go; do sleep 0.05; done"), says("Finished alone."))
     with made.open() as terminal:
         send(terminal, "begin")
@@ -213,7 +213,7 @@ def test_leaving_a_run_in_the_background(stage: MakeStage) -> None:
     wait_until(lambda: "completed" in made.run("runs", "list"))
 
 
-def test_parking_a_run_when_quitting(stage: MakeStage) -> None:
+def test_quitting_parks_the_run_and_reopening_resumes_it(stage: MakeStage) -> None:
     made = stage(Silence(), says("Resumed after parking."))
     with made.open() as terminal:
         send(terminal, "begin")
@@ -249,7 +249,7 @@ def test_hostile_text_is_inert(stage: MakeStage) -> None:
         assert "العربية" in screen
 
 
-def test_a_long_paste_a_long_output_and_a_resize(stage: MakeStage) -> None:
+def test_a_long_paste_and_a_long_output_survive_a_resize(stage: MakeStage) -> None:
     made = stage(says("Read it."), calls("bash", command="seq -f %.30f 1 5000"), says("Counted."))
     pasted = "\n".join(f"line {number} of the pasted text" for number in range(3500))
     assert len(pasted) > 100_000
@@ -279,7 +279,7 @@ def test_a_long_paste_a_long_output_and_a_resize(stage: MakeStage) -> None:
         terminal.wait_for("Done.")
 
 
-def test_no_colour_and_a_dumb_terminal(stage: MakeStage) -> None:
+def test_no_color_and_a_dumb_terminal_are_respected(stage: MakeStage) -> None:
     made = stage(says("Some **bold** words."), says("Plain words."))
     with made.open(NO_COLOR="1") as terminal:
         send(terminal, "begin")
@@ -294,7 +294,7 @@ def test_no_colour_and_a_dumb_terminal(stage: MakeStage) -> None:
         terminal.wait_for("Plain words.")
 
 
-def test_inline_approves_and_never_uses_the_alternate_screen(stage: MakeStage) -> None:
+def test_the_inline_chat_approves_and_never_uses_the_alternate_screen(stage: MakeStage) -> None:
     made = stage(calls("bash", command="echo inline > made"), says("Line by **line**."), agent=ASK)
     with made.open("chat", "--inline", ready="Type a message") as terminal:
         terminal.type("begin")
@@ -390,7 +390,7 @@ def _last_user(request: Request) -> str:
     return next(line for line in text.split("\n") if line.startswith("about"))
 
 
-def test_it_ends_after_its_terminal_has_gone_without_a_signal(stage: MakeStage) -> None:
+def test_the_ui_ends_when_its_terminal_closes_without_a_signal(stage: MakeStage) -> None:
     """Reading from such a terminal returns at once, for ever."""
     made = stage(says("Hello."))
     outer, inner = pty.openpty()

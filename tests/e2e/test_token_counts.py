@@ -31,7 +31,7 @@ def path() -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(path: Path) -> list[Measured]:
+def measured(path: Path) -> list[Measured]:
     """Every request of every session."""
 
     async def measure() -> list[Measured]:
@@ -46,27 +46,27 @@ def mean(some: Iterable[Measured]) -> float:
 
 
 @pytest.mark.parametrize("half", [FIT, CHECK])
-def test_the_mean_error_is_under_five_percent(found: list[Measured], half: int) -> None:
-    errors = sorted(request.error for request in found if request.session.half == half)
+def test_the_mean_error_is_under_five_percent(measured: list[Measured], half: int) -> None:
+    errors = sorted(request.error for request in measured if request.session.half == half)
     assert statistics.mean(errors) < 0.05
     assert errors[int(len(errors) * 0.98)] < 0.10
     assert errors[-1] < 0.15, "text of a kind that the session had not seen: base64, JSON, Chinese"
 
 
-def test_so_it_is_for_first_requests_of_which_nothing_was_counted(found: list[Measured]) -> None:
-    first = [request for request in found if request.number == 0]
+def test_the_mean_error_of_first_requests_is_under_five_percent(measured: list[Measured]) -> None:
+    first = [request for request in measured if request.number == 0]
     assert mean(first) < 0.05
     assert max(request.error for request in first) < 0.10
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_estimates_are_accurate_for_every_kind_of_text(found: list[Measured], kind: str) -> None:
-    assert mean(request for request in found if request.session.kind == kind) < 0.05
+def test_estimates_are_accurate_for_every_kind_of_text(measured: list[Measured], kind: str) -> None:
+    assert mean(request for request in measured if request.session.kind == kind) < 0.05
 
 
-def test_the_server_reports_what_was_counted(path: Path, found: list[Measured]) -> None:
+def test_the_server_reports_the_same_counts(path: Path, measured: list[Measured]) -> None:
     """The first requests of the smallest sessions are sent: prompts are read slowly here."""
-    smallest = sorted((request for request in found if request.number == 0), key=lambda request: request.counted)
+    smallest = sorted((request for request in measured if request.number == 0), key=lambda request: request.counted)
 
     async def ask() -> list[int]:
         async with counter(path) as count:
@@ -75,13 +75,13 @@ def test_the_server_reports_what_was_counted(path: Path, found: list[Measured]) 
     assert asyncio.run(ask()) == [request.counted for request in smallest[:3]]
 
 
-def test_the_sessions_are_what_they_should_be(found: list[Measured]) -> None:
+def test_the_measured_sessions_are_numerous_and_varied(measured: list[Measured]) -> None:
     every = sessions()
-    lengths = [max(len(r.messages) for r in found if r.session == session) + 1 for session in every]
+    lengths = [max(len(r.messages) for r in measured if r.session == session) + 1 for session in every]
     assert len(every) >= 50
     assert min(lengths) >= 4
     assert max(lengths) >= 40
-    assert max(request.counted + request.replied for request in found) < 8192
+    assert max(request.counted + request.replied for request in measured) < 8192
     assert sum(bool(turn.asked) for session in every for turn in session.turns) > 1.5 * len(every)
     assert sessions() == every
 
@@ -93,7 +93,7 @@ def default_tools(names: Iterable[str]) -> tuple[ToolSpec, ...]:
     return tuple([list_known_tools()[name] for name in sorted(names)])
 
 
-def rendered(tools: Iterable[ToolSpec]) -> str:
+def render_functions(tools: Iterable[ToolSpec]) -> str:
     """Return tools in the form of chat completions, as a chat template renders them: one to a line, with blanks."""
     functions = [{"name": tool.name, "description": tool.description, "parameters": tool.schema} for tool in tools]
     return "\n".join(json.dumps({"type": "function", "function": each}) for each in functions)
@@ -113,7 +113,7 @@ def test_the_default_tools_are_small_and_estimated_within_ten_percent(path: Path
                 request = ModelRequest("smollm2", prompt, conversation, ModelSettings(), profile=PROFILE)
                 counts = TokenCount(estimate_preamble(prompt))
                 estimate = counts.estimate(estimate_message(conversation.messages[0]))
-                found.append((await count.prompt(request), estimate, await count.tokens(rendered(tools))))
+                found.append((await count.prompt(request), estimate, await count.tokens(render_functions(tools))))
             return found
 
     measured = asyncio.run(ask())

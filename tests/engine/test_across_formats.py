@@ -28,7 +28,7 @@ async def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-def asks(mode: ApiMode) -> Answer:
+def make_call_reply(mode: ApiMode) -> Answer:
     """A reply that reasons and calls `look`, in the words of a format."""
     match mode:
         case "anthropic_messages":
@@ -62,7 +62,7 @@ def exchange(tmp_path: Path, first: ApiMode, second: ApiMode) -> tuple[list[Any]
     """The events of the run, what the second model was sent, and the result."""
 
     async def run() -> tuple[list[Any], Any, treadle.Result]:
-        async with FakeEndpoint(asks(first), DOWN) as one, FakeEndpoint(answers(second)) as two:
+        async with FakeEndpoint(make_call_reply(first), DOWN) as one, FakeEndpoint(answers(second)) as two:
             engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
             engine.add_provider("one", base_url=one.url, api_mode=first, api_key="sk-one-1234")
             engine.add_provider("two", base_url=two.url, api_mode=second, api_key="sk-two-1234")
@@ -80,7 +80,7 @@ MODES: tuple[ApiMode, ...] = ("anthropic_messages", "chat_completions", "respons
 
 @pytest.mark.parametrize("first", MODES)
 @pytest.mark.parametrize("second", MODES)
-def test_another_format_takes_over_in_the_middle(tmp_path: Path, first: ApiMode, second: ApiMode) -> None:
+def test_a_run_continues_in_another_wire_format(tmp_path: Path, first: ApiMode, second: ApiMode) -> None:
     events, sent, result = exchange(tmp_path, first, second)
     assert (result.outcome, result.text) == ("completed", "Nothing there.")
     assert [data.provider for data in events if isinstance(data, LlmRequest)] == ["one", "one", "two"]
@@ -128,7 +128,7 @@ def ids(mode: ApiMode, sent: Any) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("mode", ["anthropic_messages", "responses"])
 def test_reasoning_is_sent_back_only_to_its_own_model(tmp_path: Path, mode: ApiMode) -> None:
     async def run() -> Any:
-        async with FakeEndpoint(asks(mode), answers(mode)) as server:
+        async with FakeEndpoint(make_call_reply(mode), answers(mode)) as server:
             engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path / "home"))
             engine.add_provider("one", base_url=server.url, api_mode=mode, api_key="sk-one-1234")
             async with engine:

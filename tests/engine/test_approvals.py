@@ -36,7 +36,7 @@ class Post:
         self.tool = post
 
 
-async def asked_for(engine: HostedEngine, run_id: str) -> ApprovalRequested:
+async def wait_for_approval(engine: HostedEngine, run_id: str) -> ApprovalRequested:
     await until(engine, run_id, "run_waiting")
     requests = [event.data async for event in engine.service.read_stored(RunId(run_id))]
     [request] = [data for data in requests if isinstance(data, ApprovalRequested)]
@@ -49,7 +49,7 @@ async def idle(engine: HostedEngine) -> None:
             await asyncio.sleep(0.01)
 
 
-def told(model: ScriptedModel) -> str:
+def read_last_result(model: ScriptedModel) -> str:
     [result] = all_told(model.requests[-1].conversation.messages[-1].parts)
     return result.content
 
@@ -64,7 +64,7 @@ def test_an_approved_call_runs_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            request = await asked_for(engine, run_id)
+            request = await wait_for_approval(engine, run_id)
             assert post.letters == []
             assert (request.name, request.arguments) == ("post", '{"letter":"hello"}')
             await engine.decide(request.approval_id, "approve", by="ada")
@@ -82,11 +82,11 @@ def test_a_denied_call_does_not_run_and_the_model_is_told_not_to_retry(tmp_path:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            await engine.decide((await asked_for(engine, run_id)).approval_id, "deny", note="not to her")
+            await engine.decide((await wait_for_approval(engine, run_id)).approval_id, "deny", note="not to her")
             await engine.wait(run_id)
         assert post.letters == []
-        assert "not to her" in told(model)
-        assert "Do not try this call again" in told(model)
+        assert "not to her" in read_last_result(model)
+        assert "Do not try this call again" in read_last_result(model)
 
     asyncio.run(scenario())
 
@@ -97,7 +97,7 @@ def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) 
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            request = await asked_for(engine, run_id)
+            request = await wait_for_approval(engine, run_id)
             await idle(engine)
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             engine.add_tools(post.tool)
@@ -112,13 +112,13 @@ def test_a_pending_approval_survives_a_restart_with_the_same_id(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_there_is_one_decision(tmp_path: Path) -> None:
+def test_only_the_first_decision_counts(tmp_path: Path) -> None:
     post = Post()
 
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"), say("done"))) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await asked_for(engine, run_id)).approval_id
+            approval = (await wait_for_approval(engine, run_id)).approval_id
             answers = await asyncio.gather(
                 *(engine.decide(approval, "approve") for _ in range(3)),
                 *(engine.decide(approval, "deny") for _ in range(3)),
@@ -141,7 +141,7 @@ def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await asked_for(engine, run_id)).approval_id
+            approval = (await wait_for_approval(engine, run_id)).approval_id
             with pytest.raises(UsageError, match="unknown parameter `leter`"):
                 await engine.decide(approval, "approve", arguments={"leter": "oops"})
             await engine.decide(approval, "approve", arguments={"letter": "goodbye"})
@@ -150,8 +150,8 @@ def test_edited_arguments_run_and_must_be_valid(tmp_path: Path) -> None:
         assert post.letters == ["goodbye"]
         [start] = [event.data for event in events if isinstance(event.data, ToolCallStart)]
         assert start.arguments == '{"letter":"goodbye"}'
-        assert "A reviewer edited the arguments" in told(model)
-        assert "posted goodbye" in told(model)
+        assert "A reviewer edited the arguments" in read_last_result(model)
+        assert "posted goodbye" in read_last_result(model)
 
     asyncio.run(scenario())
 
@@ -166,13 +166,13 @@ def test_an_approval_without_a_reviewer_is_denied_at_once(tmp_path: Path, via: s
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], approvals={"default": "ask", "via": via}), "go")
             if via is not None:
-                await engine.decide((await asked_for(engine, run_id)).approval_id, "approve")
+                await engine.decide((await wait_for_approval(engine, run_id)).approval_id, "approve")
             await engine.wait(run_id)
             kinds = types(await journal(engine, run_id))
         assert post.letters == (["hello"] if via else [])
         assert ("approval_requested" in kinds) is (via is not None)
         if via is None:
-            assert "no reviewer can be asked" in told(model)
+            assert "no reviewer can be asked" in read_last_result(model)
 
     asyncio.run(scenario())
 
@@ -185,7 +185,7 @@ def test_a_pending_approval_expires(on_expiry: str) -> None:
         async with in_virtual_time(model) as engine:
             hero = agent(tools=[post.tool], approvals={"default": "ask", "expires": "2h", "on_expiry": on_expiry})
             run_id = await engine.submit(hero, "go", **TERMINAL)
-            request = await asked_for(engine, run_id)
+            request = await wait_for_approval(engine, run_id)
             result = await engine.wait(run_id)
             assert result.metrics.duration_ms >= 2 * 3_600_000
             with pytest.raises(InvalidState, match="no longer open"):
@@ -194,20 +194,20 @@ def test_a_pending_approval_expires(on_expiry: str) -> None:
         assert post.letters == []
         if on_expiry == "deny":
             assert result.text == "went on"
-            assert "no reviewer answered in time" in told(model)
+            assert "no reviewer answered in time" in read_last_result(model)
         else:
             assert (result.outcome, result.status) == ("approval_expired", "failed")
 
     virtually(scenario())
 
 
-def test_a_message_that_interrupts_supersedes_it(tmp_path: Path) -> None:
+def test_an_interrupting_message_supersedes_the_approval(tmp_path: Path) -> None:
     post, model = Post(), ScriptedModel(letter("hello"), say("something else"))
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await asked_for(engine, run_id)).approval_id
+            approval = (await wait_for_approval(engine, run_id)).approval_id
             await engine.steer(run_id, "never mind", mode="interrupt")
             assert (await engine.wait(run_id)).text == "something else"
             with pytest.raises(InvalidState):
@@ -220,13 +220,13 @@ def test_a_message_that_interrupts_supersedes_it(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_cancel_ends_it(tmp_path: Path) -> None:
+def test_a_cancel_ends_a_pending_approval(tmp_path: Path) -> None:
     post = Post()
 
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(letter("hello"))) as engine:
             run_id = await engine.submit(agent(tools=[post.tool], **ASKS), "go", **TERMINAL)
-            approval = (await asked_for(engine, run_id)).approval_id
+            approval = (await wait_for_approval(engine, run_id)).approval_id
             await engine.cancel(run_id)
             assert (await engine.wait(run_id)).outcome == "cancelled"
             with pytest.raises(InvalidState):
@@ -245,11 +245,13 @@ def test_a_session_grant_needs_no_further_approval(tmp_path: Path) -> None:
         async with opened(tmp_path, model) as engine:
             hero = agent(tools=[post.tool], **ASKS)
             run_id = await engine.submit(hero, "go", session="ses_a", **TERMINAL)
-            await engine.decide((await asked_for(engine, run_id)).approval_id, "approve", remember="session")
+            await engine.decide(
+                (await wait_for_approval(engine, run_id)).approval_id, "approve", remember="session"
+            )
             assert (await engine.wait(run_id)).text == "first"
             assert (await engine.run(hero, "again", session="ses_a", **TERMINAL)).text == "second"
             other = await engine.submit(hero, "go", session="ses_b", **TERMINAL)
-            await asked_for(engine, other)
+            await wait_for_approval(engine, other)
             await engine.cancel(other)
         assert post.letters == ["one", "two"]
 
@@ -285,7 +287,7 @@ def test_other_calls_run_while_one_waits_for_approval(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(tools=[look], approvals={"rules": rules}), "go", **TERMINAL)
-            request = await asked_for(engine, run_id)
+            request = await wait_for_approval(engine, run_id)
             assert seen == ["hall", "yard"]
             await engine.decide(request.approval_id, "approve")
             await engine.wait(run_id)

@@ -16,7 +16,7 @@ HOURS = 2 * 3600.0
 ASKING = {"via": "api", "rules": [{"tool": "look", "do": "ask"}]}
 
 
-def asks_below(seconds_after: float = 0.0) -> FunctionModel:
+def make_asking_model(seconds_after: float = 0.0) -> FunctionModel:
     """A child's child wants something that a person must allow, and takes so long afterwards."""
 
     async def policy(request: ModelRequest) -> ScriptStep:
@@ -36,7 +36,7 @@ def asks_below(seconds_after: float = 0.0) -> FunctionModel:
     return FunctionModel(policy)
 
 
-async def asked(engine: HostedEngine) -> tuple[str, str, str]:
+async def start_and_ask(engine: HostedEngine) -> tuple[str, str, str]:
     """A run that has come to where a run two levels under it waits: those three."""
     root = await engine.submit(agent(tools=["agent_spawn", look], approvals=ASKING), "go")
     await asyncio.sleep(1)
@@ -48,8 +48,8 @@ async def asked(engine: HostedEngine) -> tuple[str, str, str]:
 
 def test_an_approval_of_a_child_run_can_be_given_hours_later() -> None:
     async def work() -> None:
-        async with in_virtual_time(asks_below()) as engine:
-            root, middle, leaf = await asked(engine)
+        async with in_virtual_time(make_asking_model()) as engine:
+            root, middle, leaf = await start_and_ask(engine)
             await asyncio.sleep(HOURS)
             for run_id in (root, middle):
                 record = await engine.service.run(RunId(run_id))
@@ -66,10 +66,10 @@ def test_an_approval_of_a_child_run_can_be_given_hours_later() -> None:
     virtually(work())
 
 
-def test_the_clock_continues_with_the_answer() -> None:
+def test_the_time_limit_of_a_child_run_continues_after_the_answer() -> None:
     async def work() -> None:
-        async with in_virtual_time(asks_below(seconds_after=100 * HOURS)) as engine:
-            root, _, _ = await asked(engine)
+        async with in_virtual_time(make_asking_model(seconds_after=100 * HOURS)) as engine:
+            root, _, _ = await start_and_ask(engine)
             await asyncio.sleep(HOURS)
             [waiting] = await engine.service.approvals()
             await engine.decide(waiting.approval_id, "approve")
@@ -105,8 +105,8 @@ def test_an_interrupted_tree_keeps_its_remaining_time() -> None:
 @pytest.mark.parametrize("stop", ["leaf", "root"])
 def test_a_run_cancelled_during_a_question_stops_waiting(stop: str) -> None:
     async def work() -> None:
-        async with in_virtual_time(asks_below()) as engine:
-            root, middle, leaf = await asked(engine)
+        async with in_virtual_time(make_asking_model()) as engine:
+            root, middle, leaf = await start_and_ask(engine)
             await asyncio.sleep(HOURS)
             await engine.cancel(leaf if stop == "leaf" else root)
             result = await engine.wait(root)

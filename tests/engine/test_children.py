@@ -93,7 +93,7 @@ def spawning(*tasks: str, answer: Policy | None = None, **more: Any) -> Policy:
     return policy
 
 
-def test_children_of_one_turn_run_side_by_side_and_answer_in_order() -> None:
+def test_child_runs_of_one_turn_run_concurrently_and_answer_in_order() -> None:
     running, most = 0, 0
 
     async def nap(request: ModelRequest) -> ScriptStep:
@@ -155,7 +155,7 @@ def test_the_number_of_runs_in_a_tree_is_limited() -> None:
     virtually(work())
 
 
-def test_a_storm_ends_at_the_limits() -> None:
+def test_endless_spawning_ends_at_the_limits() -> None:
     async def work() -> None:
         storm = FunctionModel(lambda _: ask(*(call("agent_spawn", message=f"again {n}") for n in range(4))))
         async with in_virtual_time(storm) as engine:
@@ -410,7 +410,7 @@ def test_approvals_are_announced_while_a_child_run_works() -> None:
     virtually(work())
 
 
-def test_calls_that_are_left_to_others_are_counted_as_calls() -> None:
+def test_calls_that_start_child_runs_are_counted_as_calls() -> None:
     async def work() -> None:
         async with in_virtual_time(FunctionModel(spawning("a", "b"))) as engine:
             hero = agent(tools=["agent_spawn"], quality={"checker": "quality-checker"})

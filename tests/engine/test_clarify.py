@@ -22,12 +22,12 @@ def which() -> Any:
     return ask(call("clarify", "c1", question="Which key?", options=["iron", "brass"]))
 
 
-def told(model: ScriptedModel) -> str:
+def read_last_result(model: ScriptedModel) -> str:
     [result] = all_told(model.requests[-1].conversation.messages[-1].parts)
     return result.content
 
 
-def test_the_answer_is_the_result(tmp_path: Path) -> None:
+def test_the_answer_is_the_result_of_the_call(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which())) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
@@ -45,7 +45,7 @@ def test_the_answer_is_the_result(tmp_path: Path) -> None:
             with pytest.raises(InvalidState):
                 await engine.answer(run_id, question.call_id, "iron")
             assert "tool_call_start" not in types(await journal(engine, run_id)), "nothing was run"
-        assert told(model) == "brass"
+        assert read_last_result(model) == "brass"
 
     asyncio.run(scenario())
 
@@ -56,7 +56,7 @@ def test_without_a_user_the_agent_is_told_to_continue(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
             await engine.run(agent(tools=["clarify"]), "go")
-        assert "No user can be asked" in told(model)
+        assert "No user can be asked" in read_last_result(model)
 
     asyncio.run(scenario())
 
@@ -87,12 +87,12 @@ def test_a_callback_answers(tmp_path: Path, later: bool) -> None:
         async with opened(tmp_path, model) as engine:
             callbacks = treadle.Callbacks(on_clarify=lambda event: in_a_while() if later else "iron")
             await engine.run(agent(tools=["clarify"]), "go", callbacks)
-        assert told(model) == "iron"
+        assert read_last_result(model) == "iron"
 
     asyncio.run(scenario())
 
 
-def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
+def test_only_one_of_several_concurrent_answers_counts(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which(), say("done"))) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)
@@ -106,7 +106,7 @@ def test_two_answers_at_once_are_one(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_any_tool_may_require_approval(tmp_path: Path) -> None:
+def test_any_tool_may_ask_a_question(tmp_path: Path) -> None:
     class Confirm(Clarify):
         """The same under another name."""
 
@@ -120,7 +120,7 @@ def test_any_tool_may_require_approval(tmp_path: Path) -> None:
         async with opened(tmp_path, model) as engine:
             callbacks = treadle.Callbacks(on_clarify=lambda event: "sure")
             await engine.run(agent(tools=[Confirm()]), "go", callbacks)
-        assert told(model) == "sure"
+        assert read_last_result(model) == "sure"
 
     asyncio.run(scenario())
 
@@ -133,12 +133,12 @@ def test_an_unanswered_question_times_out() -> None:
             hero = agent(tools=["clarify"], approvals={"expires": "1h"})
             run_id = await engine.submit(hero, "go", **TERMINAL)
             assert (await engine.wait(run_id)).text == "I assumed brass"
-        assert "No answer came in time" in told(model)
+        assert "No answer came in time" in read_last_result(model)
 
     virtually(scenario())
 
 
-def test_an_answer_has_the_size_of_a_message(tmp_path: Path) -> None:
+def test_an_answer_has_the_size_limit_of_a_message(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(which())) as engine:
             run_id = await engine.submit(agent(tools=["clarify"]), "go", **TERMINAL)

@@ -22,7 +22,7 @@ RUNS = {"rules": [{"tool": "bash", "do": "auto"}]}
 ESCAPES = "(setsid sh -c 'sleep 300' &) ; sh -c 'sleep 300 & sleep 300 &' & setsid sleep 300 & sleep 300"
 
 
-def living(workspace: Path) -> list[int]:
+def list_processes(workspace: Path) -> list[int]:
     """The processes whose folder is the workspace, or below it."""
     found: list[int] = []
     for entry in Path("/proc").iterdir():
@@ -36,8 +36,8 @@ def living(workspace: Path) -> list[int]:
     return found
 
 
-async def gone(workspace: Path) -> bool:
-    await patience.until(lambda: not living(workspace))
+async def wait_until_ended(workspace: Path) -> bool:
+    await patience.until(lambda: not list_processes(workspace))
     return True
 
 
@@ -65,7 +65,7 @@ def test_a_cancel_ends_the_whole_tree_and_the_end_lists_it(tmp_path: Path, works
             events = [event.data for event in await journal(engine, run_id)]
         [killed] = [data for data in events if isinstance(data, ProcessKilled)]
         assert killed.why == "cancelled"
-        assert await gone(workspace)
+        assert await wait_until_ended(workspace)
 
     asyncio.run(scenario())
 
@@ -79,7 +79,7 @@ def test_an_interrupt_ends_a_command_with_an_unknown_outcome(tmp_path: Path, wor
             await until(engine, run_id, "tool_call_progress")
             await engine.interrupt(run_id)
             await until(engine, run_id, "run_waiting")
-            assert await gone(workspace)
+            assert await wait_until_ended(workspace)
             await engine.resume(run_id)
             assert (await engine.wait(run_id)).text == "went on"
             events = [event.data for event in await journal(engine, run_id)]
@@ -128,7 +128,7 @@ def test_the_commands_of_a_killed_worker_end_and_are_not_repeated(
     model = ScriptedModel(say("checked"))
 
     async def scenario() -> None:
-        assert await gone(workspace)
+        assert await wait_until_ended(workspace)
         async with opened(tmp_path, model) as engine:
             assert (await engine.wait(run_id)).text == "checked"
         [told] = all_told(model.requests[0].conversation.messages[-1].parts)
@@ -162,7 +162,7 @@ def test_output_is_returned_with_the_exit_code(tmp_path: Path, workspace: Path) 
     assert "There is no terminal here" in errors[0].content
 
 
-def test_rules_look_at_every_command_of_the_line(tmp_path: Path, workspace: Path) -> None:
+def test_rules_see_every_command_of_the_line(tmp_path: Path, workspace: Path) -> None:
     lines = [
         "git --version",
         "git --version; touch a",

@@ -97,7 +97,7 @@ def of(kind: type[Any], events: list[Any]) -> list[Any]:
     return [event.data for event in events if isinstance(event.data, kind)]
 
 
-def test_a_long_run_is_summed_up_again_and_again_and_never_outgrows_the_window(tmp_path: Path) -> None:
+def test_a_long_run_is_summarised_repeatedly_and_never_exceeds_the_window(tmp_path: Path) -> None:
     model = steps(40)
 
     async def scenario() -> None:
@@ -175,7 +175,7 @@ def test_time_and_place_stay_with_their_messages_through_compaction_and_undo(tmp
     asyncio.run(scenario())
 
 
-def test_after_an_undo_nothing_is_summarised_early(tmp_path: Path) -> None:
+def test_an_undo_does_not_cause_an_early_summary(tmp_path: Path) -> None:
     model = steps(11)
 
     async def scenario() -> None:
@@ -196,7 +196,7 @@ EMPTY = (say("  \n", usage=UNCOUNTED), say("## Goal\n## Done\n"), ScriptedFailur
 
 
 @pytest.mark.parametrize("summary", EMPTY)
-def test_a_summary_that_fails_loses_nothing_and_the_next_way_is_tried(tmp_path: Path, summary: ScriptStep) -> None:
+def test_a_failed_summary_loses_nothing_and_the_next_method_is_tried(tmp_path: Path, summary: ScriptStep) -> None:
     model = steps(30, summary)
 
     async def scenario() -> None:
@@ -352,7 +352,7 @@ def test_a_compaction_by_command_folds_even_a_short_conversation_once(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_another_model_may_write_the_summary_and_the_own_one_steps_in(tmp_path: Path) -> None:
+def test_another_model_writes_the_summary_and_the_agents_model_replaces_it_on_failure(tmp_path: Path) -> None:
     written: list[str] = []
 
     def write(request: ModelRequest) -> ScriptedReply | ScriptedFailure:

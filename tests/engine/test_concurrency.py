@@ -9,7 +9,7 @@ from treadle.ports.model import ModelRequest
 from treadle.testing.models import FunctionModel, ScriptStep, ask, call, say
 
 
-class Napping:
+class SlowModel:
     """A model that takes a second, and knows whom it has served, and how many at a time."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Napping:
 @pytest.mark.parametrize("seed", range(3))
 def test_concurrent_runs_are_limited_and_execute_in_order(seed: int) -> None:
     async def work() -> None:
-        nap = Napping()
+        nap = SlowModel()
         async with in_virtual_time(FunctionModel(nap)) as engine:
             began = asyncio.get_running_loop().time()
             hero = agent(concurrency=2)
@@ -44,9 +44,9 @@ def test_concurrent_runs_are_limited_and_execute_in_order(seed: int) -> None:
     virtually(work(), seed)
 
 
-def test_others_do_not_wait_with_them() -> None:
+def test_runs_of_other_agents_do_not_wait() -> None:
     async def work() -> None:
-        async with in_virtual_time(FunctionModel(Napping())) as engine:
+        async with in_virtual_time(FunctionModel(SlowModel())) as engine:
             began = asyncio.get_running_loop().time()
             for _ in range(8):
                 await engine.submit(agent(concurrency=1), "go")
@@ -79,7 +79,7 @@ def test_a_run_that_waits_for_a_run_of_its_agent_releases_its_slot() -> None:
 
 def test_a_run_cancelled_before_it_got_a_slot_ends_at_once() -> None:
     async def work() -> None:
-        async with in_virtual_time(FunctionModel(Napping())) as engine:
+        async with in_virtual_time(FunctionModel(SlowModel())) as engine:
             hero = agent(concurrency=1)
             first, second = [await engine.submit(hero, "go") for _ in range(2)]
             await until(engine, first, "llm_request")

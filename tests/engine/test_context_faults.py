@@ -45,7 +45,7 @@ async def read_all(of: str) -> str:
     return "".join(f"{of} {n:05}\n" for n in range(900))
 
 
-def test_a_secret_in_the_notes_of_the_workspace_goes_nowhere(tmp_path: Path) -> None:
+def test_a_secret_in_the_notes_of_the_workspace_is_redacted(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text(f"The token is {CANARY}.")
     model = ScriptedModel(say("so"))
 
@@ -63,7 +63,7 @@ def test_a_secret_in_the_notes_of_the_workspace_goes_nowhere(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("limits", [Limits(history_messages=8), Limits(context_window=2000)])
-def test_the_task_stays_whatever_is_left_out(tmp_path: Path, limits: Limits) -> None:
+def test_the_task_stays_when_messages_are_left_out(tmp_path: Path, limits: Limits) -> None:
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
         if is_summary(request):
             return say("## Done\nlooked", usage=UNCOUNTED)
@@ -126,7 +126,7 @@ def test_a_lowered_window_rises_when_more_is_accepted(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_message_is_not_swallowed_by_a_command(tmp_path: Path) -> None:
+def test_a_message_during_a_session_command_is_answered(tmp_path: Path) -> None:
     def answer(request: ModelRequest) -> ScriptStep:
         return Silence("…") if is_summary(request) else say(f"answer: {WORDS}", usage=UNCOUNTED)
 
@@ -149,7 +149,7 @@ def test_a_message_is_not_swallowed_by_a_command(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-class Odd:
+class FaultySummaryModel:
     """A model whose adapter does as it likes when it is to sum up. Implements `Model`."""
 
     def __init__(self, odd: Callable[[], Any]) -> None:
@@ -169,8 +169,8 @@ def _cancelled() -> Any:
 
 
 @pytest.mark.parametrize("odd", [lambda: None, lambda: "words", _cancelled])
-def test_an_adapter_that_misbehaves_costs_a_summary_and_not_the_run(tmp_path: Path, odd: Callable[[], Any]) -> None:
-    model = Odd(odd)
+def test_a_faulty_adapter_fails_the_summary_and_not_the_run(tmp_path: Path, odd: Callable[[], Any]) -> None:
+    model = FaultySummaryModel(odd)
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:

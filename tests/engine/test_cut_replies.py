@@ -125,7 +125,7 @@ def test_a_stream_that_fails_after_any_event_contains_no_call(mode: ApiMode) -> 
             assert calls_in(mode, b"".join([*wire.pieces[:count], *wire.end(word)])) == [], (word, count)
 
 
-def test_a_good_end_before_or_behind_a_bad_one_changes_nothing() -> None:
+def test_a_valid_end_before_or_after_an_invalid_one_runs_no_call() -> None:
     for mode in ("chat_completions", "anthropic_messages"):
         wire = BY_MODE[mode]
         calls = wire.pieces[:-1] if mode == "chat_completions" else wire.pieces[:-2]
@@ -200,7 +200,7 @@ def faults(wire: Wire) -> Iterator[Answer]:
 
 
 @pytest.mark.parametrize("mode", BY_MODE)
-def test_no_call_runs_and_the_session_continues(tmp_path: Path, mode: ApiMode) -> None:
+def test_no_call_of_a_faulty_reply_runs_and_the_session_continues(tmp_path: Path, mode: ApiMode) -> None:
     async def work(session: Session) -> None:
         for fault in faults(BY_MODE[mode]):
             events = await session.survives(mode, fault)
@@ -292,7 +292,7 @@ def test_thinking_alone_is_not_an_answer(tmp_path: Path) -> None:
     in_sessions(tmp_path, work)
 
 
-def test_the_last_check_does_not_depend_on_the_adapter() -> None:
+def test_unsafe_calls_are_dropped_whatever_the_adapter_returns() -> None:
     from treadle.domain.runs import Usage
     from treadle.engine.guarded_model import _drop_unsafe_calls  # pyright: ignore[reportPrivateUsage]
 

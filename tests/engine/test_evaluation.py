@@ -18,7 +18,7 @@ def is_judge(request: ModelRequest) -> bool:
     return first_said(request).startswith("<task>")
 
 
-def scores(*given: str) -> "Any":
+def make_judge_policy(*given: str) -> "Any":
     """A model that answers `answer N`, and judges with each of these in turn."""
     left = list(given)
 
@@ -33,7 +33,7 @@ def scores(*given: str) -> "Any":
 
 def test_an_answer_is_scored_by_a_separate_run_without_tools() -> None:
     async def work() -> None:
-        model = FunctionModel(scores('{"score": 0.9, "reasons": "complete"}'))
+        model = FunctionModel(make_judge_policy('{"score": 0.9, "reasons": "complete"}'))
         async with in_virtual_time(model) as engine:
             result = await engine.run(agent(tools=["agent_spawn"], **CHECKED), "what is it?")
             assert (result.outcome, result.text) == ("completed", "answer 1")
@@ -50,7 +50,9 @@ def test_an_answer_is_scored_by_a_separate_run_without_tools() -> None:
 
 def test_an_answer_below_the_minimum_is_sent_back_with_the_reasons() -> None:
     async def work() -> None:
-        model = FunctionModel(scores('{"score": 0.2, "reasons": "no source"}', '{"score": 0.8, "reasons": "good"}'))
+        model = FunctionModel(
+            make_judge_policy('{"score": 0.2, "reasons": "no source"}', '{"score": 0.8, "reasons": "good"}')
+        )
         async with in_virtual_time(model) as engine:
             result = await engine.run(agent(**CAREFUL), "what is it?")
             assert (result.outcome, result.text) == ("completed", "answer 2")
@@ -65,7 +67,7 @@ def test_an_answer_below_the_minimum_is_sent_back_with_the_reasons() -> None:
 def test_an_answer_is_sent_back_a_limited_number_of_times() -> None:
     async def work() -> None:
         bad = '{"score": 0.1, "reasons": "thin"}'
-        async with in_virtual_time(FunctionModel(scores(bad, bad, bad))) as engine:
+        async with in_virtual_time(FunctionModel(make_judge_policy(bad, bad, bad))) as engine:
             result = await engine.run(agent(**CAREFUL), "what is it?")
             assert (result.outcome, result.text) == ("completed", "answer 3")
             scored = of(await journal(engine, result.run_id), QualityScored)
@@ -75,7 +77,7 @@ def test_an_answer_is_sent_back_a_limited_number_of_times() -> None:
     virtually(work())
 
 
-def test_a_retry_that_fails_loses_nothing() -> None:
+def test_a_retry_that_fails_keeps_the_first_answer() -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         if is_judge(request):
             return say('{"score": 0.1, "reasons": "thin"}')
@@ -97,7 +99,7 @@ def test_an_invalid_verdict_changes_nothing() -> None:
         return say("answer")
 
     wrong = ("no JSON at all", '{"score": 7, "reasons": ""}', '{"score": "high"}')
-    judges: list[Any] = [FunctionModel(scores(*[each] * 3)) for each in wrong]
+    judges: list[Any] = [FunctionModel(make_judge_policy(*[each] * 3)) for each in wrong]
     judges.append(
         FunctionModel(lambda request: ScriptedFailure(retryable=False) if is_judge(request) else say("answer"))
     )
@@ -204,10 +206,10 @@ def test_open_calls_have_a_result_before_the_run_is_judged() -> None:
     virtually(work())
 
 
-def test_a_retry_that_nothing_is_left_for_loses_nothing() -> None:
+def test_a_retry_without_remaining_budget_keeps_the_first_answer() -> None:
     async def work() -> None:
         bad = '{"score": 0.1, "reasons": "thin"}'
-        async with in_virtual_time(FunctionModel(scores(bad))) as engine:
+        async with in_virtual_time(FunctionModel(make_judge_policy(bad))) as engine:
             hero = agent(limits={"max_steps": 2}, budget="shared", **CAREFUL)
             result = await engine.run(hero, "what is it?")
             assert (result.outcome, result.text, result.score) == ("completed", "answer 1", 0.1)

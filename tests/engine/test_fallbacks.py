@@ -62,7 +62,7 @@ def test_the_next_model_takes_over_for_the_rest_of_the_run(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_retries_come_before_fallbacks_and_each_model_has_its_own() -> None:
+def test_retries_precede_fallbacks_and_each_model_has_its_own() -> None:
     busy = ScriptedFailure(next_model=True)
     first, second = ScriptedModel(*[busy] * 4), ScriptedModel(busy, say("done"))
 

@@ -42,7 +42,7 @@ def run(folder: Path, *hooks: treadle.Hook, text: str = "hello") -> tuple[Echo, 
     return echo, told.content, kinds, result
 
 
-class Loud(treadle.Hook):
+class ShoutingHook(treadle.Hook):
     """Rewrites what goes in and what comes out."""
 
     async def before(self, call: HookedCall) -> Rewrite:
@@ -52,12 +52,12 @@ class Loud(treadle.Hook):
         return Observation(result.content.upper(), result.exit_code)
 
 
-class Polite(treadle.Hook):
+class PoliteHook(treadle.Hook):
     async def before(self, call: HookedCall) -> Block | None:
         return Block("say please") if "please" not in call.arguments["text"] else None
 
 
-class Broken(treadle.Hook):
+class BrokenHook(treadle.Hook):
     def __init__(self, where: str) -> None:
         self._where = where
 
@@ -70,22 +70,22 @@ class Broken(treadle.Hook):
             raise LookupError("no idea")
 
 
-class Elsewhere(Polite):
+class OtherToolsHook(PoliteHook):
     tools = "other_*"
 
 
 def test_a_hook_can_change_arguments_and_results(tmp_path: Path) -> None:
-    echo, told, _, _ = run(tmp_path, Loud())
+    echo, told, _, _ = run(tmp_path, ShoutingHook())
     assert (echo.said, told) == (["hello!"], "HELLO!")
 
 
 def test_hooks_run_in_the_order_they_were_added(tmp_path: Path) -> None:
-    echo, told, _, _ = run(tmp_path, Loud(), Loud())
+    echo, told, _, _ = run(tmp_path, ShoutingHook(), ShoutingHook())
     assert (echo.said, told) == (["hello!!"], "HELLO!!")
 
 
 def test_a_hook_may_block(tmp_path: Path) -> None:
-    echo, told, kinds, result = run(tmp_path, Polite())
+    echo, told, kinds, result = run(tmp_path, PoliteHook())
     assert (echo.said, result.text) == ([], "done")
     assert told == "`echo` was not run: say please"
     assert "hook_blocked" in kinds
@@ -93,16 +93,16 @@ def test_a_hook_may_block(tmp_path: Path) -> None:
 
 
 def test_a_hook_sees_only_its_own_tools(tmp_path: Path) -> None:
-    echo, _, _, _ = run(tmp_path, Elsewhere())
+    echo, _, _, _ = run(tmp_path, OtherToolsHook())
     assert echo.said == ["hello"]
 
 
 @pytest.mark.parametrize("where", ["before", "after"])
 def test_a_hook_that_fails_blocks(tmp_path: Path, where: str) -> None:
     """What guards something must not be passed by breaking it."""
-    echo, told, kinds, _ = run(tmp_path, Broken(where))
+    echo, told, kinds, _ = run(tmp_path, BrokenHook(where))
     assert echo.said == ([] if where == "before" else ["hello"])
-    assert "the hook Broken failed: LookupError: no idea" in told
+    assert "the hook BrokenHook failed: LookupError: no idea" in told
     assert "hello" not in told, "the result is withheld"
     assert "hook_blocked" in kinds
 
@@ -140,7 +140,7 @@ def test_an_approval_covers_the_arguments_changed_by_a_hook(tmp_path: Path) -> N
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
-            engine.add_hooks(Loud())
+            engine.add_hooks(ShoutingHook())
             callbacks = treadle.Callbacks(on_approval=lambda event: "approve")
             hero = agent(tools=[echo.tool], approvals={"default": "ask"})
             result = await engine.run(hero, "go", callbacks)

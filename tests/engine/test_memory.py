@@ -28,7 +28,7 @@ async def look() -> str:
     return "a green door"
 
 
-def test_another_session_is_reminded_and_the_same_one_is_not(tmp_path: Path) -> None:
+def test_memories_are_recalled_in_other_sessions_only(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada likes green tea."), say("It is green tea."), say("Yes."), say("Who knows."))
 
     async def scenario() -> None:
@@ -73,7 +73,7 @@ def test_memory_can_be_in_the_system_prompt_or_recalled_before_every_step(tmp_pa
     asyncio.run(scenario())
 
 
-def test_a_steered_message_is_recalled_for_too(tmp_path: Path) -> None:
+def test_memories_are_recalled_for_a_steered_message_too(tmp_path: Path) -> None:
     def answer(request: ModelRequest) -> ScriptStep:
         asked.append(request.conversation.messages[-1].text)
         if len(asked) == 1:

@@ -21,7 +21,7 @@ from treadle.tools.function import tool
 TERMINAL: dict[str, Any] = {"asker": "terminal"}
 
 
-class Odd:
+class OddTool:
     """A tool that returns a given value."""
 
     def __init__(self, result: Any, subjects: Any = None) -> None:
@@ -40,7 +40,7 @@ class Odd:
         return self._result
 
 
-def told_of(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any) -> tuple[str, list[str]]:
+def run_tool(folder: Path, *tools: Any, hooks: tuple[treadle.Hook, ...] = (), **more: Any) -> tuple[str, list[str]]:
     """Return the result of a call of the first tool as the model sees it, and the types of the events."""
     name = tools[0].spec.name
     model = ScriptedModel(ask(call(name, "c1")), say("done"))
@@ -69,13 +69,13 @@ NONSENSE: list[Any] = [
 
 
 @pytest.mark.parametrize("result", NONSENSE, ids=str)
-def test_a_tool_that_gives_back_nonsense_has_failed(tmp_path: Path, result: Any) -> None:
-    told, _ = told_of(tmp_path, Odd(result))
+def test_a_tool_that_returns_an_invalid_result_has_failed(tmp_path: Path, result: Any) -> None:
+    told, _ = run_tool(tmp_path, OddTool(result))
     assert "`odd` failed: TypeError: it returned" in told
 
 
 def test_a_tool_whose_subjects_fail_does_not_run(tmp_path: Path) -> None:
-    told, kinds = told_of(tmp_path, Odd("ran", LookupError("no idea")), approvals={"default": "ask"})
+    told, kinds = run_tool(tmp_path, OddTool("ran", LookupError("no idea")), approvals={"default": "ask"})
     assert "LookupError: no idea" in told
     assert "tool_call_start" not in kinds
 
@@ -86,7 +86,7 @@ async def fine() -> str:
     return "fine"
 
 
-class Answers(treadle.Hook):
+class AnsweringHook(treadle.Hook):
     def __init__(self, before: Any = None, after: Any = None, error: BaseException | None = None) -> None:
         self._before, self._after, self._error = before, after, error
 
@@ -99,7 +99,7 @@ class Answers(treadle.Hook):
         return self._after
 
 
-class Plain(treadle.Hook):
+class PlainHook(treadle.Hook):
     def before(self, call: HookedCall) -> Any:
         raise ValueError("not even async")
 
@@ -107,30 +107,30 @@ class Plain(treadle.Hook):
 @pytest.mark.parametrize(
     "hook",
     [
-        Answers(before=False),
-        Answers(before="block it"),
-        Answers(before={"block": True}),
-        Answers(before=Rewrite({"x": {1, 2}, "y": object()})),
-        Answers(before=Rewrite("not an object")),  # pyright: ignore[reportArgumentType] -- that is the point
-        Answers(error=asyncio.CancelledError()),
-        Answers(error=SystemExit(3)),
-        Plain(),
+        AnsweringHook(before=False),
+        AnsweringHook(before="block it"),
+        AnsweringHook(before={"block": True}),
+        AnsweringHook(before=Rewrite({"x": {1, 2}, "y": object()})),
+        AnsweringHook(before=Rewrite("not an object")),  # pyright: ignore[reportArgumentType] -- that is the point
+        AnsweringHook(error=asyncio.CancelledError()),
+        AnsweringHook(error=SystemExit(3)),
+        PlainHook(),
     ],
     ids=["false", "a word", "a mapping", "no JSON", "no object", "cancelled", "exit", "not async"],
 )
-def test_a_hook_that_answers_nonsense_blocks(tmp_path: Path, hook: treadle.Hook) -> None:
-    told, kinds = told_of(tmp_path, fine, hooks=(hook,))
+def test_a_hook_with_an_invalid_answer_blocks(tmp_path: Path, hook: treadle.Hook) -> None:
+    told, kinds = run_tool(tmp_path, fine, hooks=(hook,))
     assert "`fine` was not run" in told
     assert "tool_call_start" not in kinds
 
 
 @pytest.mark.parametrize("after", ["text", b"x", 5])
-def test_a_hook_that_puts_nonsense_in_the_place_of_a_result_withholds_it(tmp_path: Path, after: Any) -> None:
-    told, _ = told_of(tmp_path, fine, hooks=(Answers(after=after),))
+def test_an_invalid_replacement_by_a_hook_withholds_the_result(tmp_path: Path, after: Any) -> None:
+    told, _ = run_tool(tmp_path, fine, hooks=(AnsweringHook(after=after),))
     assert "its result is withheld" in told
 
 
-def test_a_hook_cannot_change_the_arguments_behind_our_back(tmp_path: Path) -> None:
+def test_a_hook_cannot_change_the_arguments_in_place(tmp_path: Path) -> None:
     said: list[str] = []
 
     @treadle.tool(effect="none")
@@ -205,7 +205,7 @@ def test_a_wrong_decision_is_refused_and_the_right_one_still_counts(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_a_wrong_way_of_steering_or_asking_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_an_invalid_steer_mode_or_asker_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("post", "c1", letter="x")))) as engine:
             with pytest.raises(UsageError):
@@ -264,7 +264,7 @@ def test_another_name_of_a_tool_does_not_get_around_its_rules(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("allowed", "called"), [("bash", "run_command"), ("run_command", "bash"), ("run_*", "bash")]
 )
-def test_the_two_names_of_the_command_tool_are_one_entry(tmp_path: Path, allowed: str, called: str) -> None:
+def test_the_two_names_of_the_command_tool_select_one_tool(tmp_path: Path, allowed: str, called: str) -> None:
     model = ScriptedModel(ask(call(called, "c1", command="touch here")), say("done"))
 
     async def scenario() -> None:
@@ -336,7 +336,7 @@ def test_edited_arguments_are_seen_by_hooks_and_rules(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_calls_that_a_hook_leads_to_one_place_run_one_after_the_other(tmp_path: Path) -> None:
+def test_calls_that_a_hook_redirects_to_one_path_run_one_after_the_other(tmp_path: Path) -> None:
     at_once: list[int] = []
     running = 0
 

@@ -68,13 +68,13 @@ TABLE: dict[OutcomeKind, tuple[Status, int]] = {
 }
 
 
-def test_status_and_exit_code_are_those_of_the_table() -> None:
+def test_every_outcome_has_the_expected_status_and_exit_code() -> None:
     assert set(TABLE) == set(get_args(OutcomeKind))
     assert {kind: (outcome_status(kind), outcome_exit_code(kind)) for kind in TABLE} == TABLE
 
 
 @pytest.mark.parametrize("kind", CASES)
-def test_a_run_ends(kind: OutcomeKind) -> None:
+def test_a_run_ends_with_the_expected_outcome(kind: OutcomeKind) -> None:
     async def scenario() -> None:
         settings, script, text = CASES[kind]
         with ScriptedModel(*script) as model:
@@ -105,21 +105,21 @@ def test_a_cancelled_run_ends_cancelled(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-class Broken:
+class RaisingModel:
     """An adapter that raises where it should have said how it failed."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed:
         raise RuntimeError("the adapter is broken")
 
 
-class Cancelling:
+class CancellingModel:
     """An adapter that cancels itself."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed:
         raise asyncio.CancelledError("an inner task was cancelled")
 
 
-class Endless:
+class EndlessModel:
     """An adapter that does not say how it ended."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Any:
@@ -128,7 +128,11 @@ class Endless:
 
 @pytest.mark.parametrize(
     ("model", "words"),
-    [(Broken(), "the adapter is broken"), (Cancelling(), "an inner task"), (Endless(), "not Completed or Failed")],
+    [
+        (RaisingModel(), "the adapter is broken"),
+        (CancellingModel(), "an inner task"),
+        (EndlessModel(), "not Completed or Failed"),
+    ],
 )
 def test_an_adapter_error_ends_the_run_with_a_reason(
     model: Model, words: str, caplog: pytest.LogCaptureFixture

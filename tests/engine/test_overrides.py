@@ -42,7 +42,7 @@ def run(model: ScriptedModel, hero: treadle.Agent, **options: Any) -> treadle.Re
 # ── Overrides ──
 
 
-def test_a_limit_for_one_run_replaces_the_agents() -> None:
+def test_a_limit_of_one_run_replaces_that_of_the_agent() -> None:
     steps = [ask(call("look", at=str(number))) for number in range(2)]
     result = run(ScriptedModel(*steps), agent(tools=[look]), limits={"max_steps": 2})
     assert (result.outcome, result.metrics.steps) == ("max_steps", 2)
@@ -60,12 +60,12 @@ def test_a_limits_object_replaces_the_agents_limits() -> None:
     assert run(script, hero, limits=Limits(max_steps=50)).outcome == "completed"
 
 
-def test_a_deadline_for_one_run() -> None:
+def test_one_run_can_have_its_own_deadline() -> None:
     result = run(ScriptedModel(Silence("so far")), agent(), deadline="2s")
     assert (result.outcome, result.text) == ("deadline", "so far")
 
 
-def test_tools_for_one_run_replace_the_agents() -> None:
+def test_tools_of_one_run_replace_those_of_the_agent() -> None:
     @treadle.tool(effect="read")
     async def other() -> str:
         return "other"
@@ -76,7 +76,7 @@ def test_tools_for_one_run_replace_the_agents() -> None:
     assert "There is no tool `look`" in str(model.requests[1].conversation.messages[-1])
 
 
-def test_a_model_for_one_run(tmp_path: Path) -> None:
+def test_one_run_can_have_its_own_model(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel()) as engine:
             engine.add_model("second", ScriptedModel(say("it is me")))
@@ -109,18 +109,18 @@ def test_a_typed_answer_is_requested_until_valid_and_returned_as_a_value() -> No
     assert '"n"' in model.requests[0].preamble.system
 
 
-def test_a_type_for_one_run() -> None:
+def test_one_run_can_have_its_own_output_type() -> None:
     assert run(ScriptedModel(say('{"n": 1, "why": "so"}')), agent(), output=Answer).output == Answer(1, "so")
 
 
-def test_a_schema_gives_plain_values() -> None:
+def test_an_output_schema_gives_plain_values() -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     result = run(ScriptedModel(say("{}"), say('{"n": 1}')), agent(output=schema))
     assert result.text == '{"n": 1}'
     assert result.output == {"n": 1}
 
 
-def test_any_type_that_has_a_schema_will_do() -> None:
+def test_any_type_with_a_schema_can_be_an_output_type() -> None:
     assert run(ScriptedModel(say("[1, 2]")), agent(output=list[int])).output == [1, 2]
 
 

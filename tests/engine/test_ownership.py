@@ -19,7 +19,7 @@ from treadle.testing.models import say
 from treadle.testing.simulation.world import SimulatedProcess, World
 
 
-def cancelled(state: RunState) -> bool:
+def is_cancelled(state: RunState) -> bool:
     return state.cancelled is not None
 
 
@@ -42,13 +42,13 @@ def test_a_cancel_that_comes_with_the_intent_stops_the_work(seed: int) -> None:
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
         await asyncio.gather(run.intend(StepStart(1)), process.service.cancel(run_id))
         async with asyncio.timeout(HANG_SECONDS):
-            assert not await run.run_unless(cancelled, wait_for_ever())
+            assert not await run.run_unless(is_cancelled, wait_for_ever())
 
     in_a_world(scenario(), seed)
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> None:
+def test_a_cancel_directly_after_another_delivery_stops_the_work(seed: int) -> None:
     async def scenario() -> None:
         process, run_id = await a_process_and_a_run(seed)
         run = OwnedRun(await process.journal.claim(run_id, "me"), process.deps)
@@ -59,7 +59,7 @@ def test_a_cancel_right_behind_another_delivery_stops_the_work(seed: int) -> Non
             await process.service.cancel(run_id)
 
         async with asyncio.timeout(HANG_SECONDS):
-            done, _ = await asyncio.gather(run.run_unless(cancelled, wait_for_ever()), people())
+            done, _ = await asyncio.gather(run.run_unless(is_cancelled, wait_for_ever()), people())
         assert not done
         assert len(run.state.turn.inbox) == 2
 
@@ -76,7 +76,7 @@ def test_unstopped_work_finishes_while_deliveries_are_folded() -> None:
             await process.service.steer(run_id, user("hello"))
             await asyncio.sleep(10)
 
-        assert await run.run_unless(cancelled, work())
+        assert await run.run_unless(is_cancelled, work())
         assert [message.text for message in run.state.turn.inbox] == ["go", "hello"]
 
     in_a_world(scenario())

@@ -102,7 +102,7 @@ def test_the_prefix_only_ever_grows(requests: list[ModelRequest], mode: ApiMode)
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_kept_conversation_and_a_fresh_one_give_the_same_bytes(
+def test_a_cached_conversation_and_a_new_one_give_the_same_bytes(
     requests: list[ModelRequest], mode: ApiMode
 ) -> None:
     last = requests[-1]
@@ -138,7 +138,7 @@ def history(steps: int) -> Conversation:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_300_steps_cost_at_most_one_and_a_half_times_the_bytes_that_must_be_sent(mode: ApiMode) -> None:
+def test_a_step_after_300_steps_allocates_at_most_one_and_a_half_times_the_sent_bytes(mode: ApiMode) -> None:
     """One more step on a history of 300: what is allocated to send it, against what is sent."""
     conversation = history(300)
     look = ToolSpec("look", "Look somewhere.", {"type": "object"})

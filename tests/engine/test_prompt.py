@@ -45,7 +45,7 @@ def home(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_order_is_persona_rules_skills_notes_and_how_to_answer(
+def test_the_prompt_has_persona_rules_skills_notes_and_answer_format_in_order(
     tmp_path: Path, home: Path, workspace: Path
 ) -> None:
     skill(of_home(home), "pdf", "allowed-tools: look bash nonsense\n")

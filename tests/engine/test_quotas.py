@@ -63,18 +63,18 @@ async def look(n: int) -> str:
     return f"seen {n}"
 
 
-def priced(folder: Path, more: str = "") -> Path:
+def write_prices(folder: Path, more: str = "") -> Path:
     (folder / "home").mkdir()
     (folder / "home" / "config.yaml").write_text(PRICED + more)
     return folder
 
 
-def one(events: list[Event], kind: type[Any]) -> Any:
+def find_one(events: list[Event], kind: type[Any]) -> Any:
     [found] = [event.data for event in events if isinstance(event.data, kind)]
     return found
 
 
-def looks(count: int) -> ScriptedReply:
+def make_looks(count: int) -> ScriptedReply:
     return ask(*(call("look", f"call_{n}", n=n) for n in range(count)))
 
 
@@ -89,7 +89,7 @@ def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> No
     model = ScriptedModel(ask(call("look", n=1), text="So far.", usage=A_CENT), say("never", usage=A_CENT))
 
     async def scenario() -> None:
-        async with opened(priced(tmp_path), model) as engine:
+        async with opened(write_prices(tmp_path), model) as engine:
             result = await engine.run(agent(tools=[look], limits={"cost": 0.015}), "go")
             events = await journal(engine, result.run_id)
             left = await balance(engine, f"tree/{result.run_id}")
@@ -97,7 +97,7 @@ def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> No
         assert "0.015 dollars" in result.reason
         assert "has cost 0.01," in result.reason
         assert "limits.cost" in result.next
-        exhausted = one(events, BudgetExhausted)
+        exhausted = find_one(events, BudgetExhausted)
         assert (exhausted.account, exhausted.ceiling, exhausted.used) == (f"tree/{result.run_id}", 0.015, 0.01)
         assert 0.01 < exhausted.wanted < 0.011
         assert (left.cost, left.reserved_cost) == (pytest.approx(0.01), 0)
@@ -110,13 +110,15 @@ def test_a_run_ends_before_the_call_that_may_cost_too_much(tmp_path: Path) -> No
 def test_a_reservation_is_recorded_before_the_request_and_settled_with_the_reply(tmp_path: Path) -> None:
     async def scenario() -> None:
         seen: list[Balance] = []
-        async with opened(priced(tmp_path), FunctionModel(lambda _: say("done", usage=Usage(100, 10)))) as engine:
+        async with opened(
+            write_prices(tmp_path), FunctionModel(lambda _: say("done", usage=Usage(100, 10)))
+        ) as engine:
             run_id = await engine.submit(agent(limits={"cost": 1.0}), "go")
             async with aclosing(engine.events(run_id)) as events:
                 seen += [await balance(engine, f"tree/{run_id}") async for event in events if event.type == "token"]
             recorded = await journal(engine, run_id)
             after = await balance(engine, f"tree/{run_id}")
-        reserved = one(recorded, BudgetReserved)
+        reserved = find_one(recorded, BudgetReserved)
         order = types(recorded)
         assert order.index("budget_reserved") == order.index("llm_request") - 1
         assert reserved.accounts == (f"tree/{run_id}",)
@@ -129,7 +131,7 @@ def test_a_reservation_is_recorded_before_the_request_and_settled_with_the_reply
 
 def test_a_run_without_a_ceiling_reserves_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(priced(tmp_path), ScriptedModel(say("done", usage=A_CENT))) as engine:
+        async with opened(write_prices(tmp_path), ScriptedModel(say("done", usage=A_CENT))) as engine:
             result = await engine.run(agent(), "go")
             assert "budget_reserved" not in types(await journal(engine, result.run_id))
             assert await balance(engine, "agent/hero") == Balance("agent/hero")
@@ -139,7 +141,7 @@ def test_a_run_without_a_ceiling_reserves_nothing(tmp_path: Path) -> None:
 
 def test_a_run_can_have_its_own_ceiling(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with opened(priced(tmp_path), ScriptedModel()) as engine:
+        async with opened(write_prices(tmp_path), ScriptedModel()) as engine:
             result = await engine.run(agent(limits={"cost": 5}), "go", cost=0.005)
         assert result.outcome == "budget_exhausted"
 
@@ -152,7 +154,7 @@ def test_failed_attempts_are_settled_at_their_usage(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         model = ScriptedModel(broken, unsent, say("done", usage=Usage(0, 100)))
-        async with opened(priced(tmp_path), model) as engine:
+        async with opened(write_prices(tmp_path), model) as engine:
             result = await engine.run(agent(limits={"cost": 0.02}), "go")
             spent = await balance(engine, f"tree/{result.run_id}")
         assert result.outcome == "completed"
@@ -212,7 +214,7 @@ def test_an_invalid_ceiling_is_refused(wrong: dict[str, Any], told: str) -> None
 # ── The tokens of an hour ──────────────────────────────────────────────────────────────────────────
 
 
-def test_a_full_hour_ends_the_run_and_names_when_there_is_room() -> None:
+def test_an_exhausted_hourly_quota_ends_the_run_and_says_when_it_frees_up() -> None:
     model = ScriptedModel(ask(call("look", n=1), text="So far.", usage=Usage(4000, 500)))
 
     async def scenario() -> None:
@@ -220,7 +222,7 @@ def test_a_full_hour_ends_the_run_and_names_when_there_is_room() -> None:
             limited = agent(tools=[look], quotas={"max_llm_tokens_per_hour": 5000}, model_settings=SHORT)
             result = await engine.run(limited, "go")
             events = await journal(engine, result.run_id)
-        exceeded = one(events, Exceeded)
+        exceeded = find_one(events, Exceeded)
         assert (result.outcome, result.text) == ("quota_exceeded", "So far.")
         assert (exceeded.kind, exceeded.ceiling, exceeded.used) == ("tokens", 5000, 4500)
         settled = next(event.timestamp for event in events if isinstance(event.data, LlmResponse))
@@ -288,8 +290,8 @@ def test_a_run_near_its_quota_is_warned_once_per_window() -> None:
 # ── Calls of tools in a minute ─────────────────────────────────────────────────────────────────────
 
 
-def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
-    model = ScriptedModel(looks(2), looks(2), say("done"))
+def test_an_exhausted_minute_quota_makes_the_run_wait_and_continue() -> None:
+    model = ScriptedModel(make_looks(2), make_looks(2), say("done"))
 
     async def scenario() -> None:
         async with in_virtual_time(model) as engine:
@@ -299,7 +301,7 @@ def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
             events = await journal(engine, result.run_id)
         assert (result.outcome, result.metrics.actions) == ("completed", 4)
         assert 60 <= took < 65
-        waited = one(events, RunWaiting)
+        waited = find_one(events, RunWaiting)
         assert (waited.reason, "3 times in a minute" in waited.detail) == ("quota", True)
         starts = [event.timestamp for event in events if event.type == "tool_call_start"]
         assert starts[2] - starts[0] >= 60
@@ -309,8 +311,8 @@ def test_a_full_minute_makes_the_run_wait_and_continue() -> None:
     virtually(scenario())
 
 
-def test_more_calls_at_once_than_a_minute_holds_go_in_parts() -> None:
-    model = ScriptedModel(looks(5), say("done"))
+def test_calls_beyond_the_minute_quota_run_in_parts() -> None:
+    model = ScriptedModel(make_looks(5), say("done"))
 
     async def scenario() -> None:
         async with in_virtual_time(model) as engine:
@@ -326,7 +328,7 @@ def test_more_calls_at_once_than_a_minute_holds_go_in_parts() -> None:
 
 def test_a_run_waiting_for_its_quota_can_be_cancelled() -> None:
     async def scenario() -> None:
-        async with in_virtual_time(ScriptedModel(looks(1), looks(1))) as engine:
+        async with in_virtual_time(ScriptedModel(make_looks(1), make_looks(1))) as engine:
             run_id = await engine.submit(agent(tools=[look], quotas={"max_tool_calls_per_minute": 1}), "go")
             await until(engine, run_id, "run_waiting")
             await engine.cancel(run_id)
@@ -351,7 +353,7 @@ def test_eight_runs_at_once_never_pass_a_ceiling_together(tmp_path: Path) -> Non
         )
 
     async def scenario() -> None:
-        async with opened(priced(tmp_path), FunctionModel(answer)) as engine:
+        async with opened(write_prices(tmp_path), FunctionModel(answer)) as engine:
             limited = agent(tools=[look], quotas={"credits": 0.055})
             runs = [await engine.submit(limited, f"go {n}") for n in range(8)]
 
@@ -392,13 +394,13 @@ def test_a_run_short_because_of_others_waits_until_they_settle() -> None:
             ends = [await engine.wait(first), await engine.wait(second)]
             events = await journal(engine, second)
         assert [end.outcome for end in ends] == ["completed", "completed"]
-        waited = one(events, RunWaiting)
+        waited = find_one(events, RunWaiting)
         assert waited.reason == "budget", "and it is said once, however often it looks"
 
     virtually(scenario())
 
 
-def test_the_quotas_of_a_token_bind_all_of_its_runs() -> None:
+def test_the_quotas_of_a_token_apply_to_all_of_its_runs() -> None:
     token, quotas = TokenId("tok_1"), Quotas(max_llm_tokens_per_hour=5000)
 
     async def scenario() -> None:
@@ -420,7 +422,7 @@ def test_the_quotas_of_a_token_bind_all_of_its_runs() -> None:
 # ── Before a run ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_submission_is_refused_where_nothing_is_left_and_nothing_is_written() -> None:
+def test_a_submission_without_remaining_quota_is_refused_and_nothing_is_written() -> None:
     async def scenario() -> None:
         async with in_virtual_time(FunctionModel(lambda _: say("done", usage=Usage(6000, 0)))) as engine:
             limited = agent(quotas={"max_llm_tokens_per_hour": 5000}, model_settings=SHORT)
@@ -443,7 +445,7 @@ def test_a_submission_is_refused_where_nothing_is_left_and_nothing_is_written() 
 
 def test_credits_are_cost_times_rate_and_raising_them_adds_to_the_rest(tmp_path: Path) -> None:
     async def scenario() -> None:
-        home = priced(tmp_path, "credits: {per_dollar: 100}\n")
+        home = write_prices(tmp_path, "credits: {per_dollar: 100}\n")
         async with opened(home, FunctionModel(lambda _: say("done", usage=Usage(0, 2000)))) as engine:
             first = await engine.run(agent(quotas={"credits": 2}), "go")
             assert first.metrics.credits == pytest.approx(2.0)

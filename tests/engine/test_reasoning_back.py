@@ -44,7 +44,7 @@ async def look(place: str) -> str:
     return f"nothing in {place}"
 
 
-def asks(number: int = 1, extra: Any = None, **fields: Any) -> Answer:
+def make_call_reply(number: int = 1, extra: Any = None, **fields: Any) -> Answer:
     """A reply that reasons, in these fields, and calls `look`."""
     call = fragment(0, f"call_{number}", "look", json.dumps({"place": f"room {number}"}))
     if extra is not None:
@@ -53,7 +53,7 @@ def asks(number: int = 1, extra: Any = None, **fields: Any) -> Answer:
     return Answer([*reasons, delta(tool_calls=[call]), delta(finish="tool_calls"), usage(), DONE])
 
 
-class Ran:
+class SessionRecord:
     """What a session made of its messages."""
 
     def __init__(self, results: list[treadle.Result], requests: list[Request], events: list[Any]) -> None:
@@ -65,10 +65,12 @@ class Ran:
         return [message for message in self.requests[place].json["messages"] if message["role"] == "assistant"]
 
 
-def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages: int = 1, model: str = "m") -> Ran:
+def run(
+    folder: Path, *script: Behaviour, policy: Policy | None = None, messages: int = 1, model: str = "m"
+) -> SessionRecord:
     """Send messages to one session of an agent over a server that follows the script or the policy."""
 
-    async def work() -> Ran:
+    async def work() -> SessionRecord:
         async with FakeEndpoint(*script, policy=policy) as server:
             engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
             engine.add_provider("fake", base_url=server.url, api_mode="chat_completions", api_key="sk-fake-1234")
@@ -76,7 +78,7 @@ def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages
                 hero = agent(model=f"fake/{model}", tools=[look], retry={"attempts": 0})
                 results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
                 events = [event.data for result in results for event in await journal(engine, result.run_id)]
-            return Ran(results, server.requests, events)
+            return SessionRecord(results, server.requests, events)
 
     return asyncio.run(work())
 
@@ -87,14 +89,14 @@ def run(folder: Path, *script: Behaviour, policy: Policy | None = None, messages
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_is_sent_back_in_its_own_field(tmp_path: Path, field: str) -> None:
     fields: dict[str, Any] = {field: "Let me think."}
-    ran = run(tmp_path, asks(**fields), says("Nothing."), says("Bye."), messages=2)
+    ran = run(tmp_path, make_call_reply(**fields), says("Nothing."), says("Bye."), messages=2)
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
     assert ran.assistants(1)[0][field] == "Let me think."
     assert ran.assistants(2)[0][field] == "Let me think.", "also when the next message comes"
     assert ran.requests[2].body.startswith(ran.requests[1].body.rpartition(b"]")[0])
 
 
-def test_reasoning_details_are_put_together_from_their_pieces(tmp_path: Path) -> None:
+def test_reasoning_details_are_assembled_from_their_pieces(tmp_path: Path) -> None:
     pieces: list[dict[str, Any]] = [
         {"reasoning_details": [{"type": "reasoning.text", "text": text, "format": "x-v1", "index": 0}]}
         for text in ("Let ", "me ", "think.")
@@ -124,18 +126,18 @@ def test_reasoning_details_are_put_together_from_their_pieces(tmp_path: Path) ->
 
 
 def test_extra_content_of_a_call_is_sent_back_with_it(tmp_path: Path) -> None:
-    ran = run(tmp_path, asks(extra=SIGNATURE), says("Nothing."))
+    ran = run(tmp_path, make_call_reply(extra=SIGNATURE), says("Nothing."))
     assert ran.assistants()[0]["tool_calls"][0]["extra_content"] == SIGNATURE
 
 
 def test_thinking_inside_the_content_goes_back_inside_the_content(tmp_path: Path) -> None:
-    ran = run(tmp_path, asks(content="<think>Let me think.</think>\n\nI look."), says("Nothing."))
+    ran = run(tmp_path, make_call_reply(content="<think>Let me think.</think>\n\nI look."), says("Nothing."))
     assert ran.assistants()[0]["content"] == "<think>\nLet me think.\n</think>\n\nI look."
 
 
 def test_opaque_reasoning_goes_back_with_its_readable_text(tmp_path: Path) -> None:
-    first = asks(reasoning_text="Let me think.", reasoning_opaque="b3BhcXVl")
-    ran = run(tmp_path, first, asks(2, reasoning_opaque="c2Vjb25k"), says("Nothing."))
+    first = make_call_reply(reasoning_text="Let me think.", reasoning_opaque="b3BhcXVl")
+    ran = run(tmp_path, first, make_call_reply(2, reasoning_opaque="c2Vjb25k"), says("Nothing."))
     sent = [(one.get("reasoning_text"), one["reasoning_opaque"]) for one in ran.assistants()]
     assert sent == [("Let me think.", "b3BhcXVl"), (None, "c2Vjb25k")]
     assert not ran.assistants()[0]["content"]
@@ -145,7 +147,7 @@ def test_thoughts_between_control_tokens_do_not_go_back(tmp_path: Path) -> None:
     thought = (
         "<|channel|>analysis<|message|>Let me think.<|end|><|start|>assistant<|channel|>final<|message|>I look."
     )
-    ran = run(tmp_path, asks(content=thought), says("Nothing."))
+    ran = run(tmp_path, make_call_reply(content=thought), says("Nothing."))
     assert ran.assistants()[0]["content"] == "I look."
     assert ran.results[0].outcome == "completed"
 
@@ -153,7 +155,7 @@ def test_thoughts_between_control_tokens_do_not_go_back(tmp_path: Path) -> None:
 # ── Providers that insist ──────────────────────────────────────────────────────────────────────────
 
 
-def insisting(wanted: str, refusal: str, *script: Behaviour) -> Policy:
+def make_insisting_policy(wanted: str, refusal: str, *script: Behaviour) -> Policy:
     """A provider that refuses a call in the conversation without its reasoning."""
     left = list(script)
 
@@ -175,8 +177,13 @@ GEMINI = "Function call is missing a thought_signature in functionCall parts. Th
 
 @pytest.mark.parametrize("refusal", [DEEPSEEK, KIMI])
 def test_a_provider_that_requires_reasoning_gets_it_in_every_step(tmp_path: Path, refusal: str) -> None:
-    script = (asks(1, reasoning_content="One."), asks(2, reasoning_content="Two."), says("Nothing."), says("Bye."))
-    ran = run(tmp_path, policy=insisting("reasoning_content", refusal, *script), messages=2)
+    script = (
+        make_call_reply(1, reasoning_content="One."),
+        make_call_reply(2, reasoning_content="Two."),
+        says("Nothing."),
+        says("Bye."),
+    )
+    ran = run(tmp_path, policy=make_insisting_policy("reasoning_content", refusal, *script), messages=2)
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
     assert not [data for data in ran.events if isinstance(data, LlmError)]
 
@@ -193,7 +200,10 @@ def test_missing_reasoning_is_sent_back_as_a_placeholder(
     tmp_path: Path, refusal: str, wanted: str, model: str
 ) -> None:
     ran = run(
-        tmp_path, policy=insisting(wanted, refusal, asks(), says("Nothing."), says("x")), messages=2, model=model
+        tmp_path,
+        policy=make_insisting_policy(wanted, refusal, make_call_reply(), says("Nothing."), says("x")),
+        messages=2,
+        model=model,
     )
     assert [result.outcome for result in ran.results] == ["completed", "completed"]
     retries = [data for data in ran.events if isinstance(data, LlmRetry)]
@@ -216,7 +226,11 @@ def test_a_provider_that_refuses_reasoning_gets_one_retry_without_it(tmp_path: P
             return refuses(400, {"error": {"message": refusal, "type": "invalid_request_error"}})
         return left.pop(0)
 
-    left = [asks(1, extra=SIGNATURE, reasoning_content="One."), asks(2, reasoning_content="Two."), says("Nothing.")]
+    left = [
+        make_call_reply(1, extra=SIGNATURE, reasoning_content="One."),
+        make_call_reply(2, reasoning_content="Two."),
+        says("Nothing."),
+    ]
     ran = run(tmp_path, policy=answer)
     assert ran.results[0].outcome == "completed"
     assert [data.plain for data in ran.events if isinstance(data, LlmRetry)] == [True], "and stays without it"
@@ -237,7 +251,7 @@ TURNS = [
 ]
 
 
-def sent(back: Any = "tool_loop", **changes: Any) -> list[bool]:
+def send_history(back: Any = "tool_loop", **changes: Any) -> list[bool]:
     """Which of the three replies in `TURNS` go back with reasoning."""
     fields: dict[str, Any] = {"provider": "fake", "profile": Profile(reasoning_back=back), **changes}
     model = fields.pop("model", "m-1")
@@ -248,16 +262,16 @@ def sent(back: Any = "tool_loop", **changes: Any) -> list[bool]:
     return ["reasoning_content" in reply for reply in replies]
 
 
-def test_when_reasoning_goes_back_is_a_matter_of_the_profile() -> None:
-    assert sent("never") == [False, False, False]
-    assert sent("tool_loop") == [False, True, True]
-    assert sent("always") == [True, True, True]
+def test_the_profile_decides_when_reasoning_goes_back() -> None:
+    assert send_history("never") == [False, False, False]
+    assert send_history("tool_loop") == [False, True, True]
+    assert send_history("always") == [True, True, True]
 
 
 def test_reasoning_is_not_sent_to_another_provider_or_model() -> None:
-    assert sent("always", provider="other") == [False, False, False]
-    assert sent("always", model="m-2") == [False, False, False]
-    assert sent("always", plain=True) == [False, False, False]
+    assert send_history("always", provider="other") == [False, False, False]
+    assert send_history("always", model="m-2") == [False, False, False]
+    assert send_history("always", plain=True) == [False, False, False]
 
 
 def test_reasoning_of_old_journals_is_not_sent_back() -> None:
@@ -287,7 +301,7 @@ def test_very_long_reasoning_is_truncated_in_the_middle() -> None:
         ("http://127.0.0.1:8080/v1", "anything", "tool_loop"),
     ],
 )
-def test_known_reasoning_rules_of_providers(url: str, model: str, back: str) -> None:
+def test_the_reasoning_rules_of_known_providers_are_built_in(url: str, model: str, back: str) -> None:
     assert Catalog().profile("p", model, ProviderConfig(url)).reasoning_back == back
     facts = {f"p/{model}": ModelFacts(reasoning_back="never")}
     assert Catalog(models=facts).profile("p", model, ProviderConfig(url)).reasoning_back == "never"
@@ -305,7 +319,7 @@ KEPT: dict[str, tuple[dict[str, Any], Any]] = {
 }
 
 
-def kept_in(request: Request, kept: str) -> Any:
+def find_kept_field(request: Request, kept: str) -> Any:
     """Return what goes back with the call of a request."""
     [said] = [message for message in request.json["messages"] if message["role"] == "assistant"]
     return said["tool_calls"][0].get(kept) if kept == "extra_content" else said.get(kept)
@@ -329,7 +343,7 @@ def test_reasoning_goes_back_after_a_crash_in_the_tool_loop(tmp_path: Path, kept
         return f"nothing in {place}"
 
     async def work() -> None:
-        async with FakeEndpoint(asks(extra=extra, **fields), says("Nothing.")) as server:
+        async with FakeEndpoint(make_call_reply(extra=extra, **fields), says("Nothing.")) as server:
             async with engine_at(tmp_path, server) as engine:
                 run_id = await engine.submit(agent(model="fake/m", tools=[looks]), "go")
                 await gate.reached.wait()
@@ -337,7 +351,7 @@ def test_reasoning_goes_back_after_a_crash_in_the_tool_loop(tmp_path: Path, kept
                 gate.open.set()
                 engine.add_tools(looks)
                 assert (await engine.wait(run_id)).text == "Nothing."
-            assert kept_in(server.requests[1], kept) == (extra or fields.get(kept))
+            assert find_kept_field(server.requests[1], kept) == (extra or fields.get(kept))
 
     asyncio.run(work())
 
@@ -347,7 +361,7 @@ def test_reasoning_goes_back_after_an_approval_that_another_process_waited_for(t
     fields, extra = KEPT[kept]
 
     async def work() -> None:
-        async with FakeEndpoint(asks(extra=extra, **fields), says("Nothing.")) as server:
+        async with FakeEndpoint(make_call_reply(extra=extra, **fields), says("Nothing.")) as server:
             async with engine_at(tmp_path, server) as engine:
                 hero = agent(model="fake/m", tools=[look], approvals={"default": "ask", "via": "api"})
                 run_id = await engine.submit(hero, "go")
@@ -358,7 +372,7 @@ def test_reasoning_goes_back_after_an_approval_that_another_process_waited_for(t
                 assert isinstance(asked.data, ApprovalRequested)
                 await engine.decide(asked.data.approval_id, "approve")
                 assert (await engine.wait(run_id)).text == "Nothing."
-            assert kept_in(server.requests[1], kept) == (extra or fields.get(kept))
+            assert find_kept_field(server.requests[1], kept) == (extra or fields.get(kept))
 
     asyncio.run(work())
 
@@ -368,11 +382,13 @@ def test_reasoning_goes_back_in_a_fork(tmp_path: Path, kept: str) -> None:
     fields, extra = KEPT[kept]
 
     async def work() -> None:
-        async with FakeEndpoint(asks(extra=extra, **fields), says("Nothing."), says("Still nothing.")) as server:
+        async with FakeEndpoint(
+            make_call_reply(extra=extra, **fields), says("Nothing."), says("Still nothing.")
+        ) as server:
             async with engine_at(tmp_path, server) as engine:
                 result = await engine.run(agent(model="fake/m", tools=[look]), "go")
                 forked = await engine.wait(await engine.fork(result.run_id, step=2))
                 assert (result.text, forked.text) == ("Nothing.", "Still nothing.")
-            assert kept_in(server.requests[2], kept) == (extra or fields.get(kept))
+            assert find_kept_field(server.requests[2], kept) == (extra or fields.get(kept))
 
     asyncio.run(work())

@@ -56,7 +56,7 @@ def items(*opening: dict[str, Any]) -> Answer:
     return Answer(responses_wire.wire(*responses_wire.replied(*opening, call)))
 
 
-def says(mode: str) -> Answer:
+def make_answer(mode: str) -> Answer:
     if mode == ANTHROPIC:
         return anthropic_wire.says("Nothing.")
     return Answer(responses_wire.wire(*responses_wire.replied(responses_wire.message("Nothing."))))
@@ -70,15 +70,17 @@ def replies(request: Request) -> list[Any]:
     return [block for each in sent["messages"] if each["role"] == "assistant" for block in each["content"]]
 
 
-class Ran:
+class SessionRecord:
     def __init__(self, results: list[treadle.Result], requests: list[Request], events: list[Any]) -> None:
         self.outcomes = [result.outcome for result in results]
         self.requests = requests
         self.retries = [data for data in events if isinstance(data, LlmRetry)]
 
 
-def run(folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None = None, messages: int = 1) -> Ran:
-    async def work() -> Ran:
+def run(
+    folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None = None, messages: int = 1
+) -> SessionRecord:
+    async def work() -> SessionRecord:
         async with FakeEndpoint(*script, policy=policy) as server:
             engine = create_engine(f"sqlite:///{folder}/t.db", home=Home(folder / "home"))
             engine.add_provider("fake", base_url=server.url, api_mode=mode, api_key="sk-fake-1234")
@@ -86,7 +88,7 @@ def run(folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None =
                 hero = agent(model="fake/deepseek-v4", tools=[look], retry={"attempts": 0})
                 results = [await engine.run(hero, f"message {n}", session="s") for n in range(messages)]
                 events = [event.data for result in results for event in await journal(engine, result.run_id)]
-            return Ran(results, server.requests, events)
+            return SessionRecord(results, server.requests, events)
 
     return asyncio.run(work())
 
@@ -104,7 +106,7 @@ def run(folder: Path, mode: ApiMode, *script: Behaviour, policy: Policy | None =
     ],
 )
 def test_a_thinking_block_goes_back_as_it_came(tmp_path: Path, block: dict[str, Any]) -> None:
-    ran = run(tmp_path, ANTHROPIC, blocks(block), says(ANTHROPIC), says(ANTHROPIC), messages=2)
+    ran = run(tmp_path, ANTHROPIC, blocks(block), make_answer(ANTHROPIC), make_answer(ANTHROPIC), messages=2)
     assert ran.outcomes == ["completed", "completed"]
     assert replies(ran.requests[1])[0] == block
     assert replies(ran.requests[2])[0] == block, "also when the next message comes"
@@ -121,7 +123,7 @@ def test_a_thinking_block_goes_back_as_it_came(tmp_path: Path, block: dict[str, 
     ],
 )
 def test_a_reasoning_item_goes_back_as_it_came(tmp_path: Path, item: dict[str, Any]) -> None:
-    ran = run(tmp_path, RESPONSES, items(item), says(RESPONSES), says(RESPONSES), messages=2)
+    ran = run(tmp_path, RESPONSES, items(item), make_answer(RESPONSES), make_answer(RESPONSES), messages=2)
     assert ran.outcomes == ["completed", "completed"]
     assert replies(ran.requests[1])[0] == item
     assert replies(ran.requests[2])[0] == item, "also when the next message comes"
@@ -134,7 +136,9 @@ ENCODERS: list[tuple[Callable[[ModelRequest], bytes], Thinking]] = [
 
 
 @pytest.mark.parametrize(("encode", "thought"), ENCODERS)
-def test_when_a_block_goes_back_and_to_whom(encode: Callable[[ModelRequest], bytes], thought: Thinking) -> None:
+def test_a_block_goes_back_only_to_its_own_model_and_by_the_profile(
+    encode: Callable[[ModelRequest], bytes], thought: Thinking
+) -> None:
     def count(back: Any = "always", model: str = "m-1", provider: str = "fake", plain: bool = False) -> int:
         turns = [
             user("x"),
@@ -166,7 +170,7 @@ def test_when_a_block_goes_back_and_to_whom(encode: Callable[[ModelRequest], byt
         ("https://api.openai.com/v1", None, "never"),
     ],
 )
-def test_which_hosts_get_unsigned_reasoning_back(url: str, mode: ApiMode | None, back: str) -> None:
+def test_unsigned_reasoning_goes_back_to_known_hosts_only(url: str, mode: ApiMode | None, back: str) -> None:
     assert Catalog().profile("p", "m", ProviderConfig(url, mode)).reasoning_back == back
 
 
@@ -195,7 +199,7 @@ def test_a_conversation_without_reasoning_is_sent_with_a_placeholder(
     tmp_path: Path, mode: ApiMode, refusal: str, placeholder: dict[str, Any]
 ) -> None:
     """As after a model that did not think, or another one."""
-    left = [blocks() if mode == ANTHROPIC else items(), says(mode), says(mode)]
+    left = [blocks() if mode == ANTHROPIC else items(), make_answer(mode), make_answer(mode)]
 
     def answer(request: Request) -> Behaviour:
         said = replies(request)
@@ -213,7 +217,7 @@ def test_a_conversation_without_reasoning_is_sent_with_a_placeholder(
 def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
     tmp_path: Path, mode: ApiMode
 ) -> None:
-    left = [blocks(BLOCK) if mode == ANTHROPIC else items(ITEM), says(mode)]
+    left = [blocks(BLOCK) if mode == ANTHROPIC else items(ITEM), make_answer(mode)]
 
     def answer(request: Request) -> Behaviour:
         if b"THOUGHT" in request.body:
@@ -245,7 +249,7 @@ def test_a_provider_that_refuses_unsigned_reasoning_gets_one_retry_without_it(
         ("tool `look` is missing a description", False),
     ],
 )
-def test_which_words_say_that_reasoning_is_missing(message: str, missing: bool) -> None:
+def test_errors_about_missing_reasoning_are_recognised(message: str, missing: bool) -> None:
     assert is_reasoning_missing(message) is missing
 
 

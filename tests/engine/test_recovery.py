@@ -161,7 +161,7 @@ def test_a_parked_run_can_be_cancelled(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def hours_later(hours: float) -> SteadyClock:
+def make_later_clock(hours: float) -> SteadyClock:
     """The clock of a process that is started so much later."""
     return SteadyClock(lambda: time.time() + 3600 * hours)
 
@@ -172,9 +172,9 @@ def test_a_parked_run_still_has_its_deadline(tmp_path: Path) -> None:
             engine.add_model("rare", ScriptedModel(Silence("half")))
             run_id = await engine.submit(agent(model="rare/x", limits={"deadline": 3600}), "go")
             await until(engine, run_id, "token")
-        async with opened(tmp_path, ScriptedModel(), clock=hours_later(0.5)) as engine:
+        async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(0.5)) as engine:
             await until(engine, run_id, "run_waiting")
-        async with opened(tmp_path, ScriptedModel(), clock=hours_later(1)) as engine:
+        async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(1)) as engine:
             assert (await engine.wait(run_id)).outcome == "deadline"
 
     asyncio.run(scenario())
@@ -206,7 +206,7 @@ def test_a_failed_call_is_retried_with_a_wait_on_record() -> None:
     virtually(scenario())
 
 
-def test_retries_come_to_an_end() -> None:
+def test_a_run_ends_after_its_last_retry() -> None:
     async def scenario() -> treadle.Result:
         async with in_virtual_time(ScriptedModel(*[ScriptedFailure()] * 4)) as engine:
             return await engine.run(agent(), "go")
@@ -223,9 +223,9 @@ def test_a_wait_survives_a_restart(tmp_path: Path) -> None:
             run_id = await engine.submit(agent(), "go")
             await until(engine, run_id, "run_waiting")
             wake_at = (await engine.service.run(run_id)).wake_at
-        async with opened(tmp_path, ScriptedModel(), clock=hours_later(0.5)) as engine:
+        async with opened(tmp_path, ScriptedModel(), clock=make_later_clock(0.5)) as engine:
             assert (await engine.service.run(run_id)).status == "waiting"
-        async with opened(tmp_path, ScriptedModel(say("later")), clock=hours_later(1)) as engine:
+        async with opened(tmp_path, ScriptedModel(say("later")), clock=make_later_clock(1)) as engine:
             assert (await engine.wait(run_id)).text == "later"
             asked = [event for event in await journal(engine, run_id) if event.type == "llm_request"]
         assert wake_at is not None
@@ -244,7 +244,7 @@ class SlowWall:
         return asyncio.get_running_loop().time()
 
 
-def test_a_wall_clock_that_lags_does_not_make_the_deadline_come_early() -> None:
+def test_a_slow_wall_clock_does_not_advance_the_deadline() -> None:
     async def scenario() -> None:
         with ScriptedModel(Silence("half")) as model:
             engine = create_engine("sqlite:///:memory:", clock=SlowWall())

@@ -38,7 +38,7 @@ def refuses_from(step: int, accepts_shorter: bool) -> Recorder:
 
 
 @pytest.mark.parametrize("accepts_shorter", [True, False])
-def test_an_unclear_refusal_of_a_large_conversation_is_tried_once_with_a_shorter_one(
+def test_an_unclear_refusal_of_a_large_conversation_is_retried_once_with_a_shorter_one(
     tmp_path: Path, accepts_shorter: bool
 ) -> None:
     model = refuses_from(7, accepts_shorter)
@@ -90,7 +90,7 @@ def test_a_clear_refusal_is_not_an_overflow(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_bound_of_the_reply_is_lowered_for_the_rest_of_the_run(tmp_path: Path) -> None:
+def test_the_reply_limit_is_lowered_for_the_rest_of_the_run(tmp_path: Path) -> None:
     bounds: list[int | None] = []
 
     def answer(request: ModelRequest, model: Recorder) -> ScriptStep:
@@ -131,7 +131,7 @@ def test_a_breaker_opens_only_on_failures_that_are_recorded() -> None:
 # ── Waits ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_wait_of_less_than_the_longest_parks_the_run_until_then() -> None:
+def test_a_wait_below_the_limit_parks_the_run_until_it_is_over() -> None:
     model = ScriptedModel(ScriptedFailure("rate_limited", "slow down", True, retry_after=3000.0), say("done"))
 
     async def scenario() -> None:
@@ -168,7 +168,7 @@ def test_the_wake_up_time_survives_a_restart(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_longer_wait_ends_the_run_and_gives_the_time(tmp_path: Path) -> None:
+def test_a_longer_wait_ends_the_run_and_reports_the_time(tmp_path: Path) -> None:
     model = ScriptedModel(ScriptedFailure("rate_limited", "slow down.", True, retry_after=90.0), say("hello"))
 
     async def scenario() -> None:

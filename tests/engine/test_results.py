@@ -64,7 +64,7 @@ def test_a_long_result_is_truncated_and_can_be_recalled_by_a_later_run(tmp_path:
     asyncio.run(scenario())
 
 
-def test_the_room_for_results_shrinks_as_the_context_fills() -> None:
+def test_the_space_for_results_shrinks_as_the_context_fills() -> None:
     state = new_state(Origin(RunId("run_1"), SessionId("ses_1"), AgentId("agt_1")))
     state.model = ModelResolved("p", "m", "custom", "why", context_window=100_000)
     rooms: list[int] = []
@@ -76,7 +76,7 @@ def test_the_room_for_results_shrinks_as_the_context_fills() -> None:
     assert rooms[2] == 20_000
 
 
-def test_parallel_results_share_the_room(tmp_path: Path) -> None:
+def test_parallel_results_share_the_space(tmp_path: Path) -> None:
     calls = [call("read_all", f"c{n}", length=300_000 + n) for n in range(20)]
     model = ScriptedModel(ask(*calls), say("done"))
 
@@ -104,7 +104,7 @@ def test_short_results_are_not_changed(tmp_path: Path, length: int) -> None:
     asyncio.run(scenario())
 
 
-def test_the_truncation_marker_matches_what_is_left_out() -> None:
+def test_the_truncation_marker_matches_the_omitted_text() -> None:
     text = "".join(chr(33 + n % 90) for n in range(10_000))
     shown = truncate_text(text, 1000, "c1")
     head, _, rest = shown.partition("\n[… ")

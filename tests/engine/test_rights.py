@@ -33,7 +33,7 @@ from treadle.vault.store import SecretGrant, VaultStore
 CANARY = "canary-77c1aa-in-a-coal-mine"
 
 
-def invoking(*, child: ScriptStep | None = None, **more: Any) -> FunctionModel:
+def make_invoking_model(*, child: ScriptStep | None = None, **more: Any) -> FunctionModel:
     """A parent that asks the agent `other` for something once; a child that makes one call, or answers."""
 
     def policy(request: ModelRequest) -> ScriptStep:
@@ -63,7 +63,7 @@ def test_a_child_works_within_the_folder_of_its_parent(own: str, tmp_path: Path)
     wanted = own if own[0] in "~/" else f"{folder}/{own}"
 
     async def scenario() -> None:
-        async with opened(tmp_path, invoking()) as engine:
+        async with opened(tmp_path, make_invoking_model()) as engine:
             paths = [str(folder), f"{folder}/link", str(outside), "~/.ssh"]
             policy = {"mode": "auto", "network": True, "readable": paths, "writable": paths}
             engine.add_agents(agent(name="other", workspace=wanted, sandbox=policy))
@@ -114,7 +114,7 @@ def test_a_folder_replaced_by_a_link_is_not_followed(tmp_path: Path) -> None:
         ({"message": "x" * (MESSAGE_LIMIT + 1)}, f"must be str of length <= {MESSAGE_LIMIT}"),
     ],
 )
-def test_an_order_for_more_than_an_agent_is_or_takes_is_refused(wrong: dict[str, Any], told: str) -> None:
+def test_a_spawn_that_exceeds_the_agent_is_refused(wrong: dict[str, Any], told: str) -> None:
     order: dict[str, Any] = {"agent": "other", "message": "part", **wrong}
 
     async def work() -> None:
@@ -133,7 +133,7 @@ def test_an_order_for_more_than_an_agent_is_or_takes_is_refused(wrong: dict[str,
 
 def test_an_hourly_limit_is_not_evaded_by_delegation() -> None:
     async def work() -> None:
-        async with in_virtual_time(invoking()) as engine:
+        async with in_virtual_time(make_invoking_model()) as engine:
             engine.add_agents(agent(name="other", model_settings={"max_tokens": 5000}))
             quotas = {"max_llm_tokens_per_hour": 4000}
             hero = agent(tools=["agent_spawn"], quotas=quotas, model_settings={"max_tokens": 100})
@@ -175,14 +175,14 @@ RUNS = {"rules": [{"tool": "bash", "do": "auto"}]}
 """Commands run without asking, also where no sandbox works."""
 
 
-def test_a_secret_is_for_a_child_only_where_all_above_were_granted_it(tmp_path: Path) -> None:
+def test_a_child_run_gets_a_secret_only_if_all_its_ancestors_were_granted_it(tmp_path: Path) -> None:
     store = VaultStore(tmp_path / "home", {})
     store.put("BOTH", f"{CANARY}-1", [SecretGrant("*")])
     store.put("OTHERS", f"{CANARY}-2", [SecretGrant("other")])
     shown = call("bash", command="echo ${BOTH:-none} ${OTHERS:-none}")
 
     async def scenario() -> None:
-        async with opened(tmp_path, invoking(child=ask(shown))) as engine:
+        async with opened(tmp_path, make_invoking_model(child=ask(shown))) as engine:
             engine.add_agents(agent(name="other", persona=f"You know {CANARY}-1.", tools=["bash"], approvals=RUNS))
             workspace = tmp_path / "workspace"
             workspace.mkdir()

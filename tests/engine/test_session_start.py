@@ -29,7 +29,7 @@ def texts(request: ModelRequest) -> list[str]:
     return [message.text for message in request.conversation.messages]
 
 
-async def seeded(service: LocalService, agent: AgentSpec = HERO, message: str = "Who am I?") -> Ticket:
+async def submit_with_history(service: LocalService, agent: AgentSpec = HERO, message: str = "Who am I?") -> Ticket:
     return await service.submit(Submission(agent, user(message), before=BEFORE, instructions="Rhyme."))
 
 
@@ -38,7 +38,7 @@ def test_a_session_starts_with_earlier_messages(tmp_path: Path) -> None:
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
-            ticket = await seeded(engine.service)
+            ticket = await submit_with_history(engine.service)
             await engine.wait(ticket.run_id)
             again = await engine.service.submit(Submission(HERO, user("Sure?"), ticket.session_id))
             await engine.wait(again.run_id)
@@ -56,7 +56,7 @@ def test_a_session_starts_with_earlier_messages(tmp_path: Path) -> None:
 def test_earlier_messages_survive_a_crash(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("half"))) as engine:
-            ticket = await seeded(engine.service)
+            ticket = await submit_with_history(engine.service)
             await until(engine, ticket.run_id, "token")
         model = ScriptedModel(say("Ada."), say("Yes."))
         async with opened(tmp_path, model) as engine:
@@ -72,12 +72,12 @@ def test_earlier_messages_survive_a_crash(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_request_can_be_shown(tmp_path: Path) -> None:
+def test_the_prompt_of_a_session_with_earlier_messages_can_be_shown(tmp_path: Path) -> None:
     model = ScriptedModel(say("Ada."))
 
     async def scenario() -> None:
         async with opened(tmp_path, model) as engine:
-            ticket = await seeded(engine.service)
+            ticket = await submit_with_history(engine.service)
             await engine.wait(ticket.run_id)
             shown = (await engine.service.prompt(ticket.run_id)).request
         assert texts(shown) == texts(model.requests[0]) == SAID
@@ -86,7 +86,7 @@ def test_the_request_can_be_shown(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_long_one_is_summed_up_with_the_rest(tmp_path: Path) -> None:
+def test_long_earlier_messages_are_summarised_with_the_rest(tmp_path: Path) -> None:
     summed: list[str] = []
     asked: list[list[str]] = []
 

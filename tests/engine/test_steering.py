@@ -13,7 +13,7 @@ from treadle.domain.messages import Message, Text, user
 from treadle.testing.models import ScriptedFailure, ScriptedModel, Silence, ask, call, say
 
 
-def said(model: ScriptedModel) -> list[tuple[str, str]]:
+def list_messages(model: ScriptedModel) -> list[tuple[str, str]]:
     """Return the messages of the last request."""
     return [(message.role, message.text) for message in model.requests[-1].conversation.messages]
 
@@ -34,7 +34,7 @@ def test_a_queued_message_is_delivered_at_the_next_step(tmp_path: Path) -> None:
             await engine.steer(run_id, "and be quick")
             gate.open.set()
             assert (await engine.wait(run_id)).text == "as you wish"
-        assert said(model)[-1] == ("user", "and be quick")
+        assert list_messages(model)[-1] == ("user", "and be quick")
         assert len(model.requests) == 2
 
     asyncio.run(scenario())
@@ -48,7 +48,7 @@ def test_a_message_during_the_last_answer_is_answered_in_the_same_run(tmp_path: 
             await until(engine, run_id, "token")
             await engine.steer(run_id, "more")
             assert (await engine.wait(run_id)).text == "four"
-        assert said(model) == [("user", "go"), ("assistant", "one two three"), ("user", "more")]
+        assert list_messages(model) == [("user", "go"), ("assistant", "one two three"), ("user", "more")]
 
     asyncio.run(scenario())
 
@@ -64,7 +64,7 @@ def test_an_interrupting_message_cuts_the_reply_and_keeps_its_text_marked(tmp_pa
             events = await journal(engine, run_id)
         first = next(event.data for event in events if isinstance(event.data, LlmResponse))
         assert (first.stop, first.parts, first.usage.estimated) == ("interrupted", (Text("I was going to"),), True)
-        assert said(model) == [("user", "go"), ("assistant", "I was going to"), ("user", "stop, do this")]
+        assert list_messages(model) == [("user", "go"), ("assistant", "I was going to"), ("user", "stop, do this")]
 
     asyncio.run(scenario())
 
@@ -84,7 +84,7 @@ def test_an_interrupted_run_waits_until_it_is_resumed(tmp_path: Path) -> None:
             assert len(model.requests) == 1
             await engine.resume(run_id)
             assert (await engine.wait(run_id)).text == "whole"
-        assert said(model)[1] == ("assistant", "half a")
+        assert list_messages(model)[1] == ("assistant", "half a")
 
     asyncio.run(scenario())
 
@@ -100,7 +100,7 @@ def test_a_message_to_a_session_whose_run_waits_goes_to_that_run(tmp_path: Path)
             session = (await engine.service.runs())[0].origin.session_id
             result = await engine.run(agent(), "here I am", session=session)
             assert (result.run_id, result.text) == (run_id, "yes")
-        assert said(model)[-1] == ("user", "here I am")
+        assert list_messages(model)[-1] == ("user", "here I am")
 
     asyncio.run(scenario())
 
@@ -128,7 +128,7 @@ def test_an_interrupt_during_a_tool_stops_it_and_reports_it(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_a_steer_in_interrupt_mode_lets_a_tool_finish(tmp_path: Path) -> None:
+def test_a_steer_in_interrupt_mode_waits_for_a_running_tool(tmp_path: Path) -> None:
     async def scenario() -> None:
         gate = Gate()
 
@@ -219,7 +219,7 @@ def test_a_message_delivered_twice_under_one_key_counts_once(tmp_path: Path) -> 
             gate.open.set()
             await engine.wait(ticket)
         assert len(set(sequences)) == 1
-        assert said(model)[-1] == ("user", "once")
+        assert list_messages(model)[-1] == ("user", "once")
 
     asyncio.run(scenario())
 

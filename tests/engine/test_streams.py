@@ -29,7 +29,7 @@ async def look(at: str, context: treadle.ToolContext) -> str:
     return f"seen {at}"
 
 
-def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> None:
+def test_durable_events_come_once_and_without_gaps_from_any_position() -> None:
     async def scenario() -> None:
         model = ScriptedModel(ask(call("look", at="a")), say("done and dusted"))
         async with in_virtual_time(model) as engine:
@@ -44,7 +44,7 @@ def test_durable_events_come_once_and_without_a_gap_from_wherever_one_asks() -> 
     virtually(scenario())
 
 
-def test_a_reader_that_has_the_end_does_not_wait(tmp_path: Path) -> None:
+def test_a_reader_positioned_at_the_end_does_not_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(say("done"))) as engine:
             result = await engine.run(agent(), "go")
@@ -94,7 +94,7 @@ def test_progress_carries_its_start_and_its_offset(tmp_path: Path) -> None:
 
 def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
     async def scenario() -> None:
-        model = Paced()
+        model = PacedModel()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             for _ in range(3):
@@ -113,7 +113,7 @@ def test_a_late_reader_gets_the_text_in_flight_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-class Paced:
+class PacedModel:
     """A model that says what a test tells it to, when it tells it to."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class Paced:
 )
 def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, second: Delta, offset: int) -> None:
     async def scenario() -> None:
-        model = Paced()
+        model = PacedModel()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             await model.send(first)
@@ -169,7 +169,7 @@ def test_an_offset_is_absolute_for_a_late_reader(tmp_path: Path, first: Delta, s
 
 def test_a_slow_reader_gets_a_reset_from_which_it_can_resume(tmp_path: Path) -> None:
     async def scenario() -> None:
-        model = Paced()
+        model = PacedModel()
         async with opened(tmp_path, model) as engine:
             run_id = await engine.submit(agent(), "go")
             await model.say("0")
@@ -242,7 +242,7 @@ async def _drain(events: AsyncGenerator[Event, None]) -> None:
 # ── Callbacks and scripts ──
 
 
-def test_callbacks_are_called_for_the_events_of_the_table(tmp_path: Path) -> None:
+def test_each_callback_is_called_for_its_events(tmp_path: Path) -> None:
     heard: dict[str, list[str]] = {}
 
     def note(name: str, value: str) -> None:
@@ -290,7 +290,7 @@ def test_callbacks_that_are_not_given_are_not_called() -> None:
     assert virtually(scenario()).text == "done"
 
 
-def test_a_script_runs_without_a_loop_and_again(tmp_path: Path) -> None:
+def test_run_sync_works_repeatedly_without_an_event_loop(tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/t.db", home=Home(tmp_path))
     engine.add_model("scripted", ScriptedModel(say("one"), say("two")))
     first = engine.run_sync(agent(), "go")

@@ -22,7 +22,7 @@ def results(model: ScriptedModel) -> list[ToolResult]:
     return list(all_told(model.requests[-1].conversation.messages[-1].parts))
 
 
-def told(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], treadle.Result]:
+def run_calls(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], treadle.Result]:
     """Return the results of these calls as the model sees them, and how the run ended, in virtual time."""
 
     async def scenario() -> treadle.Result:
@@ -37,7 +37,7 @@ def told(*tools: Any, calls: tuple[ToolUse, ...]) -> tuple[list[ToolResult], tre
 # ── Side by side ──
 
 
-def test_results_are_in_the_order_of_the_calls_whatever_finished_first() -> None:
+def test_results_are_in_the_order_of_the_calls() -> None:
     finished: list[int] = []
 
     @treadle.tool(effect="read")
@@ -47,12 +47,12 @@ def test_results_are_in_the_order_of_the_calls_whatever_finished_first() -> None
         return f"after {seconds}"
 
     calls = tuple(call("wait_for", f"c{seconds}", seconds=seconds) for seconds in (3, 1, 2))
-    answers, _ = told(wait_for, calls=calls)
+    answers, _ = run_calls(wait_for, calls=calls)
     assert finished == [1, 2, 3]
     assert answers == [ToolResult("c3", "after 3"), ToolResult("c1", "after 1"), ToolResult("c2", "after 2")]
 
 
-def test_reads_overlap() -> None:
+def test_reads_run_concurrently() -> None:
     async def scenario() -> None:
         meeting = asyncio.Barrier(2)
 
@@ -68,7 +68,7 @@ def test_reads_overlap() -> None:
     virtually(scenario())
 
 
-def test_a_writer_runs_alone_and_in_its_place() -> None:
+def test_a_writer_runs_alone_and_in_order() -> None:
     running: list[str] = []
     beside: dict[str, list[str]] = {}
 
@@ -89,7 +89,7 @@ def test_a_writer_runs_alone_and_in_its_place() -> None:
         return await work(name)
 
     order = (("read", "a"), ("read", "b"), ("write", "c"), ("read", "d"), ("read", "e"))
-    answers, _ = told(read, write, calls=tuple(call(tool, name, name=name) for tool, name in order))
+    answers, _ = run_calls(read, write, calls=tuple(call(tool, name, name=name) for tool, name in order))
     assert beside == {"a": ["a", "b"], "b": ["a", "b"], "c": ["c"], "d": ["d", "e"], "e": ["d", "e"]}
     assert [answer.call_id for answer in answers] == list("abcde")
 
@@ -133,7 +133,7 @@ async def add(a: int, b: int) -> int:
     ],
 )
 def test_invalid_arguments_are_explained_and_nothing_runs(arguments: str, words: str) -> None:
-    [answer], result = told(add, calls=(ToolUse("c", "add", arguments),))
+    [answer], result = run_calls(add, calls=(ToolUse("c", "add", arguments),))
     assert answer.is_error
     assert answer.content.startswith("`add` was not run: ")
     assert words in answer.content
@@ -141,7 +141,7 @@ def test_invalid_arguments_are_explained_and_nothing_runs(arguments: str, words:
 
 
 def test_arguments_nested_beyond_reason_do_not_break_the_run() -> None:
-    [answer], result = told(add, calls=(ToolUse("c", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"),))
+    [answer], result = run_calls(add, calls=(ToolUse("c", "add", '{"a":' + "[" * 5000 + "]" * 5000 + "}"),))
     assert answer.is_error
     assert result.outcome == "completed"
 
@@ -151,7 +151,7 @@ def test_a_tool_exception_is_returned_with_advice_not_to_invent() -> None:
     async def fail() -> str:
         raise ValueError("the disk is on fire")
 
-    [answer], _ = told(fail, calls=(call("fail", "c"),))
+    [answer], _ = run_calls(fail, calls=(call("fail", "c"),))
     assert answer.is_error
     assert "`fail` failed: ValueError: the disk is on fire." in answer.content
     assert "Do not make up a result" in answer.content
@@ -168,12 +168,12 @@ def test_a_tool_is_stopped_when_its_time_is_up() -> None:
             stopped.append(True)
         return "never"
 
-    [answer], _ = told(dawdle, calls=(call("dawdle", "c"),))
+    [answer], _ = run_calls(dawdle, calls=(call("dawdle", "c"),))
     assert "did not end within 7 s" in answer.content
     assert stopped == [True]
 
 
-def test_a_tool_that_answers_a_stop_with_an_error_leaves_no_trace_in_the_run() -> None:
+def test_an_error_raised_by_a_stopped_tool_is_not_in_the_run() -> None:
     @treadle.tool(timeout=1.0)
     async def stubborn() -> str:
         try:
@@ -193,12 +193,12 @@ def test_a_tool_that_answers_a_stop_with_an_error_leaves_no_trace_in_the_run() -
     assert (result.outcome, result.text) == ("cancelled", "so far")
 
 
-def test_a_timeout_of_its_own_is_a_failure_like_any_other() -> None:
+def test_a_timeout_error_that_a_tool_raises_is_a_plain_failure() -> None:
     @treadle.tool(timeout=100.0)
     async def impatient() -> str:
         raise TimeoutError("the other side is slow")
 
-    [answer], _ = told(impatient, calls=(call("impatient", "c"),))
+    [answer], _ = run_calls(impatient, calls=(call("impatient", "c"),))
     assert "`impatient` failed: TimeoutError: the other side is slow." in answer.content
 
 
@@ -213,7 +213,7 @@ def test_a_tool_that_cancels_itself_has_failed_and_is_not_run_again(beside: int)
         raise asyncio.CancelledError
 
     calls = tuple(call("give_up", f"c{n}", n=n) for n in range(1 + beside))
-    answers, result = told(give_up, calls=calls)
+    answers, result = run_calls(give_up, calls=calls)
     assert result.outcome == "completed"
     assert all(answer.is_error for answer in answers)
     assert len(runs) == 1 + beside
@@ -277,7 +277,7 @@ def test_progress_may_be_shown_from_a_thread(tmp_path: Path) -> None:
 
 
 def test_an_unknown_tool_suggests_the_nearest_name() -> None:
-    [answer], _ = told(add, calls=(call("ad", "c"),))
+    [answer], _ = run_calls(add, calls=(call("ad", "c"),))
     assert answer.is_error
     assert "Did you mean `add`?" in answer.content
 
@@ -285,7 +285,7 @@ def test_an_unknown_tool_suggests_the_nearest_name() -> None:
 def test_calls_with_the_same_or_no_id_are_distinguished() -> None:
     names = ("x", "x", "", "")
     calls = tuple(ToolUse(name, "add", f'{{"a": {number}, "b": 0}}') for number, name in enumerate(names))
-    answers, _ = told(add, calls=calls)
+    answers, _ = run_calls(add, calls=calls)
     assert [answer.content for answer in answers] == ["0", "1", "2", "3"]
     assert len({answer.call_id for answer in answers}) == 4
     assert all(answer.call_id for answer in answers)

@@ -22,11 +22,11 @@ async def add(a: int, b: int) -> int:
     return a + b
 
 
-def told(events: Sequence[Event]) -> str:
+def render_events(events: Sequence[Event]) -> str:
     return "".join(f"{event.sequence:>2} {event.type} {event.raw.decode()}\n" for event in events)
 
 
-def sent(requests: Sequence[ModelRequest]) -> str:
+def render_requests(requests: Sequence[ModelRequest]) -> str:
     lines: list[str] = []
     for number, request in enumerate(requests, start=1):
         lines.append(f"── request {number}: {request.model}, tools {request.tool_choice}")
@@ -52,7 +52,7 @@ def test_the_transcript_of_two_steps_matches_the_record(tmp_path: Path) -> None:
             async with opened(tmp_path, model, clock=FakeClock(), ids=CountingIds()) as engine:
                 calculator = agent(persona="You add.", tools=[add])
                 result = await engine.run(calculator, "What is 2+3, and 4+5?")
-                return told(await journal(engine, result.run_id)), sent(model.requests)
+                return render_events(await journal(engine, result.run_id)), render_requests(model.requests)
 
     events, requests = asyncio.run(scenario())
     assert events == (GOLDEN / "two_steps_events.txt").read_text()

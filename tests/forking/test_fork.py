@@ -36,7 +36,7 @@ QUIET = {"recall": 0, "remember": False}
 PICTURE = Image("image/png", "aGk=")
 
 
-class Desk:
+class CountingTools:
     """A tool that counts how often it was used."""
 
     def __init__(self) -> None:
@@ -62,22 +62,22 @@ class Desk:
         self.tools = [send_mail, look, fetch]
 
 
-def hero(desk: Desk, **more: Any) -> treadle.Agent:
+def hero(desk: CountingTools, **more: Any) -> treadle.Agent:
     return agent(tools=desk.tools, memory=QUIET, **more)
 
 
-def said(request: ModelRequest) -> list[str]:
+def list_texts(request: ModelRequest) -> list[str]:
     return [message.text for message in request.conversation.messages]
 
 
-def forked(events: Sequence[Event]) -> RunForked:
+def find_fork(events: Sequence[Event]) -> RunForked:
     [found] = [event.data for event in events if isinstance(event.data, RunForked)]
     return found
 
 
 @pytest.mark.parametrize("step", [1, 2, 3])
-def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -> None:
-    desk = Desk()
+def test_a_fork_sends_the_same_request_as_the_old_run(tmp_path: Path, step: int) -> None:
+    desk = CountingTools()
     old = [ask(call("send_mail", to="ada"), thinking="hm"), ask(call("look", at="it"), text="so"), say("done")]
     model = ScriptedModel(*old, say("again"))
 
@@ -102,13 +102,13 @@ def test_the_fork_is_sent_what_the_old_run_was_sent(tmp_path: Path, step: int) -
         assert (result.text, result.metrics.steps, result.metrics.actions) == ("again", 1, 0)
         assert result.session_id != first.session_id
         assert [event.type for event in events[:2]] == ["run_queued", "run_forked"]
-        assert (forked(events).run_id, forked(events).step) == (first.run_id, step)
+        assert (find_fork(events).run_id, find_fork(events).step) == (first.run_id, step)
 
     asyncio.run(scenario())
 
 
 def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
     async def scenario() -> None:
@@ -116,14 +116,14 @@ def test_the_last_step_is_forked_by_default(tmp_path: Path) -> None:
             first = await engine.run(hero(desk), "Look.")
             fork = await engine.fork(first.run_id)
             await engine.wait(fork)
-            assert forked(await journal(engine, fork)).step == 2
+            assert find_fork(await journal(engine, fork)).step == 2
         assert model.requests[2].conversation.messages == model.requests[1].conversation.messages
 
     asyncio.run(scenario())
 
 
-def test_a_message_takes_the_place_of_what_was_asked_or_comes_after_the_results(tmp_path: Path) -> None:
-    desk = Desk()
+def test_a_message_replaces_the_question_or_follows_the_results(tmp_path: Path) -> None:
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("one"), say("two"))
 
     async def scenario() -> None:
@@ -133,17 +133,17 @@ def test_a_message_takes_the_place_of_what_was_asked_or_comes_after_the_results(
                 fork = await engine.fork(first.run_id, step=step, message="Look again.")
                 await engine.wait(fork)
         at_first, later = model.requests[2:]
-        assert said(at_first) == ["Look again."]
+        assert list_texts(at_first) == ["Look again."]
         assert at_first.conversation.messages[0].parts[1:] == (PICTURE,), "what was attached stays"
-        assert said(later)[0] == "Look."
+        assert list_texts(later)[0] == "Look."
         assert [message.role for message in later.conversation.messages] == ["user", "assistant", "tool", "user"]
-        assert said(later)[-1] == "Look again."
+        assert list_texts(later)[-1] == "Look again."
 
     asyncio.run(scenario())
 
 
-def test_another_model_or_agent_answers(tmp_path: Path) -> None:
-    desk = Desk()
+def test_another_model_or_agent_can_answer_a_fork(tmp_path: Path) -> None:
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"))
     other = ScriptedModel(say("from another"), say("of another agent"))
 
@@ -162,13 +162,13 @@ def test_another_model_or_agent_answers(tmp_path: Path) -> None:
         assert (one.model, two.model) == ("y", "z")
         assert one.preamble.system.startswith("Be brave.")
         assert two.preamble.system.startswith("Be wise.")
-        assert said(one) == said(two) == said(model.requests[1])
+        assert list_texts(one) == list_texts(two) == list_texts(model.requests[1])
         assert two.preamble.tools == ()
 
     asyncio.run(scenario())
 
 
-class Thinks:
+class SigningModel:
     """A provider that signs its thoughts. Implements `Model`."""
 
     async def reply(self, request: ModelRequest, show: Show) -> Completed | Failed:
@@ -178,12 +178,12 @@ class Thinks:
         return Completed((thought, call("look", at="it")), "tool_use", Usage(1, 1))
 
 
-def test_thoughts_are_kept_for_the_model_they_came_from(tmp_path: Path) -> None:
-    desk = Desk()
+def test_reasoning_is_kept_for_the_model_it_came_from(tmp_path: Path) -> None:
+    desk = CountingTools()
     model = ScriptedModel(say("again"))
 
     async def scenario() -> None:
-        async with opened(tmp_path, Thinks()) as engine:
+        async with opened(tmp_path, SigningModel()) as engine:
             engine.add_model("other", model)
             first = await engine.run(hero(desk, limits={"max_steps": 2}), "Look.")
             await engine.wait(await engine.fork(first.run_id, model="other/y", step=2))
@@ -197,7 +197,7 @@ def test_thoughts_are_kept_for_the_model_they_came_from(tmp_path: Path) -> None:
 
 
 def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"), say("more"), say("and more"))
 
     async def scenario() -> None:
@@ -208,14 +208,14 @@ def test_the_next_run_of_its_session_sees_the_conversation_once(tmp_path: Path) 
         async with opened(tmp_path, model) as engine:  # which has nothing of it in memory
             engine.add_tools(*desk.tools)
             await engine.run(hero(desk), "And then?", session=fork.session_id)
-        assert said(model.requests[3]) == ["Look.", "", "", "again", "And?"]
-        assert said(model.requests[4]) == ["Look.", "", "", "again", "And?", "more", "And then?"]
+        assert list_texts(model.requests[3]) == ["Look.", "", "", "again", "And?"]
+        assert list_texts(model.requests[4]) == ["Look.", "", "", "again", "And?", "more", "And then?"]
 
     asyncio.run(scenario())
 
 
 def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
 
     async def scenario() -> None:
         model = ScriptedModel(ask(call("send_mail", to="ada")), say("done"), Silence("half"))
@@ -238,8 +238,8 @@ def test_the_fork_is_restored_after_a_crash_without_the_old_run(tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
-    desk = Desk()
+def test_calls_of_the_old_run_support_a_claim_of_the_fork(tmp_path: Path) -> None:
+    desk = CountingTools()
     model = ScriptedModel(
         ask(call("send_mail", to="ada")), say("done"), say("I have sent the mail."), say("I have sent the mail."),
         say("I have sent nothing."),
@@ -260,7 +260,7 @@ def test_a_claim_is_borne_out_by_what_the_old_run_did(tmp_path: Path) -> None:
 
 def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
     """Also through a fork of a fork."""
-    desk = Desk()
+    desk = CountingTools()
     same = ask(call("look", at="it"))
     model = ScriptedModel(same, same, say("done"), say("hm"), same, say("well"))
 
@@ -275,9 +275,9 @@ def test_a_fork_of_a_looping_run_keeps_its_guard_counts(tmp_path: Path) -> None:
         blocked = [event.data for event in events if isinstance(event.data, ToolCallBlocked)]
         assert [block.guard for block in blocked] == ["loop"], "the third time it would bring the same"
         assert desk.sent == ["it", "it"]
-        note = said(model.requests[2])[-1]
+        note = list_texts(model.requests[2])[-1]
         assert "brought the same result again" in note
-        assert said(model.requests[3])[-1] == said(model.requests[4])[-1] == note
+        assert list_texts(model.requests[3])[-1] == list_texts(model.requests[4])[-1] == note
 
     asyncio.run(scenario())
 
@@ -325,8 +325,8 @@ def test_a_summarized_conversation_is_forked_as_the_model_saw_it() -> None:
     virtually(scenario())
 
 
-def test_what_was_cut_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
-    desk = Desk()
+def test_a_truncated_result_can_be_recalled_in_the_fork(tmp_path: Path) -> None:
+    desk = CountingTools()
     model = ScriptedModel(
         ask(call("fetch")), say("done"), ask(call("recall", call_id="call_fetch", start=100_000)), say("read")
     )
@@ -374,7 +374,7 @@ def test_notes_and_memories_of_the_system_prompt_stay_as_they_were(tmp_path: Pat
 
 
 def test_secrets_that_were_added_later_are_redacted(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     model = ScriptedModel(ask(call("send_mail", to="hunter2-hunter2")), say("done"), say("again"))
 
     async def scenario() -> None:
@@ -407,8 +407,8 @@ def test_a_key_makes_one_fork(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_run_under_way_can_be_forked(tmp_path: Path) -> None:
-    desk = Desk()
+def test_a_run_in_progress_can_be_forked(tmp_path: Path) -> None:
+    desk = CountingTools()
     model = ScriptedModel(ask(call("look", at="it")), Silence("hm"), say("faster"))
 
     async def scenario() -> None:
@@ -475,7 +475,7 @@ def test_a_run_that_asked_no_model_has_nothing_to_fork(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_quotas_hold_for_forks_too(tmp_path: Path) -> None:
+def test_quotas_apply_to_forks_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, FunctionModel(lambda _: say("so", usage=Usage(5000, 10)))) as engine:
             one = agent(memory=QUIET, quotas={"max_llm_tokens_per_hour": 4000}, model_settings={"max_tokens": 100})
@@ -487,7 +487,7 @@ def test_quotas_hold_for_forks_too(tmp_path: Path) -> None:
 
 
 def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
-    desk = Desk()
+    desk = CountingTools()
     large = ScriptedModel(ask(call("look", at="it")), say("done"), say("again"))
 
     async def scenario() -> None:
@@ -504,9 +504,9 @@ def test_a_fork_of_a_routed_run_goes_to_the_same_model(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_replaced_message_in_a_fork_of_a_fork(tmp_path: Path) -> None:
+def test_a_fork_of_a_fork_replaces_only_the_question(tmp_path: Path) -> None:
     """Only what was asked makes way, never the results of the steps before."""
-    desk = Desk()
+    desk = CountingTools()
     script: list[ScriptedReply] = [ask(call("look", at="it")), say("done"), *[say("so")] * 4]
     model = ScriptedModel(*script)
 
@@ -518,6 +518,6 @@ def test_a_replaced_message_in_a_fork_of_a_fork(tmp_path: Path) -> None:
                 await engine.wait(fork)
                 again = await engine.fork(fork, step=1, message="Other.")
                 await engine.wait(again)
-                assert said(model.requests[-1]) == expected
+                assert list_texts(model.requests[-1]) == expected
 
     asyncio.run(scenario())

@@ -28,11 +28,11 @@ def policy(request: ModelRequest) -> ScriptStep:
     return say("ok")
 
 
-def lead(**more: object) -> treadle.Agent:
+def make_lead_agent(**more: object) -> treadle.Agent:
     return agent(tools=[look, "agent_spawn", "agent_send"], **more)
 
 
-def test_a_fork_of_a_child_and_a_fork_of_that_have_no_more_than_the_child(tmp_path: Path) -> None:
+def test_a_fork_of_a_child_and_its_fork_have_no_more_rights_than_the_child(tmp_path: Path) -> None:
     rules = {"rules": [{"tool": "look", "do": "deny"}]}
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "config.yaml").write_text(PRICED)
@@ -41,7 +41,7 @@ def test_a_fork_of_a_child_and_a_fork_of_that_have_no_more_than_the_child(tmp_pa
         async with opened(tmp_path, FunctionModel(policy)) as engine:
             engine.add_agents(agent(name="other", tools=[look, send_mail]))
             root = await engine.run(
-                lead(approvals=rules, limits={"cost": 2.5, "max_steps": 7}, budget="shared"), "go"
+                make_lead_agent(approvals=rules, limits={"cost": 2.5, "max_steps": 7}, budget="shared"), "go"
             )
             before = [event.raw for event in await journal(engine, root.run_id)]
             [old] = await children_of(engine, root.run_id)
@@ -92,7 +92,7 @@ def test_a_fork_of_a_child_does_not_notify_its_parents_but_may_call_them(tmp_pat
             other = agent(
                 name="other", tools=[look, "agent_send"], approvals={"rules": [{"tool": "look", "do": "ask"}]}
             )
-            hero = lead()
+            hero = make_lead_agent()
             engine.add_agents(other, hero)
             root = await engine.submit(hero, "go", asker="terminal")
             await until(engine, root, "agent_waiting")

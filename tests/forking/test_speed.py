@@ -9,7 +9,7 @@ from bench import fork
 from tests.patience import LINEAR
 
 
-def least(folder: Path, steps: int) -> tuple[float, float]:
+def measure_best(folder: Path, steps: int) -> tuple[float, float]:
     """Return the CPU seconds of the cheapest fork, and of the cheapest replay, of a run with so many steps."""
     folder.mkdir()
     forks, replays = asyncio.run(fork.measure(folder, steps, rounds=3, clock=time.process_time))
@@ -17,6 +17,6 @@ def least(folder: Path, steps: int) -> tuple[float, float]:
 
 
 def test_four_times_the_steps_cost_about_four_times_as_much(tmp_path: Path) -> None:
-    short, long = least(tmp_path / "short", 25), least(tmp_path / "long", 100)
+    short, long = measure_best(tmp_path / "short", 25), measure_best(tmp_path / "long", 100)
     assert long[0] < LINEAR * short[0], "fork"
     assert long[1] < LINEAR * short[1], "replay"

@@ -256,7 +256,7 @@ def test_an_elicitation_becomes_a_question(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_without_anyone_to_ask_an_elicitation_is_declined(tmp_path: Path) -> None:
+def test_an_elicitation_is_declined_if_no_user_can_answer(tmp_path: Path) -> None:
     async def perform() -> None:
         home = make_home(tmp_path / "home", s=make_server())
         events = await run_script(home, make_agent(tmp_path / "w"), ask(call("s__ask")))

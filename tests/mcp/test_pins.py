@@ -166,12 +166,12 @@ def test_entries_are_added_and_removed_and_comments_stay(tmp_path: Path) -> None
         {"command": "x", "timeout": 0},
     ],
 )
-def test_wrong_entries_are_refused(values: dict[str, Any]) -> None:
+def test_invalid_entries_are_refused(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"must|does not fit"):
         McpServer(**values)
 
 
-def test_an_import_takes_secrets_out(tmp_path: Path) -> None:
+def test_an_import_replaces_secrets_with_references(tmp_path: Path) -> None:
     file = tmp_path / ".mcp.json"
     servers = {
         "git hub": {"command": "x", "env": {"GITHUB_TOKEN": "ghp_1234567890", "MODE": "fast", "A": "${HOME_KEY}"}},
@@ -252,7 +252,7 @@ def test_a_server_that_cannot_be_used_does_not_stop_an_import(tmp_path: Path) ->
     ("url", "message"),
     [("ftp://x", "url must begin with https://"), ("https://u:p@x.example", "url must not contain a user")],
 )
-def test_a_wrong_address_is_named(url: str, message: str) -> None:
+def test_an_invalid_address_is_named(url: str, message: str) -> None:
     with pytest.raises(ConfigError, match=f"the server `s`: {message}"):
         check_entry("s", {"url": url})
 

@@ -129,7 +129,7 @@ def test_approved_skills_are_prompts(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_what_a_token_may_not_see_does_not_exist_for_it(tmp_path: Path) -> None:
+def test_agents_and_runs_outside_a_tokens_scope_do_not_exist_for_it(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             foreign = await server.begin("two")

@@ -82,7 +82,7 @@ class TaskClient:
         return found
 
 
-async def never_asked(context: Any, params: Any) -> types.ElicitResult:
+async def refuse_question(context: Any, params: Any) -> types.ElicitResult:
     raise AssertionError("questions of a task come with its state")
 
 
@@ -90,26 +90,26 @@ async def never_asked(context: Any, params: Any) -> types.ElicitResult:
 async def connect(server: ServedHome, token: str) -> AsyncGenerator[TaskClient]:
     http, tasks = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False), Tasks()
     transport = streamable_http_client(f"{server.url}/mcp", http_client=http)
-    client = Client(transport, mode=MODERN, extensions=[tasks], elicitation_callback=never_asked)
+    client = Client(transport, mode=MODERN, extensions=[tasks], elicitation_callback=refuse_question)
     async with http, client:
         yield TaskClient(client, tasks)
 
 
-def paused(text: str) -> Answer:
+def make_paused_reply(text: str) -> Answer:
     """A reply that ends when the test says so."""
     return Answer([delta(role="assistant", content=text), PAUSE, delta(finish="stop"), usage(1, 1), DONE])
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every call a task whose run has not ended at once."""
     monkeypatch.setattr(mcp_server, "ANSWER_SECONDS", 0.0)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_long_run_is_a_task_that_any_connection_can_ask_for(tmp_path: Path) -> None:
     async def perform() -> None:
-        async with serve_home(tmp_path, paused("Done at last.")) as server:
+        async with serve_home(tmp_path, make_paused_reply("Done at last.")) as server:
             async with connect(server, server.token) as client:
                 task = await client.start("one")
                 assert (await client.send("tasks/get", task))["status"] == "working"
@@ -124,7 +124,7 @@ def test_a_long_run_is_a_task_that_any_connection_can_ask_for(tmp_path: Path) ->
     in_time(perform())
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_task_is_cancelled(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, Silence()) as server, connect(server, server.token) as client:
@@ -136,7 +136,7 @@ def test_a_task_is_cancelled(tmp_path: Path) -> None:
     in_time(perform())
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("short_intervals")
 def test_a_question_is_a_request_for_input(tmp_path: Path) -> None:
     script = ask_for_a_colour("call_1"), ask_for_a_colour("call_2"), says("Green it is.")
 
@@ -178,8 +178,8 @@ def write_curious_agent(server: ServedHome) -> None:
     (folder / "config.yaml").write_text(settings)
 
 
-@pytest.mark.usefixtures("impatient")
-def test_what_a_token_may_not_see_is_not_a_task(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("short_intervals")
+def test_a_task_outside_a_tokens_scope_does_not_exist_for_it(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, ask_for_a_colour()) as server:
             write_curious_agent(server)
@@ -201,8 +201,8 @@ def test_what_a_token_may_not_see_is_not_a_task(tmp_path: Path) -> None:
     in_time(perform())
 
 
-@pytest.mark.usefixtures("impatient")
-def test_a_client_that_does_not_know_tasks_gets_none(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("short_intervals")
+def test_a_client_without_task_support_gets_no_task(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {server.token}"}, trust_env=False)

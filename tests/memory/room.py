@@ -52,7 +52,7 @@ class Topics:
         return [number / math.hypot(*numbers) for number in numbers]
 
 
-class Counting(InlineWriter):
+class CountingWriter(InlineWriter):
     """A writer that counts what is read."""
 
     reads = 0
@@ -84,7 +84,7 @@ class Room:
     ) -> None:
         self.topics = Topics()
         self.clock = FakeClock()
-        self.writer = Counting(database or open_database(":memory:"))
+        self.writer = CountingWriter(database or open_database(":memory:"))
         self.store = SqliteMemories(self.writer)
         self.pauses: list[float] = []
         self.weary = asyncio.Event()

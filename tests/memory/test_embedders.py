@@ -40,13 +40,13 @@ async def ask(*script: Behaviour, texts: Sequence[str] = ("a",), seconds: float 
             await embedder.close()
 
 
-def test_vectors_come_back_in_order_and_of_length_one() -> None:
+def test_vectors_are_returned_in_order_and_normalised() -> None:
     one, two = asyncio.run(ask(answer([3, 4], [0, 5], order=[1, 0]), texts=["x", "y"]))
     assert one == pytest.approx([0.6, 0.8])
     assert two == pytest.approx([0, 1])
 
 
-def test_what_is_sent() -> None:
+def test_the_request_carries_the_key_headers_and_texts() -> None:
     async def run() -> tuple[Request, str, int | None]:
         async with FakeEndpoint(answer([1, 0])) as server:
             embedder = RemoteEmbedder(
@@ -120,7 +120,7 @@ def test_a_hanging_embedder_times_out(fault: Behaviour) -> None:
         asyncio.run(ask(fault, seconds=0.05))
 
 
-def test_dimensions_may_not_change() -> None:
+def test_vectors_of_different_dimensions_are_refused() -> None:
     with pytest.raises(EmbeddingFailed, match=r"vectors of \[2, 3\] numbers at once"):
         asyncio.run(ask(answer([1, 0], [1, 0, 0]), texts=["a", "b"]))
 
@@ -165,7 +165,7 @@ def test_a_request_that_the_client_refuses_to_send_is_described(where: EmbedderE
     assert "passw0rd" not in str(told.value)
 
 
-def test_no_server_is_running() -> None:
+def test_an_unreachable_server_is_reported() -> None:
     async def run() -> None:
         embedder = RemoteEmbedder("fake", "m", EmbedderEndpoint("http://127.0.0.1:9/v1"))
         try:
@@ -186,7 +186,7 @@ def address(provider: str) -> EmbedderEndpoint:
     raise MissingKey("provider broke needs a key") if provider == "broke" else UsageError(f"no provider {provider}")
 
 
-def test_settings() -> None:
+def test_a_setting_selects_its_embedder() -> None:
     with_local, without = Embedders(address, lambda: True), Embedders(address, lambda: False)
     assert with_local.find("none") is None
     assert without.find("auto") is None
@@ -209,12 +209,12 @@ def test_settings() -> None:
         ("", "auto, none, local or provider/model-id"),
     ],
 )
-def test_settings_that_name_none(setting: str, words: str) -> None:
+def test_an_unusable_setting_is_reported(setting: str, words: str) -> None:
     with pytest.raises(EmbeddingFailed, match=words):
         Embedders(address, lambda: False).find(setting)
 
 
-def test_an_address_does_not_give_its_key_away() -> None:
+def test_the_key_is_not_in_the_representation_of_an_endpoint() -> None:
     assert KEY not in repr(EmbedderEndpoint("http://u:pass@h/v1?k=1", KEY, {"X": KEY}))
 
 
@@ -222,7 +222,7 @@ def test_an_address_does_not_give_its_key_away() -> None:
 
 
 @needs_local
-def test_the_local_embedder_knows_what_is_meant() -> None:
+def test_the_local_embedder_compares_meanings_without_blocking_the_loop() -> None:
     async def run() -> Sequence[Vector]:
         embedder = LocalEmbedder()
         ticks = 0

@@ -62,7 +62,7 @@ def test_no_embedder_is_not_a_failure() -> None:
 
 
 @pytest.mark.parametrize("fault", [refuses(500, b"boom"), Answer([b"<html>"], 200)])
-def test_a_remote_one_that_fails(fault: Answer) -> None:
+def test_a_failing_remote_embedder_degrades_the_recall_to_words(fault: Answer) -> None:
     async def whole() -> None:
         async with FakeEndpoint(policy=lambda _: fault) as server:
             room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)))
@@ -76,7 +76,7 @@ def test_a_remote_one_that_fails(fault: Answer) -> None:
     asyncio.run(whole())
 
 
-def test_a_remote_one_that_hangs() -> None:
+def test_a_hanging_remote_embedder_degrades_the_recall_to_words() -> None:
     async def whole() -> None:
         async with FakeEndpoint(policy=lambda _: Silence()) as server:
             room = Room(Embedders(lambda _: EmbedderEndpoint(server.url)), timeout_seconds=0.05)
@@ -90,7 +90,7 @@ def test_a_remote_one_that_hangs() -> None:
     asyncio.run(whole())
 
 
-def test_a_remote_one_that_works() -> None:
+def test_a_working_remote_embedder_finds_memories_by_meaning() -> None:
     topics = Topics()
 
     def policy(request: Request) -> Answer:
@@ -109,7 +109,7 @@ def test_a_remote_one_that_works() -> None:
     asyncio.run(whole())
 
 
-def test_another_model_under_the_same_name_has_all_vectors_made_anew() -> None:
+def test_another_model_under_the_same_name_replaces_all_vectors() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", "Has a boat in the harbour.")
         await room.texts("drink")
@@ -124,7 +124,7 @@ def test_another_model_under_the_same_name_has_all_vectors_made_anew() -> None:
     run(work)
 
 
-def test_the_indexer_tries_again_more_and_more_slowly() -> None:
+def test_the_indexer_retries_ever_more_slowly() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         room.topics.failure = "not now"
@@ -138,7 +138,7 @@ def test_the_indexer_tries_again_more_and_more_slowly() -> None:
     run(work)
 
 
-def test_one_text_that_is_refused_does_not_keep_the_others_from_their_vectors() -> None:
+def test_a_refused_text_does_not_prevent_vectors_of_other_texts() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", "poison, in a harbour", "Has a boat in the harbour.")
         first = await room.memories.recall(OWN, "poison harbour", 5, "local")
@@ -171,7 +171,7 @@ ODD: dict[str, Callable[[Sequence[str]], Any]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_word_search_works_whatever_an_embedder_does(odd: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_word_search_works_with_any_failure_of_an_embedder(odd: str, caplog: pytest.LogCaptureFixture) -> None:
     class Odd(Topics):
         async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
             self.asked.append(list(texts))
@@ -205,7 +205,7 @@ def test_an_embedder_that_cannot_be_loaded_degrades_the_recall() -> None:
     run(work, Embedders(local_is_installed=broken))
 
 
-def test_many_texts_that_are_refused_are_asked_for_once() -> None:
+def test_refused_texts_are_embedded_only_once() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"poison number {n}" for n in range(40)))
         room.memories.catch_up(OWN, "local")
@@ -217,7 +217,7 @@ def test_many_texts_that_are_refused_are_asked_for_once() -> None:
     run(work)
 
 
-def test_one_whose_dimensions_change_each_time_is_asked_more_and_more_slowly() -> None:
+def test_an_embedder_whose_dimensions_keep_changing_is_called_ever_more_rarely() -> None:
     class Growing(Topics):
         async def embed(self, texts: Sequence[str]) -> Sequence[Vector]:
             self.wide += 1
@@ -232,7 +232,7 @@ def test_one_whose_dimensions_change_each_time_is_asked_more_and_more_slowly() -
     run(work, One(Growing()))
 
 
-def test_another_model_after_a_restart_has_the_old_vectors_made_anew() -> None:
+def test_another_model_after_a_restart_replaces_the_old_vectors() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"old fact {n} about tea" for n in range(10)))
         room.memories.catch_up(OWN, "local")
@@ -254,7 +254,7 @@ def test_another_model_after_a_restart_has_the_old_vectors_made_anew() -> None:
 # ── Loading ──
 
 
-class Loaded(Topics):
+class LoadableEmbedder(Topics):
     """One that is loaded when it is told."""
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytes
     monkeypatch.setattr("treadle.memory.search.LOADING_SECONDS", 0.01)
 
     async def whole() -> None:
-        topics = Loaded()
+        topics = LoadableEmbedder()
         room = Room(One(topics))
         await room.add("Likes green tea.")
         for _ in range(2):
@@ -291,7 +291,7 @@ def test_a_message_does_not_wait_for_an_embedder_to_be_loaded(monkeypatch: pytes
 
 def test_an_embedder_that_cannot_be_loaded_is_reported_and_tried_again() -> None:
     async def whole() -> None:
-        topics = Loaded()
+        topics = LoadableEmbedder()
         topics.fault = RuntimeError("built for another machine")
         topics.go.set()
         room = Room(One(topics), timeout_seconds=60)
@@ -329,7 +329,7 @@ def test_closing_does_not_wait_for_a_pause() -> None:
     asyncio.run(whole())
 
 
-def test_closing_does_not_wait_for_one_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_does_not_wait_for_a_hanging_embedder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.memory.indexer.GRACE_SECONDS", 0.05)
 
     class Hanging(Topics):

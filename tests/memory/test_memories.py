@@ -40,7 +40,7 @@ def test_small_talk_calls_no_embedder() -> None:
     run(work)
 
 
-def test_what_was_just_saved_is_found_by_its_meaning_at_once() -> None:
+def test_a_new_memory_is_found_by_its_meaning_at_once() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", "Has a boat in the harbour.")
         recall = await room.memories.recall(OWN, "which drink?", 5, "local")
@@ -54,7 +54,7 @@ def test_what_was_just_saved_is_found_by_its_meaning_at_once() -> None:
     run(work)
 
 
-def test_questions_at_the_same_time_ask_for_a_vector_once() -> None:
+def test_concurrent_recalls_embed_a_new_memory_once() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.")
         await room.texts("which drink?")
@@ -77,7 +77,7 @@ def test_questions_at_the_same_time_ask_for_a_vector_once() -> None:
     run(work)
 
 
-def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
+def test_many_new_memories_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
     async def work(room: Room) -> None:
         await room.add("Likes green tea.", *(f"compiler note {n}" for n in range(3 * BATCH_SIZE)))
         recall = await room.memories.recall(OWN, "green things to drink", 5, "local")
@@ -91,7 +91,7 @@ def test_many_are_left_to_the_indexer_and_found_by_words_meanwhile() -> None:
     run(work)
 
 
-def test_some_new_memories_among_many_old_ones() -> None:
+def test_new_memories_without_vectors_are_found_among_many_old_ones() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"compiler note {n}" for n in range(BATCH_SIZE)))
         room.memories.catch_up(OWN, "local")
@@ -114,7 +114,7 @@ def test_identifiers_are_found_in_addition_to_meanings() -> None:
     run(work)
 
 
-def test_one_session_and_the_notes_that_are_shown_are_left_out() -> None:
+def test_the_current_session_and_notes_in_the_prompt_are_not_recalled() -> None:
     async def work(room: Room) -> None:
         await room.add("tea one", session="ses_1")
         await room.add("tea two", session="ses_2", prefix="b")
@@ -137,7 +137,7 @@ def test_one_session_and_the_notes_that_are_shown_are_left_out() -> None:
         "ガラス", "हिन्दी सीखना", "தமிழ் மொழி", "ภาษาไทย", "Goethestraße", "The ﬁle is ﬂat", "İstanbul office", "茶",
     ],
 )  # fmt: skip
-def test_words_of_every_script_are_found_as_they_were_typed(text: str) -> None:
+def test_words_of_every_script_are_found_in_any_case_and_unicode_form(text: str) -> None:
     async def work(room: Room) -> None:
         await room.add("something else entirely", text)
         for asked in (text, text.split()[-1], text.upper(), unicodedata.normalize("NFD", text)):
@@ -159,7 +159,7 @@ def test_a_recall_by_words_is_one_read() -> None:
     run(work)
 
 
-def test_a_long_message_asks_for_a_few_words() -> None:
+def test_a_long_message_searches_for_a_few_rare_words() -> None:
     async def work(room: Room) -> None:
         await room.add(*(f"tea {n} of the harbour" for n in range(1500)), "the compiler of Zanzibar")
         texts = await room.texts("harbour harbour tea " + "and tea " * 900 + " compiler Zanzibar", "none")
@@ -175,7 +175,7 @@ def test_a_long_message_asks_for_a_few_words() -> None:
 # ── Twins ──
 
 
-def test_twins() -> None:
+def test_a_duplicate_is_found_by_its_normalised_text() -> None:
     async def work(room: Room) -> None:
         assert await room.memories.find_duplicate(AGENT, LOCAL_USER, "Likes tea.") is None
         await room.add("The user likes green tea in the morning.", "The relay listens on port 8080.")
@@ -190,7 +190,7 @@ def test_twins() -> None:
         for other in ("The user likes the green tea in the morning.", "The relay listens on port 8081."):
             assert await room.memories.find_duplicate(AGENT, LOCAL_USER, other) is None
         assert await room.memories.find_duplicate(AGENT, LOCAL_USER, "The user sails on Sundays.") is None, (
-            "a note is no fact"
+            "a note is not a fact"
         )
         assert (
             await room.memories.find_duplicate(
@@ -207,7 +207,7 @@ def test_twins() -> None:
 
 
 @needs_local
-def test_the_local_embedder_is_not_loaded_where_there_is_nothing_to_compare(
+def test_the_local_embedder_is_not_loaded_if_there_is_nothing_to_compare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def work(room: Room) -> None:

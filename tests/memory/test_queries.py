@@ -40,7 +40,7 @@ def matches(terms: list[Term]) -> bool:
 @example("\u0345\u0300")
 @example("ß \u017f \u0149")
 @example("\U0001d518\U0001d52b \uff11\uff12 \u0663\u0664 日本語")
-def test_any_message_gives_a_query_that_can_be_asked(message: str) -> None:
+def test_any_message_gives_a_valid_query(message: str) -> None:
     question = parse_query(message)
     matches(question.by_words)
     assert len(question.words) <= MAX_WORDS
@@ -81,11 +81,11 @@ def keys(message: str) -> set[str]:
         ("the follow-up was fine", NONE),
     ],
 )
-def test_words_of_which_every_letter_counts(message: str, found: set[str]) -> None:
+def test_identifiers_and_quotes_are_literal_keys(message: str, found: set[str]) -> None:
     assert keys(message) == found
 
 
-def test_an_identifier_says_more_than_a_name_or_a_small_number() -> None:
+def test_an_identifier_weighs_more_than_a_name_or_a_small_number() -> None:
     weights = {key.tokens[0]: key.weight for key in parse_query("did Anna see 7 of E4711 x").keys}
     assert weights["e4711"] > weights["anna"] > weights["7"]
 
@@ -93,7 +93,7 @@ def test_an_identifier_says_more_than_a_name_or_a_small_number() -> None:
 @pytest.mark.parametrize(
     "message", ["", "  \n", "hello!", "ok, thanks", "good morning", "and then?", "...", "danke"]
 )
-def test_small_talk_asks_for_nothing(message: str) -> None:
+def test_small_talk_gives_an_empty_query(message: str) -> None:
     assert parse_query(message) == MemoryQuery()
     assert parse_query(message).by_words == []
 

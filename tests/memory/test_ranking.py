@@ -24,7 +24,7 @@ def near_to(item: Memory, likeness: float | None = None) -> MemoryHit:
     return MemoryHit(item, f" {' '.join(fold_words(item.text))} ", likeness)
 
 
-def test_vectors_come_first_and_an_identifier_lifts() -> None:
+def test_vectors_rank_first_and_a_matching_identifier_raises_the_score() -> None:
     like, exact = memory("like", "The tunnel was closed."), memory("exact", "E4711: see the wiki")
     near = [near_to(like, 0.55), near_to(exact, 0.3)]
     plain = rank(parse_query("why was the connection lost?"), near, [], NOW, 5)
@@ -33,13 +33,13 @@ def test_vectors_come_first_and_an_identifier_lifts() -> None:
     assert [(item.memory.memory_id, item.by) for item in named] == [("exact", "both"), ("like", "vectors")]
 
 
-def test_one_that_only_the_words_found_is_not_lost() -> None:
+def test_a_hit_by_words_alone_is_kept() -> None:
     far = memory("far", "E4711: see the wiki")
     (found,) = rank(parse_query("what is E4711?"), [], [near_to(far)], NOW, 5)
     assert (found.memory, found.by) == (far, "text")
 
 
-def test_nothing_is_recalled_where_nothing_fits() -> None:
+def test_nothing_is_recalled_if_nothing_matches() -> None:
     near = [near_to(memory("a", "The cat sleeps."), 0.1), near_to(memory("b", "Tea is ready."), -0.2)]
     assert rank(parse_query("square root of 1764"), near, [], NOW, 5) == ()
     assert (
@@ -59,7 +59,7 @@ def test_memories_far_below_the_best_score_are_left_out() -> None:
     assert [item.memory.memory_id for item in rank(parse_query("question here"), near, [], NOW, 5)] == ["a", "b"]
 
 
-def test_by_words_alone() -> None:
+def test_hits_are_ranked_by_words_if_there_are_no_vectors() -> None:
     best, worse = (
         memory("best", "The invoices of Halvorsen are late."),
         memory("worse", "Halvorsen delivers steel."),
@@ -71,7 +71,7 @@ def test_by_words_alone() -> None:
     assert {item.by for item in found} == {"text"}
 
 
-def test_age_decides_between_equals_and_not_between_right_and_wrong() -> None:
+def test_age_decides_only_between_equal_scores() -> None:
     old, new = memory("old", "x", age=400), memory("new", "y", age=1)
     question = parse_query("some question")
     equal = rank(question, [near_to(old, 0.5), near_to(new, 0.5)], [], NOW, 5)
@@ -83,7 +83,7 @@ def test_age_decides_between_equals_and_not_between_right_and_wrong() -> None:
     assert kept[0].memory is pinned
 
 
-def test_fading() -> None:
+def test_memories_fade_with_age_unless_used_or_pinned() -> None:
     assert compute_age_factor(memory("a", "x"), NOW) == 1.0
     assert compute_age_factor(memory("a", "x", age=HALF_LIFE_SECONDS / DAY), NOW) == pytest.approx(
         (1 + MIN_AGE_FACTOR) / 2
@@ -99,7 +99,7 @@ def test_fading() -> None:
     st.lists(st.tuples(st.text(max_size=30), st.floats(-1, 1), st.floats(-10, 4000), st.booleans()), max_size=12),
     st.integers(1, 6),
 )
-def test_whatever_was_found_is_in_order_and_within_bounds(
+def test_hits_are_in_order_and_within_bounds(
     message: str, hits: list[tuple[str, float, float, bool]], limit: int
 ) -> None:
     made = [(memory(f"m{n}", text, age, pin), likeness) for n, (text, likeness, age, pin) in enumerate(hits)]

@@ -79,7 +79,9 @@ STATUSES = [
 
 
 @pytest.mark.parametrize(("status", "kind", "said", "meaning", "retryable", "advice"), STATUSES)
-def test_statuses(status: int, kind: str, said: str, meaning: str, retryable: bool, advice: str) -> None:
+def test_each_error_status_has_its_meaning_and_advice(
+    status: int, kind: str, said: str, meaning: str, retryable: bool, advice: str
+) -> None:
     failure = failed(refuses(status, error(kind, said)))
     assert (failure.kind, failure.retryable, failure.status) == (meaning, retryable, status)
     assert failure.message.startswith(f"fake answered {status} (http://127.0.0.1:")
@@ -89,7 +91,7 @@ def test_statuses(status: int, kind: str, said: str, meaning: str, retryable: bo
 
 
 @pytest.mark.parametrize(("status", "kind", "said", "meaning", "retryable", "advice"), STATUSES)
-def test_the_same_in_mid_stream(
+def test_an_error_in_mid_stream_means_the_same_as_its_status(
     status: int, kind: str, said: str, meaning: str, retryable: bool, advice: str
 ) -> None:
     failure = broken(begins(9), *text(0, "x" * 40), event(**error_event(kind, said)), ends(), STOP)
@@ -122,13 +124,13 @@ def port(failure: Failed) -> str:
         ({"error": {"type": "overloaded_error"}}, "overloaded", "overloaded_error"),
     ],
 )
-def test_errors_in_mid_stream_of_another_shape(payload: Any, kind: str, words: str) -> None:
+def test_unusual_errors_in_mid_stream_are_classified(payload: Any, kind: str, words: str) -> None:
     failure = broken(begins(), event("error", **payload))
     assert (failure.kind, failure.retryable) == (kind, True)
     assert words in failure.message
 
 
-def test_an_error_instead_of_a_stream_with_a_good_status() -> None:
+def test_an_error_body_with_status_200_is_a_failure() -> None:
     failure = failed(refuses(200, error("overloaded_error", "Overloaded")))
     assert (failure.kind, failure.retryable, failure.status) == ("overloaded", True, 529)
     failure = failed(refuses(200, {"error": {"message": "Overloaded", "code": 503}}))
@@ -141,13 +143,13 @@ SPEND_CAP = error("rate_limit_error", "Monthly limit", details={"error_code": "e
 @pytest.mark.parametrize(
     "headers", [{}, {"x_should_retry": "true"}, {"x_should_retry": "true", "retry_after": "1"}]
 )
-def test_a_spend_cap_is_never_tried_again(headers: dict[str, str]) -> None:
+def test_a_spend_cap_is_not_retried(headers: dict[str, str]) -> None:
     failure = failed(refuses(429, SPEND_CAP, **headers))
     assert (failure.kind, failure.retryable, failure.next_key) == ("billing", False, False)
     assert "Monthly limit. Add credit" in failure.message
 
 
-def test_a_spend_cap_in_mid_stream() -> None:
+def test_a_spend_cap_in_mid_stream_is_not_retried() -> None:
     body = {name: value for name, value in SPEND_CAP.items() if name != "type"}
     failure = broken(begins(), event("error", **body))
     assert (failure.kind, failure.retryable) == ("billing", False)
@@ -191,7 +193,7 @@ def test_another_key_is_tried_at_once(status: int) -> None:
         "The request body is not valid JSON: no low surrogate in string: line 1 column 100 (char 99)",
     ],
 )
-def test_the_shape_of_the_conversation_is_to_be_repaired(said: str) -> None:
+def test_a_complaint_about_the_conversation_requests_a_repair(said: str) -> None:
     failure = failed(refuses(400, error("invalid_request_error", said)))
     assert (failure.kind, failure.repair, failure.compact) == ("invalid_request", True, False)
     assert "Send /reset to start an empty conversation if it persists." in failure.message
@@ -204,7 +206,7 @@ def test_the_shape_of_the_conversation_is_to_be_repaired(said: str) -> None:
         (413, "request_too_large", "Request exceeds the maximum size"),
     ],
 )
-def test_the_conversation_is_to_be_compacted(status: int, kind: str, said: str) -> None:
+def test_a_prompt_that_is_too_long_requests_compaction(status: int, kind: str, said: str) -> None:
     failure = failed(refuses(status, error(kind, said)))
     assert (failure.kind, failure.compact, failure.repair, failure.retryable) == ("overflow", True, False, False)
     assert "Send /compact" in failure.message
@@ -225,12 +227,12 @@ def test_the_conversation_is_to_be_compacted(status: int, kind: str, said: str) 
         ({}, None),
     ],
 )
-def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+def test_the_wait_is_read_from_the_headers(headers: dict[str, str], seconds: float | None) -> None:
     failure = failed(refuses(529, error("overloaded_error", "Overloaded"), **headers))
     assert (failure.retry_after, failure.retryable) == (seconds, True)
 
 
-def test_waiting_until_a_date() -> None:
+def test_a_date_in_retry_after_becomes_a_wait() -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 50 < (failed(refuses(429, error("rate_limit_error", ""), retry_after=date)).retry_after or 0) <= 60
     assert (
@@ -251,7 +253,7 @@ WHOLE = stream(thinking(0, "hm"), text(1, "half " * 8), asks(2, "c", "add", '{"n
 
 
 @pytest.mark.parametrize("length", range(len(WHOLE)))
-def test_a_clean_end_before_the_last_event(length: int) -> None:
+def test_a_clean_end_before_the_last_event_is_malformed(length: int) -> None:
     """Wherever it comes, also behind the reason why it stopped."""
     failure = broken(*WHOLE[:length])
     assert (failure.kind, failure.retryable) == ("malformed", True)
@@ -259,7 +261,7 @@ def test_a_clean_end_before_the_last_event(length: int) -> None:
 
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])
-def test_a_body_that_is_cut(framing: Any) -> None:
+def test_a_cut_body_is_malformed_and_its_usage_is_kept(framing: Any) -> None:
     failure = failed(Answer(WHOLE[:-1], framing=framing, ending="cut"))
     assert (failure.kind, failure.retryable, failure.usage) == ("malformed", True, Usage(10, 5))
     failure = failed(Answer(WHOLE[:9], framing=framing, ending="cut"))
@@ -275,13 +277,13 @@ def test_arguments_that_are_not_an_object_are_never_a_call(arguments: str, stop:
 
 
 @pytest.mark.parametrize("stop", ["flux_capacitor", None])
-def test_calls_are_not_run_after_an_end_that_is_not_known(stop: str | None) -> None:
+def test_calls_are_not_run_after_an_unknown_stop_reason(stop: str | None) -> None:
     failure = broken(*stream(asks(0, "b", "now", "{}"), stop=stop))
     assert (failure.kind, failure.retryable) == ("malformed", True)
     assert f"it ended with `{stop or 'null'}`" in failure.message
 
 
-def test_a_call_that_never_ended_and_has_no_arguments() -> None:
+def test_an_unended_call_without_arguments_is_malformed() -> None:
     """It is unknown whether the call needs no arguments or they were cut off."""
     assert "call 1 of it (add)" in broken(*stream(asks(0, "c", "add")[:-1], stop="tool_use")).message
 
@@ -292,17 +294,17 @@ def test_arguments_sent_at_once_that_are_not_an_object_are_malformed(given: Any)
     assert broken(*stream(call, stop="tool_use")).kind == "malformed"
 
 
-def test_a_call_without_a_name() -> None:
+def test_a_call_without_a_name_is_malformed() -> None:
     assert "call 1 of it (unnamed) has no name" in broken(*stream(asks(0, "c", "", "{}"), stop="tool_use")).message
 
 
-def test_a_call_with_a_monstrous_name() -> None:
+def test_the_error_for_a_call_with_a_huge_name_is_short() -> None:
     failure = broken(*stream(asks(0, "c", "a\n" * 10_000, "[]"), stop="tool_use"))
     assert len(failure.message) < 800
 
 
 @pytest.mark.parametrize("index", [1, None, -1])
-def test_a_block_that_never_began(index: Any) -> None:
+def test_a_delta_for_a_block_that_never_started_is_malformed(index: Any) -> None:
     failure = broken(begins(), *text(0, "x"), more(index, "text_delta", text="y"), STOP)
     assert failure.kind == "malformed"
     assert f"it continues block {index}, which it never started" in failure.message
@@ -331,7 +333,7 @@ def test_a_block_that_never_began(index: Any) -> None:
         b'{"type":"message","content":[{"type":"text","text":{}}]}',
     ],
 )
-def test_events_that_cannot_be_read(payload: bytes) -> None:
+def test_unreadable_events_are_malformed(payload: bytes) -> None:
     failure = broken(begins(), b"event: x\ndata: " + payload + b"\n\n", STOP)
     assert failure.kind == "malformed"
     assert "an event of it cannot be read" in failure.message
@@ -342,19 +344,19 @@ def test_events_that_cannot_be_read(payload: bytes) -> None:
 HTML = b"<!DOCTYPE html><html><head><title>502 Bad\nGateway</title></head><body>cloud</body></html>"
 
 
-def test_an_html_page_with_a_bad_status() -> None:
+def test_an_html_page_with_an_error_status_is_a_server_error() -> None:
     failure = failed(Answer([HTML], 502, {"Content-Type": "text/html"}))
     assert (failure.kind, failure.retryable, failure.status) == ("server", True, 502)
     assert "an HTML page titled `502 Bad Gateway`. This usually passes" in failure.message
 
 
-def test_an_html_page_with_a_good_status() -> None:
+def test_an_html_page_with_status_200_is_malformed() -> None:
     failure = failed(Answer([b"<html>\n<title>Welcome</title>\n</html>"], headers={"Content-Type": "text/html"}))
     assert failure.kind == "malformed"
     assert "it came as text/html and not as text/event-stream: check base_url" in failure.message
 
 
-def test_a_stream_in_another_format() -> None:
+def test_a_stream_in_another_format_is_malformed() -> None:
     """The base URL of a server that speaks chat_completions: nothing in it is an end."""
     chunk = b'data: {"choices":[{"delta":{"content":"hi"},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
     assert broken(chunk).kind == "malformed"
@@ -379,14 +381,14 @@ def test_a_stream_in_another_format() -> None:
         ),
     ],
 )
-def test_wrong_settings_are_named(behaviour: Behaviour, words: str) -> None:
+def test_errors_name_the_setting_to_check(behaviour: Behaviour, words: str) -> None:
     failure = failed(behaviour)
     assert not failure.retryable
     assert failure.message.startswith("fake answered ")
     assert words in failure.message
 
 
-def test_a_refused_key_that_was_never_sent() -> None:
+def test_a_refusal_says_that_no_key_was_sent() -> None:
     failure = failed(refuses(401, error("authentication_error", "x-api-key header is required")), api_key=None)
     assert failure.message.endswith("No key was sent: set the variable FAKE_API_KEY.")
 
@@ -403,13 +405,13 @@ def test_a_refused_key_that_was_never_sent() -> None:
         (Answer([begins(), PING], ending="hang"), Timeouts(whole_call=0.05), "not finished its reply after 0.05 s"),
     ],
 )
-def test_timeouts(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
+def test_each_timeout_is_a_retryable_failure(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
     failure = failed(behaviour, timeouts=timeouts)
     assert (failure.kind, failure.retryable) == ("timeout", True)
     assert words in failure.message
 
 
-def test_nothing_but_pings() -> None:
+def test_pings_do_not_keep_a_call_alive() -> None:
     """They keep coming, so that it never falls silent; only the limit of the whole call ends it."""
 
     async def run() -> None:
@@ -444,18 +446,18 @@ def test_text_is_shown_as_it_arrives() -> None:
     asyncio.run(run())
 
 
-def test_one_byte_at_a_time() -> None:
+def test_a_reply_is_read_one_byte_at_a_time() -> None:
     body = b"".join(WHOLE)
     assert isinstance(events_of(Answer([bytes([byte]) for byte in body]))[-1], Completed)
     failure = broken(*[bytes([byte]) for byte in body[: body.index(b"message_delta")]])
     assert (failure.kind, failure.usage.input_tokens) == ("malformed", 10)
 
 
-def test_a_connection_that_is_dropped_before_the_answer() -> None:
+def test_a_connection_dropped_before_the_answer_is_unreachable() -> None:
     assert failed(Raw()).kind == "unreachable"
 
 
-def test_an_event_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_event_is_malformed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("treadle.models.http.sse.MAX_EVENT_BYTES", 1024 * 1024)
     failure = broken(begins(), b"event: x\ndata: ", *[b"x" * 100_000] * 12)
     assert failure.kind == "malformed"

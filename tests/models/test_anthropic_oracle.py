@@ -41,7 +41,7 @@ from treadle.ports.model import Completed, Conversation, Failed, ModelRequest, P
 # ── Replies ────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Heard(NamedTuple):
+class ReplySummary(NamedTuple):
     """What a client made of a stream. Arguments are the values that they parse to."""
 
     parts: list[Any]
@@ -52,7 +52,7 @@ class Heard(NamedTuple):
     cache_written: int
 
 
-class Both(NamedTuple):
+class BothReplies(NamedTuple):
     theirs: Any
     """The message of the official client, or what it raised."""
     ours: Completed | Failed
@@ -73,24 +73,24 @@ async def _theirs(url: str) -> Any:
             return raised
 
 
-def both(pieces: Sequence[bytes], **more: Any) -> Both:
+def read_with_both(pieces: Sequence[bytes], **more: Any) -> BothReplies:
     """The same bytes, cut in the same places, for each of the two."""
 
-    async def run() -> Both:
+    async def run() -> BothReplies:
         connections = Connections()
         answer = Answer(pieces, **more)
         async with FakeEndpoint(answer, answer) as server:
             try:
                 theirs = await _theirs(server.url)
                 client = ModelClient(FORMAT, endpoint(server.url), connections)
-                return Both(theirs, await client.reply(HELLO, lambda _: None))
+                return BothReplies(theirs, await client.reply(HELLO, lambda _: None))
             finally:
                 await connections.close()
 
     return asyncio.run(run())
 
 
-def heard_by_them(message: Any) -> Heard:
+def summarize_theirs(message: Any) -> ReplySummary:
     parts: list[Any] = []
     for block in message.content:
         match block.type:
@@ -108,10 +108,10 @@ def heard_by_them(message: Any) -> Heard:
     usage = message.usage
     read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
     sent = usage.input_tokens + read + written
-    return Heard(parts, message.stop_reason, sent, usage.output_tokens, read, written)
+    return ReplySummary(parts, message.stop_reason, sent, usage.output_tokens, read, written)
 
 
-def heard_by_us(completed: Completed) -> Heard:
+def summarize_ours(completed: Completed) -> ReplySummary:
     parts = [
         (part.call_id, part.name, json.loads(part.arguments)) if isinstance(part, ToolUse) else part
         for part in completed.parts
@@ -119,7 +119,7 @@ def heard_by_us(completed: Completed) -> Heard:
     usage = completed.usage
     assert not usage.estimated
     stop = completed.raw_stop or completed.stop
-    return Heard(
+    return ReplySummary(
         parts,
         None if stop == "null" else stop,
         usage.input_tokens,
@@ -220,10 +220,10 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CORPUS)
-def test_the_same_message(name: str, way: str) -> None:
-    theirs, ours = both(WAYS[way](CORPUS[name]))
+def test_both_clients_read_the_same_message(name: str, way: str) -> None:
+    theirs, ours = read_with_both(WAYS[way](CORPUS[name]))
     assert isinstance(ours, Completed), ours
-    assert heard_by_us(ours) == heard_by_them(theirs)
+    assert summarize_ours(ours) == summarize_theirs(theirs)
 
 
 # What is generated: blocks of any kind, in pieces of any size.
@@ -262,7 +262,7 @@ def blocks(draw: st.DrawFn) -> list[list[bytes]]:
 
 @settings(deadline=None, max_examples=25)
 @given(blocks(), st.integers(1, 9999), st.integers(1, 9999), st.integers(0, 9999), CUTS)
-def test_the_same_message_however_it_is_cut(
+def test_both_clients_read_the_same_message_for_any_split(
     made: list[list[bytes]], sent: int, received: int, cached: int, cuts: list[int]
 ) -> None:
     calls = any(b'"tool_use"' in block[0] for block in made)
@@ -270,26 +270,26 @@ def test_the_same_message_however_it_is_cut(
     body = b"".join(
         [begins(sent, cache_read_input_tokens=cached), *[part for block in made for part in block], end]
     )
-    theirs, ours = both(cut(body + STOP, cuts))
+    theirs, ours = read_with_both(cut(body + STOP, cuts))
     assert isinstance(ours, Completed), ours
-    assert heard_by_us(ours) == heard_by_them(theirs)
+    assert summarize_ours(ours) == summarize_theirs(theirs)
 
 
 # ── What the official client swallows ──────────────────────────────────────────────────────────────
 
 
 @pytest.mark.parametrize("length", [2, 4, 5])
-def test_a_stream_that_ends_too_early(length: int) -> None:
+def test_a_stream_that_ends_early_fails_here_and_passes_there(length: int) -> None:
     """For them it is a message like any other; for us it has failed."""
-    theirs, ours = both(stream(text(0, "half", " an answer"))[:length])
+    theirs, ours = read_with_both(stream(text(0, "half", " an answer"))[:length])
     assert (theirs.type, theirs.stop_reason) == ("message", None)
     assert isinstance(ours, Failed)
     assert (ours.kind, ours.retryable) == ("malformed", True)
 
 
-def test_a_call_that_ends_too_early() -> None:
+def test_a_call_that_ends_early_fails_here_and_passes_there() -> None:
     """Their client builds arguments from what arrived. Ours makes no call."""
-    theirs, ours = both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
+    theirs, ours = read_with_both(stream(asks(0, "t", "remove", '{"path": "/tmp/x", "only_if": "em'))[:4])
     assert theirs.content[0].input == {"path": "/tmp/x"}
     assert isinstance(ours, Failed)
 
@@ -298,25 +298,27 @@ def test_a_call_that_ends_too_early() -> None:
     ("arguments", "believed"),
     [('{"path": "/', {}), ('{"all": tru', {}), ('{"path": "/", "n": 1', {"path": "/", "n": 1}), ("[1, 2", [1, 2])],
 )
-def test_arguments_cut_in_the_middle_and_proper_events_after_them(arguments: str, believed: Any) -> None:
+def test_cut_arguments_before_a_proper_end_fail_here_and_pass_there(arguments: str, believed: Any) -> None:
     """Theirs is a call like any other, with half of what was meant or with nothing. Ours is none."""
-    theirs, ours = both(stream(asks(0, "t", "remove", arguments), stop="tool_use"))
+    theirs, ours = read_with_both(stream(asks(0, "t", "remove", arguments), stop="tool_use"))
     assert (theirs.stop_reason, theirs.content[0].input) == ("tool_use", believed)
     assert isinstance(ours, Failed)
     assert "has arguments that are not a JSON object" in ours.message
 
 
-def test_a_call_cut_by_the_token_limit() -> None:
+def test_a_call_cut_by_the_token_limit_is_left_out_here_and_kept_there() -> None:
     """Their client returns the call with incomplete arguments. Ours leaves it out and reports the stop reason."""
-    theirs, ours = both(stream(text(0, "x"), asks(1, "t", "write", '{"text": "a", "more": "b'), stop="max_tokens"))
+    theirs, ours = read_with_both(
+        stream(text(0, "x"), asks(1, "t", "write", '{"text": "a", "more": "b'), stop="max_tokens")
+    )
     assert theirs.content[1].input == {"text": "a"}
     assert isinstance(ours, Completed)
     assert (ours.parts, ours.stop) == ((Text("x"),), "max_tokens")
 
 
-def test_a_chunked_body_that_is_cut() -> None:
+def test_a_cut_chunked_body_is_an_error_on_both_sides() -> None:
     """Both notice."""
-    theirs, ours = both(stream(text(0, "x"))[:3], ending="cut")
+    theirs, ours = read_with_both(stream(text(0, "x"))[:3], ending="cut")
     assert isinstance(theirs, Exception)
     assert isinstance(ours, Failed)
 
@@ -325,10 +327,10 @@ def test_a_chunked_body_that_is_cut() -> None:
     ("kind", "meaning"),
     [("overloaded_error", "overloaded"), ("api_error", "server"), ("rate_limit_error", "rate_limited")],
 )
-def test_an_error_in_mid_stream(kind: str, meaning: str) -> None:
+def test_an_error_in_mid_stream_is_an_error_on_both_sides(kind: str, meaning: str) -> None:
     """Both notice; ours knows what to do next."""
     said = event("error", error={"type": kind, "message": "not now"})
-    theirs, ours = both([*stream(text(0, "x"))[:3], said])
+    theirs, ours = read_with_both([*stream(text(0, "x"))[:3], said])
     assert isinstance(theirs, Exception)
     assert "not now" in str(theirs)
     assert isinstance(ours, Failed)
@@ -346,7 +348,7 @@ def official_types() -> Any:
     return TypeAdapter[Any](MessageCreateParamsStreaming)
 
 
-def accepted(body: bytes) -> Any:
+def validate_officially(body: bytes) -> Any:
     """The request as the official client's own types read it. They drop what they do not know."""
     return _read(official_types().validate_python(json.loads(body)))
 
@@ -403,16 +405,16 @@ def test_requests_are_of_the_official_types(
             plain,
         )
         body = encode_request(request)
-        assert accepted(body) == json.loads(body)
+        assert validate_officially(body) == json.loads(body)
 
 
-def test_the_one_option_that_the_official_types_no_longer_have() -> None:
+def test_temperature_is_sent_although_the_official_types_lack_it() -> None:
     """Older models take it, and newer ones refuse it: it is sent where the agent sets it."""
     request = ModelRequest(
         "m-1", HELLO.preamble, HELLO.conversation, ModelSettings(temperature=0.5), provider="fake"
     )
     body = encode_request(request)
-    assert json.loads(body) == accepted(body) | {"temperature": 0.5}
+    assert json.loads(body) == validate_officially(body) | {"temperature": 0.5}
 
 
 PARTS: st.SearchStrategy[Part] = st.one_of(
@@ -429,7 +431,7 @@ def test_any_conversation_is_of_the_official_types(turns: list[Message]) -> None
     body = encode_request(
         ModelRequest("m-1", HELLO.preamble, Conversation([user("a"), *turns]), ModelSettings(), provider="fake")
     )
-    assert accepted(body) == json.loads(body)
+    assert validate_officially(body) == json.loads(body)
 
 
 def test_the_official_types_refuse_invalid_requests() -> None:
@@ -437,9 +439,11 @@ def test_the_official_types_refuse_invalid_requests() -> None:
     from pydantic import ValidationError
 
     body = json.loads(encode_request(HELLO))
-    assert accepted(json.dumps(body | {"flux": 1}).encode()) == body
+    assert validate_officially(json.dumps(body | {"flux": 1}).encode()) == body
     for wrong in ({"role": "user", "content": [{"type": "text"}]}, {"role": "user", "content": [{"type": "odd"}]}):
         with pytest.raises(ValidationError):
-            accepted(json.dumps(body | {"messages": [wrong]}).encode())
+            validate_officially(json.dumps(body | {"messages": [wrong]}).encode())
     with pytest.raises(ValidationError):
-        accepted(json.dumps({name: value for name, value in body.items() if name != "max_tokens"}).encode())
+        validate_officially(
+            json.dumps({name: value for name, value in body.items() if name != "max_tokens"}).encode()
+        )

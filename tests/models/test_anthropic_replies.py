@@ -54,14 +54,14 @@ from treadle.testing.conformance.model import (
 )
 
 
-def test_a_plain_answer() -> None:
+def test_a_plain_answer_is_streamed_and_completed() -> None:
     events = events_of(
         Answer([begins(12), PING, opens(0, "text", text=""), *text(0, "Hel", "lo")[1:], ends(tokens=3), STOP])
     )
     assert events == [TextDelta("Hel"), TextDelta("lo"), Completed((Text("Hello"),), "end_turn", Usage(12, 3))]
 
 
-def test_parallel_calls() -> None:
+def test_parallel_calls_are_read_in_order() -> None:
     events = events_of(
         Answer(
             stream(
@@ -84,7 +84,7 @@ def test_parallel_calls() -> None:
     )
 
 
-def test_blocks_that_come_at_the_same_time() -> None:
+def test_interleaved_blocks_are_assembled_by_index() -> None:
     """Their pieces go where their index says; they stand in the order in which they began."""
     first, second = asks(0, "a", "add", '{"n":', "1}"), asks(1, "b", "add", '{"n":', "2}")
     mixed = [first[0], second[0], second[1], first[1], first[2], second[2], second[3], first[3]]
@@ -94,12 +94,12 @@ def test_blocks_that_come_at_the_same_time() -> None:
     )
 
 
-def test_every_block_at_the_same_index() -> None:
+def test_blocks_that_share_an_index_stay_separate() -> None:
     parts = completed(*stream(text(0, "a"), asks(0, "x", "add", "{}"), asks(0, "y", "add", "{}"))).parts
     assert parts == (Text("a"), ToolUse("x", "add", "{}"), ToolUse("y", "add", "{}"))
 
 
-def test_thinking_with_its_signature_in_its_place() -> None:
+def test_thinking_keeps_its_signature_and_position() -> None:
     events = events_of(
         Answer(
             stream(
@@ -125,7 +125,7 @@ def test_thinking_with_its_signature_in_its_place() -> None:
     assert "".join(part.text for part in events if isinstance(part, TextDelta)) == "So:"
 
 
-def test_thinking_that_the_provider_keeps_to_itself() -> None:
+def test_thinking_without_text_keeps_its_signature() -> None:
     """Without words, and with the signature by which it is known again."""
     assert completed(*stream(thinking(0), text(1, "x"))).parts[0] == Thinking("", "fake", "m-1", signature="c2ln")
 
@@ -142,7 +142,7 @@ def test_blocks_without_content_are_dropped() -> None:
     assert last.parts == ()
 
 
-def test_words_in_the_first_event_of_a_block() -> None:
+def test_text_in_the_first_event_of_a_block_is_kept() -> None:
     begun = [opens(0, "text", text="Hel"), more(0, "text_delta", text="lo"), closes(0)]
     thought = [
         opens(1, "thinking", thinking="h", signature="s"),
@@ -180,7 +180,7 @@ def test_text_is_shown_event_by_event() -> None:
     ]
 
 
-def test_arguments_of_nothing_but_space() -> None:
+def test_blank_arguments_are_an_empty_object() -> None:
     assert completed(*stream(asks(0, "c", "now", " ", "\n"), stop="tool_use")).parts == (ToolUse("c", "now", "{}"),)
 
 
@@ -201,12 +201,12 @@ def test_arguments_of_nothing_but_space() -> None:
         (None, "other", "null"),
     ],
 )
-def test_stop_reasons(said: str | None, stop: str, raw: str | None) -> None:
+def test_each_stop_reason_is_translated(said: str | None, stop: str, raw: str | None) -> None:
     last = completed(*stream(text(0, "x"), stop=said))
     assert (last.parts, last.stop, last.raw_stop) == ((Text("x"),), stop, raw)
 
 
-def test_several_ends() -> None:
+def test_the_last_reported_stop_reason_and_usage_count() -> None:
     """What is said last counts; what is not said again stays."""
     last = completed(
         begins(), *text(0, "x"), ends("max_tokens"), ends(None, tokens=7), ends(None, tokens=None), STOP
@@ -220,7 +220,7 @@ def test_data_after_the_last_event_is_ignored() -> None:
     assert (last.parts, last.stop) == ((Text("x"),), "end_turn")
 
 
-def test_calls_that_end_a_turn() -> None:
+def test_calls_with_the_stop_reason_end_turn_still_run() -> None:
     last = completed(*stream(asks(0, "c", "add", "{}")))
     assert (last.parts, last.stop) == ((ToolUse("c", "add", "{}"),), "tool_use")
 
@@ -243,7 +243,7 @@ DETAILS = {"type": "refusal", "category": "cyber", "explanation": "It could do h
         ([], None, ()),
     ],
 )
-def test_refusals(blocks: list[list[bytes]], details: Any, parts: tuple[Part, ...]) -> None:
+def test_a_refusal_shows_its_explanation(blocks: list[list[bytes]], details: Any, parts: tuple[Part, ...]) -> None:
     events = events_of(Answer(stream(*blocks, stop="refusal", details=details)))
     assert events[-1] == Completed(parts, "refusal", Usage(10, 5))
     shown = "".join(part.text for part in events if isinstance(part, TextDelta))
@@ -267,7 +267,7 @@ def test_the_calls_of_a_reply_that_was_cut_are_left_out(stop: str, cut: str) -> 
     assert (last.parts, last.stop, last.dropped_calls) == ((Text("x"),), "max_tokens", ("add", "add"))
 
 
-def test_a_whole_call_of_a_reply_that_was_cut_is_left_out_too() -> None:
+def test_a_complete_call_of_a_reply_that_was_cut_is_left_out_too() -> None:
     last = completed(*stream(asks(0, "a", "add", '{"n": 1}'), stop="max_tokens"))
     assert (last.parts, last.stop, last.dropped_calls) == ((), "max_tokens", ("add",))
 
@@ -292,7 +292,7 @@ def test_usage_counts_the_whole_prompt(start: bytes, end: bytes, usage: Usage) -
     assert completed(start, *text(0, "x"), end, STOP).usage == usage
 
 
-def test_usage_is_estimated_where_it_is_missing() -> None:
+def test_usage_is_estimated_if_it_is_missing() -> None:
     sent = -(-len(encode_request(HELLO)) // 4)
     words = "x" * 41
     assert completed(begins(None), *text(0, words), ends(tokens=None), STOP).usage == Usage(
@@ -307,7 +307,7 @@ def test_usage_is_estimated_where_it_is_missing() -> None:
 # ── Unknown data ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_events_blocks_and_deltas_of_a_later_version() -> None:
+def test_unknown_events_blocks_and_deltas_are_ignored() -> None:
     """Some of them with fields that mean something else here; none of them is shown, and none does any harm."""
     events = events_of(
         Answer(
@@ -428,7 +428,7 @@ def test_calls_without_ids_and_with_one_id_pass_through() -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-def test_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
+def test_a_reply_is_the_same_for_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
     body = b": comment\n\n" + b"".join(
         stream(text(0, "grüße 🎈", "日本"), asks(1, "c", "add", '{"ü":', '"🎈"}'), stop="tool_use")
     )
@@ -459,7 +459,7 @@ def test_nul_passes_through() -> None:
     assert last.parts == (Text("a\0b"), ToolUse("c", "add", '{"n": "\\u0000"}'))
 
 
-def test_ten_megabytes_of_arguments() -> None:
+def test_ten_megabytes_of_arguments_are_read() -> None:
     arguments = json.dumps({"n": "x" * 10_000_000})
     pieces = (arguments[at : at + 50] for at in range(0, len(arguments), 50))
     body = b"".join(stream(asks(0, "c", "add", *pieces), stop="tool_use"))
@@ -486,7 +486,7 @@ def test_the_cost_of_a_piece_is_constant() -> None:
     assert long < 10 * short
 
 
-def test_a_server_that_does_not_stream() -> None:
+def test_a_reply_that_is_not_streamed_is_read() -> None:
     message: dict[str, Any] = {
         "type": "message",
         "role": "assistant",
@@ -521,7 +521,7 @@ def test_a_server_that_does_not_stream() -> None:
     ]
 
 
-def test_a_refusal_from_a_server_that_does_not_stream() -> None:
+def test_a_refusal_that_is_not_streamed_is_read() -> None:
     last = events_of(refuses(200, {"type": "message", "stop_reason": "refusal", "stop_details": DETAILS}))[-1]
     assert isinstance(last, Completed)
     assert (last.parts, last.stop) == ((Text("It could do harm."),), "refusal")
@@ -533,7 +533,7 @@ def test_connections_are_used_again() -> None:
     assert (len(conversation.requests), conversation.connections) == (3, 1)
 
 
-def test_a_server_that_ends_the_body_late_does_not_hold_the_reply_up() -> None:
+def test_a_server_that_ends_the_body_late_does_not_delay_the_reply() -> None:
     assert isinstance(events_of(Answer(stream(text(0, "x")), ending="hang"))[-1], Completed)
 
 
@@ -571,7 +571,7 @@ class OverHttp:
 
 
 @pytest.mark.parametrize("check", [pytest.param(check, id=check.__name__) for check in conformance.CHECKS])
-def test_the_contract_of_models(check: ModelCheck) -> None:
+def test_the_adapter_keeps_the_contract_of_models(check: ModelCheck) -> None:
     async def checked() -> None:
         await check(OverHttp())
 

@@ -23,7 +23,7 @@ MINE = Thinking("hm", "fake", "m-1", signature="c2ln")
 SEALED = Thinking("", "fake", "m-1", sealed="b3BhcXVl")
 
 
-def asking(
+def make_request(
     *turns: Message,
     system: str = "",
     tools: tuple[ToolSpec, ...] = (),
@@ -44,17 +44,17 @@ def asking(
     )
 
 
-def sent(*turns: Message, **more: Any) -> Any:
-    return json.loads(encode_request(asking(*turns, **more)))
+def encode_body(*turns: Message, **more: Any) -> Any:
+    return json.loads(encode_request(make_request(*turns, **more)))
 
 
 def blocks(*parts: Part, role: Any = "assistant", **more: Any) -> list[Any]:
     """One message as it is sent."""
-    messages = sent(user("go"), Message(role, parts), user("and"), **more)["messages"]
+    messages = encode_body(user("go"), Message(role, parts), user("and"), **more)["messages"]
     return messages[1]["content"] if len(messages) == 3 else []
 
 
-def test_the_request_on_the_wire() -> None:
+def test_the_request_has_the_expected_headers_and_body() -> None:
     [request] = converse(says("hi"), headers={"X-Team": "blue-team"}).requests
     assert (request.method, request.path) == ("POST", "/v1/messages")
     assert request.headers["x-api-key"] == KEY
@@ -80,7 +80,7 @@ def test_no_key_header_is_sent_without_a_key() -> None:
 # ── Messages ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_every_kind_of_message() -> None:
+def test_every_kind_of_message_is_encoded() -> None:
     turns = [
         Message("user", (Text("look"), Image("image/png", "QUJD"))),
         Message(
@@ -90,7 +90,7 @@ def test_every_kind_of_message() -> None:
         user("now"),
         Message("assistant", (Text("done"),)),
     ]
-    assert sent(*turns)["messages"] == [
+    assert encode_body(*turns)["messages"] == [
         {
             "role": "user",
             "content": [
@@ -128,22 +128,22 @@ def test_every_kind_of_message() -> None:
         (ToolResult("c", "", is_error=True), {"content": "It failed and did not say why.", "is_error": True}),
     ],
 )
-def test_results_without_a_word(result: ToolResult, block: dict[str, Any]) -> None:
+def test_empty_results_are_sent_without_content(result: ToolResult, block: dict[str, Any]) -> None:
     assert blocks(result, role="tool") == [{"type": "tool_result", "tool_use_id": "c", **block}]
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n\t"])
-def test_text_that_says_nothing_is_left_out(text: str) -> None:
+def test_blank_text_is_left_out(text: str) -> None:
     assert blocks(Text(text), Text("x")) == [{"type": "text", "text": "x"}]
     assert blocks(Text(text)) == []
 
 
-def test_messages_of_which_nothing_is_left() -> None:
+def test_messages_without_content_are_left_out() -> None:
     """However many there are and wherever they stand: what is sent is JSON."""
     nothing = Message("assistant", (Text(""),))
-    sent_turns = sent(nothing, nothing, user("a"), nothing, user("b"), nothing)["messages"]
+    sent_turns = encode_body(nothing, nothing, user("a"), nothing, user("b"), nothing)["messages"]
     assert [turn["content"][0]["text"] for turn in sent_turns] == ["a", "b"]
-    assert sent(nothing)["messages"] == []
+    assert encode_body(nothing)["messages"] == []
 
 
 ILLEGAL = ["", "call:1", "functions.add:0", "ü" * 70, "x" * 100, "a\0b", "a\ud800b"]
@@ -151,7 +151,7 @@ ILLEGAL = ["", "call:1", "functions.add:0", "ü" * 70, "x" * 100, "a\0b", "a\ud8
 
 @pytest.mark.parametrize("call_id", ["toolu_01A-b", "x" * 64, *ILLEGAL])
 def test_ids_are_legal_and_the_same_in_call_and_result(call_id: str) -> None:
-    messages = sent(
+    messages = encode_body(
         user("go"),
         Message("assistant", (ToolUse(call_id, "add", "{}"),)),
         Message("tool", (ToolResult(call_id, "1"),)),
@@ -169,7 +169,7 @@ def test_ids_that_differ_stay_different() -> None:
     assert len({use["id"] for use in uses}) == 5
 
 
-def test_a_name_that_no_tool_may_have() -> None:
+def test_an_illegal_tool_name_is_sent_in_a_legal_form() -> None:
     """Other models have called it, and there was an error result; the conversation goes on all the same."""
     [use] = blocks(ToolUse("c", "functions.add", "{}"))
     assert use["name"].startswith("functions_add_")
@@ -195,18 +195,20 @@ def test_arguments_are_always_an_object(arguments: str, value: Any) -> None:
 
 
 def test_arguments_are_sent_as_the_model_wrote_them() -> None:
-    body = encode_request(asking(Message("assistant", (ToolUse("c", "add", '{"n": 1.50e0,  "ü":"\\u00fc"}'),))))
+    body = encode_request(
+        make_request(Message("assistant", (ToolUse("c", "add", '{"n": 1.50e0,  "ü":"\\u00fc"}'),)))
+    )
     assert '"input":{"n": 1.50e0,  "ü":"\\u00fc"}'.encode() in body
 
 
-def test_lone_surrogates_and_nul() -> None:
+def test_lone_surrogates_are_replaced_and_nul_is_sent() -> None:
     """In a message whose arguments are passed on as they are, too."""
     sent_blocks = blocks(Text("a\ud800b\0"), ToolUse("\ud800", "a\ud800", '{"x": "\ud800"}'), Text("🎈"))
     assert sent_blocks[0] == {"type": "text", "text": "a\ufffdb\0"}
     assert sent_blocks[1]["input"] == {"x": "\ufffd"}
     assert sent_blocks[2]["text"] == "🎈"
     assert blocks(ToolResult("c", "a\udfffb"), role="tool")[0]["content"] == "a\ufffdb"
-    assert sent(system="a\ud800")["system"][0]["text"] == "a\ufffd"
+    assert encode_body(system="a\ud800")["system"][0]["text"] == "a\ufffd"
 
 
 # ── Thinking that goes back ────────────────────────────────────────────────────────────────────────
@@ -231,7 +233,7 @@ def test_thinking_is_sent_back_only_complete_and_to_its_own_model(thinking: Thin
     assert blocks(thinking, Text("so"), plain=True) == [{"type": "text", "text": "so"}]
 
 
-def test_one_conversation_for_several_models() -> None:
+def test_a_conversation_is_encoded_for_each_model() -> None:
     """What was encoded for one of them is not sent to another."""
     turns = Conversation([user("go"), Message("assistant", (MINE, Text("so"))), user("on")])
     for _ in range(2):
@@ -253,7 +255,7 @@ def options(*turns: Message, reasoning: Any = "high", profile: Profile | None = 
     """All of a request but what does not change."""
     settings = ModelSettings(reasoning=reasoning, temperature=more.pop("temperature", None))
     settings = ModelSettings(more.pop("max_tokens", None), settings.temperature, settings.reasoning)
-    body = sent(*turns, settings=settings, profile=profile, **more)
+    body = encode_body(*turns, settings=settings, profile=profile, **more)
     constant = ("model", "stream", "tools", "system", "messages", "cache_control")
     return {name: value for name, value in body.items() if name not in constant}
 
@@ -262,7 +264,7 @@ ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 
 
 @pytest.mark.parametrize("effort", ["low", "medium", "high"])
-def test_thinking_by_effort(effort: str) -> None:
+def test_the_effort_enables_adaptive_thinking(effort: str) -> None:
     assert options(reasoning=effort) == {
         "max_tokens": 32_768,
         "thinking": ADAPTIVE,
@@ -281,18 +283,18 @@ def test_thinking_by_effort(effort: str) -> None:
         ("low", 2048, 1024),
     ],
 )
-def test_thinking_by_a_budget(effort: str, max_tokens: int | None, budget: int) -> None:
+def test_the_effort_sets_a_thinking_budget(effort: str, max_tokens: int | None, budget: int) -> None:
     asked = options(reasoning=effort, profile=BUDGET, max_tokens=max_tokens)
     assert asked["thinking"] == {"type": "enabled", "budget_tokens": budget}
     assert budget < asked["max_tokens"]
     assert "output_config" not in asked
 
 
-def test_a_reply_too_short_for_any_budget() -> None:
+def test_a_short_reply_limit_disables_thinking() -> None:
     assert options(profile=BUDGET, max_tokens=2047, temperature=0.5) == {"max_tokens": 2047, "temperature": 0.5}
 
 
-def test_the_longest_reply() -> None:
+def test_the_reply_limit_comes_from_the_agent_or_the_catalog() -> None:
     """As the agent says, or else the catalog; it is never left out."""
     known = Profile(max_output=64_000)
     assert options(reasoning=None) == {"max_tokens": DEFAULT_MAX_TOKENS}
@@ -301,7 +303,7 @@ def test_the_longest_reply() -> None:
     assert options(profile=known)["max_tokens"] == 64_000
 
 
-def test_temperature_is_left_out_where_thinking_is_on() -> None:
+def test_temperature_is_left_out_if_thinking_is_on() -> None:
     assert options(reasoning=None, temperature=0.0) == {"max_tokens": DEFAULT_MAX_TOKENS, "temperature": 0.0}
     for profile in (Profile(), BUDGET):
         asked = options(temperature=0.0, profile=profile)
@@ -354,19 +356,19 @@ def test_a_turn_with_a_thinking_budget_continues_as_it_started(turns: list[Messa
     assert options(*turns, plain=True, profile=BUDGET) == {"max_tokens": 32_768}
 
 
-def test_an_assistant_message_without_parts_does_no_harm() -> None:
+def test_an_assistant_message_without_parts_is_encoded() -> None:
     assert "thinking" not in options(user("a"), Message("assistant", ()), RESULT, profile=BUDGET)
 
 
 # ── The cache ──────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_tools_that_may_not_be_called_are_sent_all_the_same() -> None:
-    body = sent(tools=(ADD,), tool_choice="none")
+def test_tools_are_sent_even_if_they_may_not_be_called() -> None:
+    body = encode_body(tools=(ADD,), tool_choice="none")
     assert body["tool_choice"] == {"type": "none"}
-    assert body["tools"] == sent(tools=(ADD,))["tools"]
-    assert "tool_choice" not in sent(tools=(ADD,))
-    assert "tool_choice" not in sent(tool_choice="none")
+    assert body["tools"] == encode_body(tools=(ADD,))["tools"]
+    assert "tool_choice" not in encode_body(tools=(ADD,))
+    assert "tool_choice" not in encode_body(tool_choice="none")
 
 
 def marks(value: Any) -> int:
@@ -376,16 +378,16 @@ def marks(value: Any) -> int:
     return sum(map(marks, cast("list[Any]", value))) if isinstance(value, list) else 0
 
 
-def test_the_positions_of_cache_marks() -> None:
+def test_cache_marks_follow_the_preamble_and_the_last_turn() -> None:
     """Behind all that never changes, and behind the last turn."""
     more = ToolSpec("sub", "", {"type": "object"})
-    with_system = sent(system="s", tools=(ADD, more))
+    with_system = encode_body(system="s", tools=(ADD, more))
     assert with_system["system"][-1]["cache_control"] == MARK
     assert marks(with_system["tools"]) == 0
-    only_tools = sent(tools=(ADD, more))
+    only_tools = encode_body(tools=(ADD, more))
     assert ["cache_control" in tool for tool in only_tools["tools"]] == [False, True]
     assert "system" not in only_tools
-    bare = sent()
+    bare = encode_body()
     assert (bare["cache_control"], marks(bare)) == (MARK, 1)
     assert marks(with_system) == marks(only_tools) == 2
 
@@ -394,25 +396,23 @@ def test_the_positions_of_cache_marks() -> None:
     ("calls", "words", "marked"),
     [(1, (), False), (9, (), False), (9, (Text("so"),), True), (10, (), True), (40, (), True)],
 )
-def test_the_cache_finds_the_previous_request_after_a_wide_turn(
-    calls: int, words: tuple[Text, ...], marked: bool
-) -> None:
+def test_a_wide_turn_gets_a_second_cache_mark(calls: int, words: tuple[Text, ...], marked: bool) -> None:
     """A mark looks back over twenty blocks; what was kept before more of them needs a mark of its own."""
     uses = Message("assistant", (*words, *(ToolUse(f"c{n}", "add", "{}") for n in range(calls))))
     results = Message("tool", tuple(ToolResult(f"c{n}", str(n)) for n in range(calls)))
-    body = sent(user("a"), Message("assistant", (CALL,)), RESULT, uses, results, system="s", tools=(ADD,))
+    body = encode_body(user("a"), Message("assistant", (CALL,)), RESULT, uses, results, system="s", tools=(ADD,))
     assert marks(body["messages"]) == marked
     assert body["messages"][2]["content"][-1].get("cache_control") == (MARK if marked else None)
     assert marks(body) <= 4
-    later = sent(user("a"), uses, results, Message("assistant", (Text("b"),)), user("c"))
+    later = encode_body(user("a"), uses, results, Message("assistant", (Text("b"),)), user("c"))
     assert marks(later["messages"]) == 0
 
 
-def test_a_wide_turn_behind_nothing_that_could_be_marked() -> None:
+def test_a_wide_turn_without_a_preceding_turn_gets_no_mark() -> None:
     wide = Message("assistant", tuple(Text(str(n)) for n in range(30)))
-    assert marks(sent(wide)["messages"]) == 0
-    assert marks(sent(Message("assistant", (Text("a"),)), wide)["messages"]) == 0
-    assert marks(sent(Message("user", ()), wide)["messages"]) == 0
+    assert marks(encode_body(wide)["messages"]) == 0
+    assert marks(encode_body(Message("assistant", (Text("a"),)), wide)["messages"]) == 0
+    assert marks(encode_body(Message("user", ()), wide)["messages"]) == 0
 
 
 PARTS = st.one_of(
@@ -433,7 +433,7 @@ TURNS = st.lists(
 
 
 @given(TURNS, st.booleans())
-def test_each_request_begins_with_the_bytes_of_the_one_before(turns: list[Message], with_system: bool) -> None:
+def test_each_request_begins_with_the_bytes_of_the_previous_one(turns: list[Message], with_system: bool) -> None:
     """Also where the options behind the conversation have changed."""
     conversation = Conversation()
     preamble = Preamble("Be brief." if with_system else "", (ADD,))

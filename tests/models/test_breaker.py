@@ -120,7 +120,7 @@ def test_callers_of_the_same_model_share_a_breaker() -> None:
 
 
 @pytest.mark.parametrize("failures", [0, 1, 4])
-def test_is_open_asks_and_changes_nothing(failures: int) -> None:
+def test_is_open_changes_nothing(failures: int) -> None:
     breaker = CircuitBreaker()
     for _ in range(failures):
         breaker.record(failed=True, now=0.0)

@@ -33,14 +33,14 @@ def test_a_name_in_pieces_is_joined_and_one_that_is_repeated_is_not(pieces: list
     assert join_name(pieces, {"add", "get_weather"}) == name
 
 
-def test_a_call_whose_name_comes_in_pieces() -> None:
+def test_a_call_whose_name_comes_in_pieces_is_read() -> None:
     pieces = [fragment(0, "c", "ad"), fragment(0, None, "d"), fragment(0, None, None, '{"a": 1}')]
     assert completed(*(delta(tool_calls=[piece]) for piece in pieces), *END).parts == (
         ToolUse("c", "add", '{"a": 1}'),
     )
 
 
-def test_two_calls_without_ids_whose_names_come_first() -> None:
+def test_calls_without_ids_are_separated_by_their_names() -> None:
     pieces = [
         fragment(0, None, "add"), fragment(0, None, None, '{"a": 1}'),
         fragment(0, None, "now"), fragment(0, None, None, "{}"),
@@ -49,7 +49,7 @@ def test_two_calls_without_ids_whose_names_come_first() -> None:
     assert uses == (ToolUse("", "add", '{"a": 1}'), ToolUse("", "now", "{}"))
 
 
-def test_a_legacy_function_call() -> None:
+def test_a_legacy_function_call_is_read() -> None:
     pieces = [delta(function_call={"name": "add", "arguments": ""}), delta(function_call={"arguments": '{"a": 1}'})]
     last = completed(*pieces, delta(finish="function_call"), DONE)
     assert (last.parts, last.stop) == ((ToolUse("", "add", '{"a": 1}'),), "tool_use")
@@ -98,7 +98,7 @@ def test_extra_content_is_kept_with_its_call() -> None:
         {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details": "none"},
     ],
 )
-def test_usage_that_is_not_a_whole_number(counted: Any) -> None:
+def test_usage_in_odd_number_formats_is_read(counted: Any) -> None:
     last = completed(delta(content="x", finish="stop"), event({"choices": [], "usage": counted}), DONE)
     assert (last.usage.input_tokens, last.usage.output_tokens, last.usage.estimated) == (12, 3, False)
 
@@ -111,7 +111,7 @@ def test_usage_that_says_nothing_is_estimated(counted: Any) -> None:
     assert last.usage.estimated
 
 
-def test_keepalives_and_a_mark_before_the_first_event() -> None:
+def test_keepalives_and_a_byte_order_mark_are_skipped() -> None:
     pieces = [b"\xef", b"\xbb\xbf", b": OPENROUTER PROCESSING\n\n", b"data: \n\n", b"data:\n\n", b"data: {}\n\n"]
     assert completed(
         *pieces, delta(content="x"), b"event: ping\ndata: {}\n\n", delta(finish="stop"), DONE
@@ -210,7 +210,7 @@ def test_a_written_call_is_recognised(dialect: CallDialect, text: str) -> None:
         "<|whatever_comes_next|>",
     ],
 )
-def test_more_that_is_not_an_answer(text: str) -> None:
+def test_a_call_written_as_code_or_json_is_recognised(text: str) -> None:
     assert find_written_call(text, {"add"}) is not None
     assert may_hold_call(text)
 
@@ -251,7 +251,7 @@ def test_an_answer_that_quotes_or_resembles_a_call_is_an_answer(text: str) -> No
 
 
 @pytest.mark.parametrize(("dialect", "text"), EACH)
-def test_a_profile_may_have_its_dialect_read(dialect: CallDialect, text: str) -> None:
+def test_calls_written_in_the_dialect_of_the_profile_are_read(dialect: CallDialect, text: str) -> None:
     request = ModelRequest(
         "m-1",
         Preamble("", (ADD,)),

@@ -27,12 +27,12 @@ def test_cache_reads_and_writes_have_their_own_price() -> None:
     assert prices.cost(usage) == pytest.approx(0.3 * 3.0 + 0.6 * 0.3 + 0.1 * 3.75 + 0.1 * 15.0)
 
 
-def test_a_price_that_is_not_given_is_that_of_the_input() -> None:
+def test_a_missing_cache_price_is_the_input_price() -> None:
     usage = Usage(input_tokens=1_000_000, cache_read_tokens=500_000, cache_write_tokens=500_000)
     assert Prices(input=2.0, output=0.0).cost(usage) == pytest.approx(2.0)
 
 
-def test_a_long_prompt_is_dearer_as_a_whole() -> None:
+def test_a_long_prompt_has_the_higher_price_for_all_its_tokens() -> None:
     prices = Prices(input=1.0, output=2.0, long=(LongPrices(200_000, 2.0, 4.0),))
     assert prices.cost(Usage(200_000, 0)) == pytest.approx(0.2)
     assert prices.cost(Usage(200_001, 1_000_000)) == pytest.approx(0.400002 + 4.0)
@@ -90,11 +90,11 @@ def test_an_alias_resolves_to_the_first_model_with_a_key() -> None:
     assert (found.provider, found.api_mode) == ("anthropic", "anthropic_messages")
 
 
-def test_the_provider_of_the_agent_chooses_among_them() -> None:
+def test_the_provider_of_the_agent_selects_the_model_of_an_alias() -> None:
     assert ModelRegistry(KEYS).resolve("sonnet", "openrouter").provider == "openrouter"
 
 
-def test_for_a_provider_that_the_alias_does_not_know_it_is_a_plain_id() -> None:
+def test_an_alias_is_a_plain_id_for_a_provider_that_it_does_not_list() -> None:
     found = ModelRegistry(KEYS).resolve("sonnet", "ollama")
     assert (found.provider, found.model) == ("ollama", "sonnet")
 
@@ -171,7 +171,7 @@ def test_config_overrides_the_facts_about_a_model(tmp_path: Path) -> None:
         ("aliases: {fast: mine/m}", "aliases.fast"),
     ],
 )
-def test_a_wrong_entry_is_named(tmp_path: Path, text: str, words: str) -> None:
+def test_an_invalid_entry_is_named(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         home(tmp_path, text).config()
     assert words in str(caught.value)

@@ -31,7 +31,7 @@ from treadle.ports.model import (
 )
 
 
-def test_a_plain_answer() -> None:
+def test_a_plain_answer_is_streamed_and_completed() -> None:
     events = events_of(
         Answer(
             [
@@ -53,7 +53,7 @@ def test_a_plain_answer() -> None:
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-def test_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
+def test_a_reply_is_the_same_for_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
     body = b": hello\n\n" + delta(content="grüße 🎈") + delta(content="日本", finish="stop") + usage() + DONE
     body = body.replace(b"\\u00fc", "ü".encode()).replace(b"\n", line_end)
     pieces = [body[at : at + size] for at in range(0, len(body), size)]
@@ -61,7 +61,7 @@ def test_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
-def test_reasoning(field: str) -> None:
+def test_reasoning_is_shown_and_kept_with_its_field(field: str) -> None:
     events = events_of(Answer([delta(**{field: "hm"}), delta(content="yes", finish="stop"), usage(), DONE]))
     assert events[:2] == [ReasoningDelta("hm"), TextDelta("yes")]
     last = events[-1]
@@ -133,7 +133,7 @@ CALLS = [("a", '{"n": 1}'), ("a", '{"n": 2, "s": "}{"}'), ("b", "{}")]
         ),
     ],
 )
-def test_the_dialects_of_fragments(fragments: list[Any]) -> None:
+def test_every_dialect_of_call_fragments_is_assembled(fragments: list[Any]) -> None:
     last = completed(*(delta(tool_calls=[one]) for one in fragments), delta(finish="tool_calls"), usage(), DONE)
     assert last.parts == tuple(ToolUse(f"c{i}", name, args) for i, (name, args) in enumerate(CALLS))
 
@@ -149,7 +149,7 @@ def test_calls_without_ids_and_with_one_id_pass_through() -> None:
     assert last.parts == (ToolUse("", "a", "{}"), ToolUse("same", "a", "{}"), ToolUse("same", "b", "{}"))
 
 
-def test_calls_with_neither_ids_nor_indexes() -> None:
+def test_calls_with_neither_ids_nor_indexes_are_separated() -> None:
     """One begins where the arguments before it are whole; a name that is repeated begins none."""
     fragments = [fragment(name="a", arguments='{"n":'), fragment(name="a", arguments=" 1}")]
     fragments += [fragment(name="a", arguments='{"n": 2}')]
@@ -157,7 +157,7 @@ def test_calls_with_neither_ids_nor_indexes() -> None:
     assert last.parts == (ToolUse("", "a", '{"n": 1}'), ToolUse("", "a", '{"n": 2}'))
 
 
-def test_arguments_as_an_object() -> None:
+def test_arguments_sent_as_an_object_are_read() -> None:
     one = {"index": 0, "id": "c", "function": {"name": "a", "arguments": {"n": 1}}}
     assert completed(delta(tool_calls=[one], finish="tool_calls"), DONE).parts == (ToolUse("c", "a", '{"n":1}'),)
 
@@ -173,16 +173,16 @@ def test_arguments_as_an_object() -> None:
         ("flux_capacitor", "other", "flux_capacitor"),
     ],
 )
-def test_finish_reasons(finish: str, stop: str, raw: str | None) -> None:
+def test_each_finish_reason_is_translated(finish: str, stop: str, raw: str | None) -> None:
     last = completed(delta(content="x", finish=finish), DONE)
     assert (last.stop, last.raw_stop) == (stop, raw)
 
 
-def test_a_server_that_says_stop_after_calls() -> None:
+def test_calls_with_the_finish_reason_stop_still_run() -> None:
     assert completed(delta(tool_calls=[fragment(0, "c", "a", "{}")], finish="stop"), DONE).stop == "tool_use"
 
 
-def test_a_refusal() -> None:
+def test_the_text_of_a_refusal_is_kept() -> None:
     last = completed(delta(refusal="I will "), delta(refusal="not."), delta(finish="stop"), DONE)
     assert (last.parts, last.stop) == ((Text("I will not."),), "refusal")
 
@@ -195,7 +195,7 @@ def test_the_calls_of_a_reply_that_was_cut_are_left_out() -> None:
     assert completed(delta(tool_calls=[nothing_yet]), delta(finish="length"), DONE).parts == ()
 
 
-def test_usage_is_estimated_where_it_is_missing() -> None:
+def test_usage_is_estimated_if_it_is_missing() -> None:
     last = completed(delta(content="x" * 41, finish="stop"), DONE)
     assert last.usage == Usage(-(-len(encode_request(HELLO)) // 4), 11, estimated=True)
 
@@ -208,14 +208,14 @@ def test_lone_surrogates_become_the_replacement_character() -> None:
     assert last.parts == (ToolUse("c", "a", '{"n":"\ufffd"}'),)
 
 
-def test_ten_megabytes_of_arguments() -> None:
+def test_ten_megabytes_of_arguments_are_read() -> None:
     arguments = json.dumps({"n": "x" * 10_000_000})
     body = delta(tool_calls=[fragment(0, "c", "a", arguments)], finish="tool_calls") + DONE
     last = completed(*(body[at : at + 50_000] for at in range(0, len(body), 50_000)))
     assert last.parts == (ToolUse("c", "a", arguments),)
 
 
-def test_a_request_of_several_megabytes() -> None:
+def test_a_request_of_several_megabytes_is_sent() -> None:
     large = ModelRequest("m", Preamble("", ()), Conversation([user("x" * 3_000_000)]), ModelSettings())
     conversation = converse(says("long"), requests=[large])
     assert isinstance(conversation.replies[0][-1], Completed)
@@ -226,14 +226,14 @@ def test_the_last_blank_line_and_done_may_be_missing() -> None:
     assert completed(delta(content="x", finish="stop").rstrip()).parts == (Text("x"),)
 
 
-def test_a_server_that_does_not_stream() -> None:
+def test_a_reply_that_is_not_streamed_is_read() -> None:
     message = {"role": "assistant", "content": "whole", "tool_calls": None}
     body = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1}}
     last = events_of(refuses(200, body))[-1]
     assert last == Completed((Text("whole"),), "end_turn", Usage(1))
 
 
-def test_unknown_fields_empty_choices_and_nulls() -> None:
+def test_unknown_fields_empty_choices_and_nulls_are_ignored() -> None:
     last = completed(
         event({"choices": [], "prompt_filter_results": []}),
         event({"choices": None, "usage": None, "x": 1}),
@@ -251,5 +251,5 @@ def test_connections_are_used_again() -> None:
     assert (len(conversation.requests), conversation.connections) == (3, 1)
 
 
-def test_a_server_that_ends_the_body_late_does_not_hold_the_reply_up() -> None:
+def test_a_server_that_ends_the_body_late_does_not_delay_the_reply() -> None:
     assert isinstance(events_of(Answer([delta(content="x", finish="stop"), DONE], ending="hang"))[-1], Completed)

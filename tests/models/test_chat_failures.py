@@ -41,7 +41,7 @@ from treadle.ports.model import (
 )
 
 
-def test_a_clean_end_without_a_finish_reason() -> None:
+def test_a_clean_end_without_a_finish_reason_is_malformed() -> None:
     failure = broken(delta(content="half"), usage(9, 1), DONE)
     assert (failure.kind, failure.retryable, failure.usage) == ("malformed", True, Usage(9, 1))
     assert "ended without saying why" in failure.message
@@ -49,7 +49,7 @@ def test_a_clean_end_without_a_finish_reason() -> None:
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 @pytest.mark.parametrize("finish", [None, "stop"])
-def test_a_body_that_is_cut(framing: Any, finish: str | None) -> None:
+def test_a_cut_body_is_malformed_and_its_usage_is_estimated(framing: Any, finish: str | None) -> None:
     failure = failed(Answer([delta(content="half" * 10, finish=finish)], framing=framing, ending="cut"))
     assert (failure.kind, failure.retryable) == ("malformed", True)
     assert failure.usage.estimated
@@ -66,13 +66,13 @@ def test_a_body_that_is_cut(framing: Any, finish: str | None) -> None:
         ("llama runner process has terminated", "server", True),
     ],
 )
-def test_an_error_in_mid_stream(error: Any, kind: str, retryable: bool) -> None:
+def test_an_error_in_mid_stream_is_classified(error: Any, kind: str, retryable: bool) -> None:
     failure = broken(delta(content="so far"), event({"error": error}), DONE)
     assert (failure.kind, failure.retryable) == (kind, retryable)
     assert (error if isinstance(error, str) else error["message"]) in failure.message
 
 
-def test_an_error_line_of_ollama() -> None:
+def test_an_error_line_of_ollama_is_a_failure() -> None:
     failure = broken(delta(content="so far"), b'{"error":"server busy, please try again."}\n')
     assert (failure.kind, failure.retryable) == ("overloaded", True)
 
@@ -85,23 +85,23 @@ def test_arguments_that_are_not_an_object_are_never_a_call(arguments: str, finis
     assert "call 1 of it (a) has arguments that are not a JSON object" in failure.message
 
 
-def test_a_call_with_a_monstrous_name() -> None:
+def test_the_error_for_a_call_with_a_huge_name_is_short() -> None:
     failure = broken(delta(tool_calls=[fragment(0, "c", "a\n" * 10_000, "[]")], finish="tool_calls"), DONE)
     assert len(failure.message) < 800
 
 
-def test_a_call_without_a_name() -> None:
+def test_a_call_without_a_name_is_malformed() -> None:
     assert (
         "has no name" in broken(delta(tool_calls=[fragment(0, "c", None, "{}")], finish="tool_calls"), DONE).message
     )
 
 
 @pytest.mark.parametrize("payload", [b"{", b"nonsense", b'{"choices":7}', b"\xff\xfe", b"[" * 100_000, b"7"])
-def test_chunks_that_cannot_be_read(payload: bytes) -> None:
+def test_unreadable_chunks_are_malformed(payload: bytes) -> None:
     assert broken(event(payload), DONE).kind == "malformed"
 
 
-def test_a_page_instead_of_a_stream() -> None:
+def test_a_page_instead_of_a_stream_is_malformed() -> None:
     failure = failed(Answer([b"<html>welcome</html>"], headers={"Content-Type": "text/html"}))
     assert failure.kind == "malformed"
     assert "it came as text/html and not as text/event-stream: check base_url" in failure.message
@@ -137,7 +137,9 @@ HTML = b"<!DOCTYPE html><html><head><title>502 Bad\nGateway</title></head><body>
         (307, b"", "not_found", False, "and points to"),
     ],
 )
-def test_refusals(status: int, body: Any, kind: str, retryable: bool, words: str) -> None:
+def test_each_error_status_has_its_meaning_and_advice(
+    status: int, body: Any, kind: str, retryable: bool, words: str
+) -> None:
     failure = failed(refuses(status, body))
     assert (failure.kind, failure.retryable, failure.status) == (kind, retryable, status)
     assert words in failure.message
@@ -151,7 +153,7 @@ def test_a_provider_message_is_truncated_to_one_line() -> None:
     assert len(failure.message) < 700
 
 
-def test_a_refused_key_that_was_never_sent() -> None:
+def test_a_refusal_says_that_no_key_was_sent() -> None:
     failure = failed(refuses(401, {"error": "who are you"}), api_key=None)
     assert failure.message.endswith("No key was sent: set the variable FAKE_API_KEY.")
 
@@ -170,11 +172,13 @@ def test_a_refused_key_that_was_never_sent() -> None:
         ({}, "try again later", None),
     ],
 )
-def test_how_long_to_wait(headers: dict[str, str], message: str, seconds: float | None) -> None:
+def test_the_wait_is_read_from_headers_and_message(
+    headers: dict[str, str], message: str, seconds: float | None
+) -> None:
     assert failed(refuses(429, {"error": {"message": message}}, **headers)).retry_after == seconds
 
 
-def test_waiting_until_a_date() -> None:
+def test_a_date_in_retry_after_becomes_a_wait() -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 50 < (failed(refuses(503, b"", retry_after=date)).retry_after or 0) <= 60
 
@@ -209,19 +213,19 @@ def test_a_refused_connection_is_unreachable() -> None:
     assert "hidden-word" not in failure.message
 
 
-def test_a_name_that_does_not_resolve() -> None:
+def test_a_name_that_does_not_resolve_is_unreachable() -> None:
     failure = call("http://nowhere.invalid/v1")
     assert (failure.kind, failure.retryable) == ("unreachable", True)
     assert "its name cannot be resolved" in failure.message
 
 
-def test_something_that_does_not_speak_http() -> None:
+def test_a_server_that_does_not_speak_http_is_unreachable() -> None:
     failure = failed(Raw(b"SSH-2.0-OpenSSH_9.9\r\n\r\n"))
     assert failure.kind == "unreachable"
     assert "does not speak HTTP" in failure.message
 
 
-def test_a_server_that_does_not_speak_https() -> None:
+def test_a_server_that_does_not_speak_https_is_reported() -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
@@ -241,7 +245,7 @@ def test_a_server_that_does_not_speak_https() -> None:
     assert "no secure connection could be made" in failure.message
 
 
-def test_a_certificate_that_is_not_trusted_does_not_become_so_by_asking_again() -> None:
+def test_an_untrusted_certificate_is_not_retried() -> None:
     where = ConnectionKey("host", 443, True, True, None, None, None)
     error = aiohttp.ClientConnectorCertificateError(where, ssl.SSLCertVerificationError("self-signed certificate"))
     failure = failures.from_error(endpoint("https://host/v1"), error)
@@ -249,7 +253,7 @@ def test_a_certificate_that_is_not_trusted_does_not_become_so_by_asking_again() 
     assert "its certificate is not trusted" in failure.message
 
 
-def test_settings_that_make_no_request() -> None:
+def test_an_invalid_address_is_not_retried() -> None:
     failure = call("http://user:hidden-word@127.0.0.1:9/v1")
     assert (failure.kind, failure.retryable) == ("unreachable", False)
     assert "no request can be made" in failure.message
@@ -286,7 +290,7 @@ def test_a_body_whose_framing_breaks_is_noticed_without_any_timeout(monkeypatch:
     asyncio.run(run())
 
 
-def test_a_connection_that_is_dropped_before_the_answer() -> None:
+def test_a_connection_dropped_before_the_answer_is_unreachable() -> None:
     assert failed(Raw()).kind == "unreachable"
 
 
@@ -300,14 +304,14 @@ def test_a_connection_that_is_dropped_before_the_answer() -> None:
         (Silence(), Timeouts(whole_call=0.5), "not finished its reply after 0.5 s"),
     ],
 )
-def test_timeouts(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
+def test_each_timeout_is_a_retryable_failure(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
     """The limits leave a busy machine the time to connect: the endpoint must have been asked."""
     failure = failed(behaviour, timeouts=timeouts)
     assert (failure.kind, failure.retryable) == ("timeout", True)
     assert words in failure.message
 
 
-def test_timeouts_can_be_off() -> None:
+def test_timeouts_can_be_disabled() -> None:
     assert isinstance(events_of(says("hi"), timeouts=NO_TIMEOUTS)[-1], Completed)
 
 

@@ -19,7 +19,7 @@ CALLS = st.lists(st.tuples(st.sampled_from(["read", "write"]), ARGUMENTS), min_s
 
 
 @st.composite
-def sent_calls(draw: st.DrawFn) -> tuple[list[ToolUse], list[Any]]:
+def draw_fragments(draw: st.DrawFn) -> tuple[list[ToolUse], list[Any]]:
     """Calls, and the fragments of one dialect: with an index and interleaved, or one after the other; with id
     and name in every fragment, or in the first alone."""
     calls = [ToolUse(f"call_{place}", name, arguments) for place, (name, arguments) in enumerate(draw(CALLS))]
@@ -44,8 +44,8 @@ def _cut(text: str, cuts: list[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise(edges)]
 
 
-@given(sent_calls(), st.integers(1, 3))
-def test_fragments_make_the_calls_they_were_cut_from(sent: tuple[list[ToolUse], list[Any]], per_chunk: int) -> None:
+@given(draw_fragments(), st.integers(1, 3))
+def test_calls_are_assembled_from_any_fragments(sent: tuple[list[ToolUse], list[Any]], per_chunk: int) -> None:
     calls, fragments = sent
     reply = ChatReply(HELLO)
     shown = [""] * len(calls)

@@ -21,11 +21,11 @@ from treadle.ports.model import (
 )
 
 
-def sent(request: ModelRequest) -> Any:
+def encode_body(request: ModelRequest) -> Any:
     return json.loads(encode_request(request))
 
 
-def test_the_request_on_the_wire() -> None:
+def test_the_request_has_the_expected_headers_and_body() -> None:
     [request] = converse(says("hi"), headers={"X-Team": "blue-team"}).requests
     assert (request.method, request.path) == ("POST", "/v1/chat/completions")
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -49,7 +49,7 @@ def test_no_authorization_header_is_sent_without_a_key() -> None:
     assert "authorization" not in request.headers
 
 
-def test_every_kind_of_message() -> None:
+def test_every_kind_of_message_is_encoded() -> None:
     turns = [
         Message("user", (Text("look"), Image("image/png", "QUJD"))),
         Message("assistant", (Thinking("hm", "fake", "m-1"), Text("ok"), ToolUse("c1", "add", '{"a":1}'))),
@@ -58,7 +58,7 @@ def test_every_kind_of_message() -> None:
         Message("assistant", (Thinking("only", "fake", "m-1"),)),
         Message("assistant", (Text("done"),)),
     ]
-    assert sent(ModelRequest("m", Preamble("", ()), Conversation(turns), ModelSettings()))["messages"] == [
+    assert encode_body(ModelRequest("m", Preamble("", ()), Conversation(turns), ModelSettings()))["messages"] == [
         {
             "role": "user",
             "content": [
@@ -82,17 +82,17 @@ def test_every_kind_of_message() -> None:
     ]
 
 
-def test_settings_are_sent_where_they_are_set() -> None:
+def test_settings_are_sent_only_if_they_are_set() -> None:
     settings = ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")
-    body = sent(ModelRequest("m", HELLO.preamble, HELLO.conversation, settings, tool_choice="none"))
+    body = encode_body(ModelRequest("m", HELLO.preamble, HELLO.conversation, settings, tool_choice="none"))
     chosen = {name: body[name] for name in ("max_tokens", "temperature", "reasoning_effort", "tool_choice")}
     assert chosen == {"max_tokens": 7, "temperature": 0.0, "reasoning_effort": "low", "tool_choice": "none"}
-    assert body["tools"] == sent(HELLO)["tools"]
+    assert body["tools"] == encode_body(HELLO)["tools"]
 
 
 def test_an_empty_conversation_is_still_json() -> None:
-    assert sent(ModelRequest("m", Preamble("", ()), Conversation(), ModelSettings()))["messages"] == []
-    assert "tool_choice" not in sent(
+    assert encode_body(ModelRequest("m", Preamble("", ()), Conversation(), ModelSettings()))["messages"] == []
+    assert "tool_choice" not in encode_body(
         ModelRequest("m", Preamble("", ()), Conversation(), ModelSettings(), tool_choice="none")
     )
 

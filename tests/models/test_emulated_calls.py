@@ -19,18 +19,18 @@ from treadle.models.emulated_tools.wire_format import encode_request
 from treadle.ports.model import ModelRequest, ToolChoice
 
 
-def sent(request: ModelRequest) -> Any:
+def encode_body(request: ModelRequest) -> Any:
     return json.loads(encode_request(request))
 
 
 def words(*messages: Message, style: ToolStyle = "schema") -> list[tuple[str, str]]:
     """Return the messages after the system message."""
-    found = sent(asked(*messages, style=style))["messages"]
+    found = encode_body(asked(*messages, style=style))["messages"]
     return [(message["role"], message["content"]) for message in found[1:]]
 
 
-def held_to(*tools: ToolSpec, choice: ToolChoice = "auto") -> Any:
-    form = sent(asked(tools=tools, choice=choice))["response_format"]
+def read_reply_schema(*tools: ToolSpec, choice: ToolChoice = "auto") -> Any:
+    form = encode_body(asked(tools=tools, choice=choice))["response_format"]
     assert form["type"] == "json_schema"
     assert form["json_schema"]["name"] == "reply"
     return form["json_schema"]["schema"]
@@ -39,8 +39,8 @@ def held_to(*tools: ToolSpec, choice: ToolChoice = "auto") -> Any:
 # ── The system message ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_request_for_a_schema_constrained_model() -> None:
-    assert sent(asked()) == {
+def test_the_request_constrains_a_model_with_a_schema() -> None:
+    assert encode_body(asked()) == {
         "model": "m-1",
         "stream": True,
         "stream_options": {"include_usage": True},
@@ -61,13 +61,13 @@ def test_the_request_for_a_schema_constrained_model() -> None:
         ],
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "reply", "schema": held_to(ADD, LENGTH)},
+            "json_schema": {"name": "reply", "schema": read_reply_schema(ADD, LENGTH)},
         },
     }
 
 
-def test_the_request_of_a_model_that_writes_fenced_json() -> None:
-    body = sent(asked(style="fenced"))
+def test_the_request_explains_fenced_json() -> None:
+    body = encode_body(asked(style="fenced"))
     assert sorted(body) == ["messages", "model", "stream", "stream_options"]
     assert body["messages"][0]["content"].endswith(
         "To use a tool, reply with a block like this, and wait for its result:\n"
@@ -77,8 +77,8 @@ def test_the_request_of_a_model_that_writes_fenced_json() -> None:
 
 
 @EACH_STYLE
-def test_settings_are_sent_where_they_are_set(style: ToolStyle) -> None:
-    body = sent(asked(style=style, settings=ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")))
+def test_settings_are_sent_only_if_they_are_set(style: ToolStyle) -> None:
+    body = encode_body(asked(style=style, settings=ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")))
     assert {name: body[name] for name in ("max_tokens", "temperature", "reasoning_effort")} == {
         "max_tokens": 7,
         "temperature": 0.0,
@@ -103,7 +103,7 @@ def plan(
 
 
 def test_every_kind_of_parameter_is_described() -> None:
-    [_, line, *_] = sent(asked(tools=(plan.spec,)))["messages"][0]["content"].split("\n\n")[1].split("\n")
+    [_, line, *_] = encode_body(asked(tools=(plan.spec,)))["messages"][0]["content"].split("\n\n")[1].split("\n")
     assert line == (
         '- plan(place: "here" | "there", spot: {x: integer, near: any[] = []}, days: integer = 3, '
         'notes?: (string | integer)[], pair: [integer, string] = [1,"a"]): Plan.'
@@ -114,7 +114,7 @@ def test_every_kind_of_parameter_is_described() -> None:
 
 
 def test_a_reply_is_a_call_of_an_allowed_tool_or_an_answer() -> None:
-    holds = jsonschema_rs.validator_for(held_to(ADD, LENGTH)).is_valid
+    holds = jsonschema_rs.validator_for(read_reply_schema(ADD, LENGTH)).is_valid
     assert holds({"tool": "add", "arguments": {"a": 1, "b": 2}})
     assert holds({"tool": "length", "arguments": {"word": "x"}})
     assert holds({"answer": "yes"})
@@ -131,8 +131,8 @@ def test_a_reply_is_a_call_of_an_allowed_tool_or_an_answer() -> None:
         assert not holds(wrong), wrong
 
 
-def test_without_leave_to_call_only_an_answer_is_left() -> None:
-    assert held_to(ADD, choice="none") == {
+def test_the_schema_allows_only_an_answer_if_no_tool_may_be_called() -> None:
+    assert read_reply_schema(ADD, choice="none") == {
         "type": "object",
         "properties": {"answer": {"type": "string"}},
         "required": ["answer"],
@@ -140,7 +140,7 @@ def test_without_leave_to_call_only_an_answer_is_left() -> None:
     }
 
 
-def test_definitions_of_several_tools_do_not_meet() -> None:
+def test_definitions_of_several_tools_do_not_collide() -> None:
     def tool(name: str, type_: str) -> ToolSpec:
         schema = {
             "type": "object",
@@ -150,7 +150,7 @@ def test_definitions_of_several_tools_do_not_meet() -> None:
         }
         return ToolSpec(name, "", schema)
 
-    holds = jsonschema_rs.validator_for(held_to(tool("f", "string"), tool("g", "integer"))).is_valid
+    holds = jsonschema_rs.validator_for(read_reply_schema(tool("f", "string"), tool("g", "integer"))).is_valid
     assert holds({"tool": "f", "arguments": {"x": "a", "y": ["b"]}})
     assert holds({"tool": "g", "arguments": {"x": 1, "y": [2]}})
     assert not holds({"tool": "f", "arguments": {"x": 1}})
@@ -158,7 +158,7 @@ def test_definitions_of_several_tools_do_not_meet() -> None:
 
 
 def test_a_recursive_type_is_constrained() -> None:
-    holds = jsonschema_rs.validator_for(held_to(plan.spec)).is_valid
+    holds = jsonschema_rs.validator_for(read_reply_schema(plan.spec)).is_valid
     near: dict[str, Any] = {"x": 1, "near": [{"x": 2, "near": []}]}
     assert holds({"tool": "plan", "arguments": {"place": "here", "spot": near, "pair": [1, "b"]}})
     assert not holds({"tool": "plan", "arguments": {"place": "here", "spot": {"x": 1, "near": [3]}}})
@@ -175,7 +175,7 @@ def test_keywords_without_a_grammar_are_left_out() -> None:
         "not": {"not": {"type": "string"}},
     }
     together = {"anyOf": [{"required": ["map"]}, {"required": ["not"]}]}
-    [call, _] = held_to(ToolSpec("f", "", {"properties": properties, "title": "F"} | together))["oneOf"]
+    [call, _] = read_reply_schema(ToolSpec("f", "", {"properties": properties, "title": "F"} | together))["oneOf"]
     assert call["properties"]["arguments"] == {
         "type": "object",
         "properties": {
@@ -200,7 +200,7 @@ def test_keywords_without_a_grammar_are_left_out() -> None:
     ],
 )
 def test_additional_properties_of_a_tool_are_respected(own: dict[str, Any]) -> None:
-    assert held_to(ToolSpec("f", "", own))["oneOf"][0]["properties"]["arguments"] == own
+    assert read_reply_schema(ToolSpec("f", "", own))["oneOf"][0]["properties"]["arguments"] == own
 
 
 # ── The conversation ───────────────────────────────────────────────────────────────────────────────
@@ -218,7 +218,7 @@ TURNS = (
 )
 
 
-def test_every_kind_of_message_for_a_schema_constrained_model() -> None:
+def test_every_kind_of_message_is_encoded_for_a_schema_constrained_model() -> None:
     assert words(*TURNS) == [
         ("user", "look\n[An image was here; it cannot be shown.]\nthere"),
         ("assistant", '{"answer": "It\'s \\"ok\\""}\n{"tool": "add", "arguments": {"a": 1}}'),
@@ -231,7 +231,7 @@ def test_every_kind_of_message_for_a_schema_constrained_model() -> None:
     ]
 
 
-def test_every_kind_of_message_for_a_model_that_writes_fenced_json() -> None:
+def test_every_kind_of_message_is_encoded_for_a_model_that_writes_fenced_json() -> None:
     said = [content for role, content in words(*TURNS, style="fenced") if role == "assistant"]
     assert said == [
         'It\'s "ok"\n```json\n{"tool": "add", "arguments": {"a": 1}}\n```',
@@ -259,7 +259,9 @@ def test_a_result_names_its_tool_even_if_the_call_was_sent_earlier() -> None:
     encode_request(request)
     results = Message("tool", (ToolResult("c", "", is_error=True), ToolResult("lost", "5")))
     request.conversation.messages.append(results)
-    assert sent(request)["messages"][-1]["content"].startswith("Error of add: nothing\nResult of the tool: 5\n")
+    assert encode_body(request)["messages"][-1]["content"].startswith(
+        "Error of add: nothing\nResult of the tool: 5\n"
+    )
 
 
 @EACH_STYLE

@@ -65,7 +65,7 @@ def converse(style: ToolStyle, *pieces: bytes) -> list[ModelEvent]:
     return asyncio.run(run())
 
 
-def test_reasoning_usage_and_unknown_fields_are_those_of_any_reply() -> None:
+def test_reasoning_usage_and_unknown_fields_are_read_as_in_any_reply() -> None:
     reply = [
         delta(role="assistant", content=None),
         delta(reasoning_content="Hm."),
@@ -86,7 +86,7 @@ def test_reasoning_usage_and_unknown_fields_are_those_of_any_reply() -> None:
 FENCED = f"```json\n{CALL}\n```"
 
 
-def test_a_fenced_call_over_the_network() -> None:
+def test_a_fenced_call_is_read_from_a_stream() -> None:
     *shown, whole = converse("fenced", delta(content=f"Sure.\n{FENCED}"), delta(finish="stop"), usage(), DONE)
     assert shown == [TextDelta("Sure."), CallDelta(0, "add", ADDED.arguments)]
     assert whole == Completed((Text("Sure."), ADDED), "tool_use", Usage(10, 5))
@@ -104,7 +104,7 @@ def test_a_fenced_call_over_the_network() -> None:
         ([delta(content='{"answer": "\\x'), delta(finish="stop")], "JSON does not allow"),
     ],
 )
-def test_a_reply_that_fails(pieces: list[bytes], what: str) -> None:
+def test_a_faulty_reply_is_a_failure_with_its_usage(pieces: list[bytes], what: str) -> None:
     failed = converse("schema", *pieces)[-1]
     assert isinstance(failed, Failed)
     assert what in failed.message

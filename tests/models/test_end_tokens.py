@@ -50,7 +50,7 @@ def test_an_end_token_is_not_shown(token: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("offers_tools", [True, False])
-def test_tokens_alone_are_left_to_the_guard_of_an_agent_with_tools(offers_tools: bool) -> None:
+def test_a_reply_of_tokens_alone_is_kept_only_for_agents_with_tools(offers_tools: bool) -> None:
     preamble = Preamble("", (ADD,) if offers_tools else ())
     request = ModelRequest("m-1", preamble, HELLO.conversation, HELLO.settings, provider="fake")
     answer = Answer([delta(content="<|eos|>", finish="stop"), DONE])

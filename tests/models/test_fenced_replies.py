@@ -36,7 +36,7 @@ def test_a_fenced_call_is_a_call(reply: str) -> None:
         assert read.whole == Completed((ADDED,), "tool_use", read.whole.usage)
 
 
-def test_words_around_calls_stay() -> None:
+def test_text_around_calls_is_kept() -> None:
     read = fenced("First I ", "add.\n\n``", f"`json\n{CALL}\n``", "`\nThen ag", f"ain:\n{BLOCK}\n\nDone.\n\n")
     assert read.shown[0] == TextDelta("First I")
     assert read.shown_text == read.text == "First I add.\n\nThen again:\n\nDone."
@@ -97,7 +97,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("reply", TEXTS)
-def test_everything_else_is_text_word_for_word(reply: str) -> None:
+def test_text_that_is_not_a_call_is_kept_unchanged(reply: str) -> None:
     for pieces in ([reply], list(reply)):
         read = fenced(*pieces)
         assert read.shown_text == read.text == reply
@@ -112,7 +112,7 @@ def test_a_call_after_a_similar_text_is_parsed() -> None:
         assert read.text == text
 
 
-def test_without_leave_to_call_nothing_is_read_as_a_call() -> None:
+def test_no_call_is_read_if_no_tool_may_be_called() -> None:
     read = fenced(f"{BLOCK}\n", choice="none")
     assert read.shown_text == read.text == f"{BLOCK}\n"
     assert not read.calls
@@ -157,7 +157,7 @@ def test_text_without_a_valid_block_comes_out_unchanged(text: str, cuts: list[in
 
 
 @given(st.lists(WORDS, max_size=20).map("".join), CUTS)
-def test_however_a_reply_is_cut_it_reads_the_same(text: str, cuts: list[int]) -> None:
+def test_a_reply_reads_the_same_for_any_split(text: str, cuts: list[int]) -> None:
     whole, pieces = fenced(text), fenced(*cut(text, cuts))
     assert whole.whole == pieces.whole
     assert pieces.shown_text == pieces.text

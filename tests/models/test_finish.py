@@ -77,7 +77,7 @@ def _last(events: list[Any]) -> Completed | Failed:
 
 
 @pytest.mark.parametrize("reason", [*WORDS["cut"], "flux_capacitor"])
-def test_an_incomplete_response_is_cut_whatever_the_reason_is_called(reason: str) -> None:
+def test_an_incomplete_response_is_cut_for_any_reason(reason: str) -> None:
     item = responses_wire.call("c", "add", '{"a": 1}')
     events = (
         responses_wire.CREATED,
@@ -100,9 +100,7 @@ def test_an_incomplete_response_is_cut_whatever_the_reason_is_called(reason: str
         (("flux_capacitor", "stop"), "unknown"),
     ],
 )
-def test_of_words_that_contradict_each_other_the_most_cautious_counts(
-    words: tuple[str, ...], end: ReplyEnd
-) -> None:
+def test_the_most_cautious_of_several_finish_words_counts(words: tuple[str, ...], end: ReplyEnd) -> None:
     ending = Ending()
     for word in words:
         ending.add(word)
@@ -130,6 +128,6 @@ def test_an_error_inside_a_choice_is_a_failed_attempt() -> None:
     assert "Upstream idle timeout" in failure.message
 
 
-def test_a_reply_that_never_says_how_it_ended_is_not_whole() -> None:
+def test_a_reply_without_a_finish_word_is_not_complete() -> None:
     failure = chat.broken(delta(tool_calls=[fragment(0, "c", "add", '{"a": 1}')]), DONE)
     assert (failure.kind, failure.retryable) == ("malformed", True)

@@ -22,7 +22,7 @@ DROPPED = Raw()
 LARGE = ModelRequest("m", Preamble("", ()), Conversation([user("x" * 3_000_000)]), ModelSettings())
 
 
-def said(exchange: Exchange) -> list[str]:
+def list_answers(exchange: Exchange) -> list[str]:
     """Return the text of each reply; nothing for a failed one."""
     ends = [reply[-1] for reply in exchange.replies]
     first = [end.parts[0] if isinstance(end, Completed) else None for end in ends]
@@ -32,18 +32,18 @@ def said(exchange: Exchange) -> list[str]:
 @pytest.mark.parametrize("request_", [HELLO, LARGE], ids=["small", "large"])
 def test_a_dropped_pooled_connection_is_retried_silently(request_: ModelRequest) -> None:
     exchange = converse(says("a"), DROPPED, says("b"), says("c"), requests=[HELLO, request_, HELLO])
-    assert said(exchange) == ["a", "b", "c"]
+    assert list_answers(exchange) == ["a", "b", "c"]
     assert [one.body for one in exchange.requests[1:3]] == [encode_request(request_)] * 2
     assert exchange.connections == 2
 
 
 def test_a_new_connection_that_is_dropped_is_a_failure() -> None:
     exchange = converse(DROPPED)
-    assert said(exchange) == [""]
+    assert list_answers(exchange) == [""]
     assert len(exchange.requests) == 1
 
 
-def test_the_second_attempt_is_the_last() -> None:
+def test_a_dropped_connection_is_retried_only_once() -> None:
     exchange = converse(says("a"), DROPPED, DROPPED, requests=[HELLO] * 2)
     [end] = exchange.replies[1]
     assert isinstance(end, Failed)
@@ -52,7 +52,7 @@ def test_the_second_attempt_is_the_last() -> None:
     assert len(exchange.requests) == 3
 
 
-def test_the_second_attempt_is_the_last_also_on_another_kept_connection() -> None:
+def test_a_dropped_connection_is_retried_only_once_on_another_kept_connection() -> None:
     async def run() -> None:
         connections = Connections()
         async with FakeEndpoint(says("a"), says("b"), DROPPED, DROPPED) as server:
@@ -70,17 +70,17 @@ def test_the_second_attempt_is_the_last_also_on_another_kept_connection() -> Non
 @pytest.mark.parametrize("begun", [b"H", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 103 Early Hints\r\n\r\n"])
 def test_a_started_response_is_not_requested_again(begun: bytes) -> None:
     exchange = converse(says("a"), Raw(begun), requests=[HELLO] * 2)
-    assert said(exchange) == ["a", ""]
+    assert list_answers(exchange) == ["a", ""]
     assert len(exchange.requests) == 2
 
 
 def test_a_reply_that_breaks_off_on_a_pooled_connection_is_not_retried() -> None:
     exchange = converse(says("a"), Answer([b"data: "], ending="cut"), requests=[HELLO] * 2)
-    assert said(exchange) == ["a", ""]
+    assert list_answers(exchange) == ["a", ""]
     assert len(exchange.requests) == 2
 
 
-def test_a_kept_connection_that_is_reset() -> None:
+def test_a_reset_of_a_kept_connection_is_retried() -> None:
     """The request meets a socket that the server has closed in the meantime."""
     asked: list[bytes] = []
 

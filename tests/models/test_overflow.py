@@ -169,25 +169,25 @@ image_url.url is too long: maximum 2083 characters
 """.strip().splitlines()
 
 
-def blamed(message: str, size: RequestSize = SMALL) -> tuple[Blame, int | None]:
+def find_blame(message: str, size: RequestSize = SMALL) -> tuple[Blame, int | None]:
     found = judge_overflow(400, read_error(json.dumps({"error": {"message": message}})), size)
     return found.blame, found.longest_reply
 
 
 @pytest.mark.parametrize("message", CONVERSATION)
-def test_the_conversation_is_too_long(message: str) -> None:
-    assert blamed(message) == (Blame.CONVERSATION, None)
+def test_a_complaint_about_the_conversation_length_is_recognised(message: str) -> None:
+    assert find_blame(message) == (Blame.CONVERSATION, None)
 
 
 @pytest.mark.parametrize("message", REPLY)
 def test_a_reply_limit_that_is_too_large_is_recognised(message: str) -> None:
-    assert blamed(message) == (Blame.REPLY, REPLY[message])
+    assert find_blame(message) == (Blame.REPLY, REPLY[message])
 
 
 @pytest.mark.parametrize("message", REPLY_WITHOUT_A_NUMBER)
 @pytest.mark.parametrize("size", [SMALL, LARGE, RequestSize(400, 20_000)], ids=["small", "large", "bounded"])
 def test_a_reply_limit_that_is_refused_without_a_reason_is_too_large(message: str, size: RequestSize) -> None:
-    assert blamed(message, size) == (Blame.REPLY, None)
+    assert find_blame(message, size) == (Blame.REPLY, None)
     decision = classify_error(400, json.dumps({"error": {"message": message}}), size)
     assert decision.rule.kind == "invalid_request"
     assert "max_tokens" in decision.rule.next_step
@@ -196,18 +196,18 @@ def test_a_reply_limit_that_is_refused_without_a_reason_is_too_large(message: st
 
 def test_a_code_in_front_of_a_message_is_not_a_limit() -> None:
     message = "[1210]max_tokens参数非法：限制数值范围[1,131072]"
-    assert blamed(message, SMALL) == (Blame.REPLY, 131_072)
+    assert find_blame(message, SMALL) == (Blame.REPLY, 131_072)
 
 
 @pytest.mark.parametrize("message", SOMETHING_ELSE)
-def test_something_else_is_wrong(message: str) -> None:
-    assert blamed(message) == (Blame.NOTHING, None)
+def test_other_complaints_are_not_about_length(message: str) -> None:
+    assert find_blame(message) == (Blame.NOTHING, None)
 
 
-def test_numbers_near_the_size_of_the_request_tell_in_any_language() -> None:
+def test_numbers_near_the_request_size_identify_an_overflow_in_any_language() -> None:
     unknown = "Đầu vào 141230 vượt quá 131072"
-    assert blamed(unknown, LARGE)[0] is Blame.CONVERSATION
-    assert blamed(unknown, SMALL)[0] is Blame.NOTHING
+    assert find_blame(unknown, LARGE)[0] is Blame.CONVERSATION
+    assert find_blame(unknown, SMALL)[0] is Blame.NOTHING
 
 
 @pytest.mark.parametrize(
@@ -228,15 +228,15 @@ def test_numbers_near_the_size_of_the_request_tell_in_any_language() -> None:
         ("Rate limit reached for requests. Limit: 500 requests per minute. Try again in 60 s", False),
     ],
 )
-def test_a_rate_limit_that_one_request_exceeds_alone(message: str, is_alone: bool) -> None:
+def test_a_rate_limit_that_one_request_exceeds_is_an_overflow(message: str, is_alone: bool) -> None:
     kind = classify_error(429, json.dumps({"error": {"message": message}}), LARGE).rule.kind
     assert kind == ("overflow" if is_alone else "rate_limited")
 
 
-def test_a_rate_that_counts_the_bound_of_the_reply_is_met_with_a_lower_bound() -> None:
+def test_a_rate_limit_that_includes_the_reply_limit_lowers_the_reply_limit() -> None:
     message = "Request too large on tokens per minute (TPM): Limit 8000, Requested 32979"
-    assert blamed(message, RequestSize(4000, 32_000)) == (Blame.REPLY, 6686)
-    assert blamed(message, RequestSize(40_000, 32_000)) == (Blame.CONVERSATION, None)
+    assert find_blame(message, RequestSize(4000, 32_000)) == (Blame.REPLY, 6686)
+    assert find_blame(message, RequestSize(40_000, 32_000)) == (Blame.CONVERSATION, None)
 
 
 def test_the_size_of_a_request_is_read_from_its_bytes() -> None:
@@ -263,7 +263,7 @@ def test_a_conversation_about_errors_is_not_an_error() -> None:
         ("Content was flagged by our safety filter", False),
     ],
 )
-def test_which_refusals_give_no_reason(message: str, is_unclear: bool) -> None:
+def test_refusals_without_a_reason_are_recognised(message: str, is_unclear: bool) -> None:
     assert classify_error(400, json.dumps({"error": {"message": message}})).is_unclear is is_unclear
 
 
@@ -278,7 +278,7 @@ WORDS = (
     st.sampled_from((None, 200, 400, 413, 422, 429, 500, 503)),
     st.sampled_from((SMALL, LARGE, RequestSize(4000, 8192, 8192))),
 )
-def test_no_error_breaks_the_judge(message: str, status: int | None, size: RequestSize) -> None:
+def test_any_error_can_be_classified(message: str, status: int | None, size: RequestSize) -> None:
     for body in (message, json.dumps(message), json.dumps({"error": {"message": message, "code": message}})):
         report = classify_error(status, body, size).report
         find_requested_wait({"retry-after": message, "x-ratelimit-reset": message}, report.facts)
@@ -302,7 +302,7 @@ def test_no_error_breaks_the_judge(message: str, status: int | None, size: Reque
         "req-" * 4_000,
     ],
 )
-def test_no_body_takes_long_to_judge(body: str) -> None:
+def test_no_body_takes_long_to_classify(body: str) -> None:
     def judge_whole() -> None:
         find_requested_wait({}, classify_error(400, body, LARGE).report.facts)
 

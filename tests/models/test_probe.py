@@ -20,11 +20,11 @@ LONG, SHORT = 30.0, 1.0
 """Seconds: more than a test waits for anything, and as little as it can wait for nothing."""
 
 
-def lists(*ids: str, **facts: Any) -> Answer:
+def make_listing(*ids: str, **facts: Any) -> Answer:
     return refuses(200, {"object": "list", "data": [{"id": name, **facts} for name in ids]})
 
 
-async def probed(
+async def probe_provider(
     url: str,
     *,
     api_mode: ApiMode = "chat_completions",
@@ -40,7 +40,7 @@ async def probed(
 def probe_of(*script: Behaviour, **config: Any) -> tuple[Probe, list[Request]]:
     async def scenario() -> tuple[Probe, list[Request]]:
         async with FakeEndpoint(*script) as server:
-            return await probed(server.url, **config), server.requests
+            return await probe_provider(server.url, **config), server.requests
 
     return asyncio.run(scenario())
 
@@ -56,7 +56,7 @@ def by_key(answers: dict[str | None, Behaviour]) -> Any:
 
 
 def test_a_probe_requests_only_the_listing() -> None:
-    found, [request] = probe_of(lists("a", "b"))
+    found, [request] = probe_of(make_listing("a", "b"))
     assert (request.method, request.path, request.body) == ("GET", "/v1/models", b"")
     assert (found.verdict, found.words) == ("answers", "answers with 2 models")
     assert found.lists("a")
@@ -88,16 +88,16 @@ def test_each_response_gives_its_verdict(answer: Behaviour, verdict: str, words:
     assert found.words.isprintable()
 
 
-def test_nothing_listens_at_a_closed_port() -> None:
-    found = asyncio.run(probed("http://127.0.0.1:9/v1"))
+def test_a_closed_port_is_unreachable() -> None:
+    found = asyncio.run(probe_provider("http://127.0.0.1:9/v1"))
     assert found.verdict == "unreachable"
     assert found.words == "could not be reached: the connection failed (Connection refused)"
 
 
-def test_a_connection_that_is_always_dropped() -> None:
+def test_a_connection_that_is_always_dropped_is_unreachable() -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: Raw(b"")) as server:
-            found = await probed(server.url)
+            found = await probe_provider(server.url)
             assert found.verdict == "unreachable"
             assert "the connection was dropped before an answer came" in found.words
 
@@ -105,23 +105,23 @@ def test_a_connection_that_is_always_dropped() -> None:
 
 
 @pytest.mark.parametrize("answer", [Silence(), Answer([b'{"data": ['], ending="hang")], ids=["silence", "hang"])
-def test_an_endpoint_that_never_answers_is_left_after_the_time_limit(answer: Behaviour) -> None:
+def test_an_endpoint_that_never_answers_times_out(answer: Behaviour) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(answer) as server:
-            found = await probed(server.url, timeout_seconds=SHORT)
+            found = await probe_provider(server.url, timeout_seconds=SHORT)
             assert (found.verdict, found.words) == ("unreachable", "did not answer within 1 s")
             await asyncio.wait_for(server.left.wait(), LONG)
 
     asyncio.run(scenario())
 
 
-def test_a_listing_without_an_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_listing_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch, "MAX_BODY_BYTES", 1000)
     found, _ = probe_of(Answer([b"x" * 600] * 2, ending="hang"))
     assert (found.verdict, found.models) == ("answers", None)
 
 
-def test_a_name_lookup_that_hangs_holds_up_neither_the_probe_nor_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_name_lookup_delays_neither_the_probe_nor_the_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = threading.Event()
 
     def look_up(*_: object, **__: object) -> Any:
@@ -129,7 +129,7 @@ def test_a_name_lookup_that_hangs_holds_up_neither_the_probe_nor_the_end(monkeyp
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    found = asyncio.run(probed("http://models.example.com/v1", timeout_seconds=SHORT))
+    found = asyncio.run(probe_provider("http://models.example.com/v1", timeout_seconds=SHORT))
     assert found.verdict == "unreachable"
     assert not hangs.is_set(), "the thread was not waited for"
     hangs.set()
@@ -142,7 +142,7 @@ def test_a_key_that_is_refused_is_named_and_not_shown() -> None:
     async def scenario() -> None:
         policy = by_key({None: refuses(401, {}), KEY: refuses(401, {"error": f"Incorrect API key {KEY}"})})
         async with FakeEndpoint(policy=policy) as server:
-            found = await probed(server.url, api_keys=(KEY,))
+            found = await probe_provider(server.url, api_keys=(KEY,))
             assert found.verdict == "refused"
             assert found.words.startswith("refused the key (401)")
             assert found.advice == "Replace api_keys[0] of provider fake."
@@ -153,9 +153,9 @@ def test_a_key_that_is_refused_is_named_and_not_shown() -> None:
 
 def test_one_refused_key_among_others_is_found() -> None:
     async def scenario() -> None:
-        policy = by_key({None: refuses(401, {}), KEY: lists("a"), OTHER_KEY: refuses(401, {})})
+        policy = by_key({None: refuses(401, {}), KEY: make_listing("a"), OTHER_KEY: refuses(401, {})})
         async with FakeEndpoint(policy=policy) as server:
-            found = await probed(server.url, api_keys=(KEY, OTHER_KEY))
+            found = await probe_provider(server.url, api_keys=(KEY, OTHER_KEY))
             assert (found.verdict, found.refused_keys) == ("answers", ("api_keys[1] of provider fake",))
 
     asyncio.run(scenario())
@@ -163,8 +163,8 @@ def test_one_refused_key_among_others_is_found() -> None:
 
 def test_a_public_listing_proves_nothing_about_the_key() -> None:
     async def scenario() -> None:
-        async with FakeEndpoint(policy=lambda _: lists("a")) as server:
-            found = await probed(server.url, api_keys=(KEY,))
+        async with FakeEndpoint(policy=lambda _: make_listing("a")) as server:
+            found = await probe_provider(server.url, api_keys=(KEY,))
             assert found.verdict == "answers"
             assert found.words.endswith("its listing needs no key, so the key was not tried")
 
@@ -174,8 +174,8 @@ def test_a_public_listing_proves_nothing_about_the_key() -> None:
 @pytest.mark.parametrize("mode", ["chat_completions", "responses", "anthropic_messages"])
 def test_a_listing_that_needs_the_key_proves_it(mode: ApiMode) -> None:
     async def scenario() -> None:
-        async with FakeEndpoint(policy=by_key({None: refuses(401, {}), KEY: lists("a")})) as server:
-            found = await probed(server.url, api_keys=(KEY,), api_mode=mode)
+        async with FakeEndpoint(policy=by_key({None: refuses(401, {}), KEY: make_listing("a")})) as server:
+            found = await probe_provider(server.url, api_keys=(KEY,), api_mode=mode)
             assert found.words == "answers with 1 model, and takes the key"
             assert {request.path.partition("?")[0] for request in server.requests} == {"/v1/models"}
 
@@ -187,7 +187,7 @@ def test_a_redirect_does_not_receive_the_key() -> None:
         async with FakeEndpoint() as elsewhere:
             away = refuses(307, b"", Location=f"{elsewhere.url}/models")
             async with FakeEndpoint(policy=lambda _: away) as server:
-                found = await probed(server.url, api_keys=(KEY,))
+                found = await probe_provider(server.url, api_keys=(KEY,))
             assert found.verdict == "failing"
             assert elsewhere.connections == 0
 
@@ -200,15 +200,15 @@ def test_a_key_check_is_used_for_a_provider_with_a_public_listing(monkeypatch: p
     def answer(request: Request) -> Behaviour:
         if request.path == "/v1/models":
             assert "authorization" not in request.headers
-            return lists("a", context_length=1000)
+            return make_listing("a", context_length=1000)
         good = request.headers["authorization"] == f"Bearer {KEY}"
         return refuses(200, {"data": {"label": "mine"}}) if good else refuses(401, {"error": "No user"})
 
     async def scenario() -> None:
         async with FakeEndpoint(policy=answer) as server:
-            good = await probed(server.url, api_keys=(KEY,))
+            good = await probe_provider(server.url, api_keys=(KEY,))
             assert (good.words, good.window("a")) == ("answers with 1 model, and takes the key", 1000)
-            assert (await probed(server.url, api_keys=(OTHER_KEY,))).verdict == "refused"
+            assert (await probe_provider(server.url, api_keys=(OTHER_KEY,))).verdict == "refused"
 
     asyncio.run(scenario())
 
@@ -217,19 +217,19 @@ def test_a_key_check_is_used_for_a_provider_with_a_public_listing(monkeypatch: p
 
 
 @pytest.mark.parametrize("field", ["max_model_len", "context_length", "context_window", "max_input_tokens"])
-def test_the_window_that_an_endpoint_states(field: str) -> None:
-    found, _ = probe_of(lists("a", **{field: 32_768}))
+def test_the_context_window_of_an_endpoint_is_read(field: str) -> None:
+    found, _ = probe_of(make_listing("a", **{field: 32_768}))
     assert found.window("a") == 32_768
 
 
 @pytest.mark.parametrize("value", [None, 0, -5, True, "many", 1.5])
 def test_an_invalid_window_is_ignored(value: object) -> None:
-    found, _ = probe_of(lists("a", context_length=value))
+    found, _ = probe_of(make_listing("a", context_length=value))
     assert found.window("a") is None
 
 
-def test_spellings_of_one_model() -> None:
-    found, _ = probe_of(lists("llama3:latest", "models/gemini", "vendor/free"))
+def test_spellings_of_one_model_are_equal() -> None:
+    found, _ = probe_of(make_listing("llama3:latest", "models/gemini", "vendor/free"))
     assert all(map(found.lists, ("llama3", "gemini", "vendor/free:nitro")))
 
 

@@ -33,7 +33,9 @@ class Echo:
         ("ollama/qwen3", None, "openai", ("ollama", "qwen3")),
     ],
 )
-def test_names(model: str, provider: str | None, default: str | None, expected: tuple[str, str]) -> None:
+def test_a_name_resolves_to_provider_and_model(
+    model: str, provider: str | None, default: str | None, expected: tuple[str, str]
+) -> None:
     resolved = ModelRegistry(KEYS, default).resolve(model, provider)
     assert (resolved.provider, resolved.model) == expected
     assert resolved.api_mode == ("responses" if resolved.provider == "openai" else "chat_completions")
@@ -55,13 +57,13 @@ def test_names(model: str, provider: str | None, default: str | None, expected: 
         ("openai/", None, "Write openai/ followed by the id of one of its models"),
     ],
 )
-def test_names_that_stand_for_nothing(model: str, provider: str | None, words: str) -> None:
+def test_an_unknown_name_is_refused_with_a_suggestion(model: str, provider: str | None, words: str) -> None:
     with pytest.raises(UnknownModel) as raised:
         ModelRegistry(KEYS).resolve(model, provider)
     assert words in str(raised.value)
 
 
-def test_an_unknown_default_provider() -> None:
+def test_an_unknown_default_provider_is_refused() -> None:
     with pytest.raises(UnknownModel, match="no provider is called `nope`"):
         ModelRegistry({}, "nope").resolve("m", None)
 
@@ -114,7 +116,7 @@ def test_a_missing_key_names_its_variable_and_the_vault() -> None:
         ("http://8.8.8.8/v1", False),
     ],
 )
-def test_endpoints_in_the_own_network_may_take_their_time(url: str, is_local: bool) -> None:
+def test_endpoints_in_the_local_network_have_long_timeouts(url: str, is_local: bool) -> None:
     expected = Timeouts(None, 600.0, None) if is_local else Timeouts(120.0, 60.0, 600.0)
     assert ProviderConfig(url).effective_timeouts == expected
     partly = ProviderConfig(url, timeouts=TimeoutSettings(first_byte=1.0))
@@ -132,7 +134,7 @@ def test_a_missing_key_names_its_setting() -> None:
         registry.resolve("mine/m", None)
 
 
-def test_a_key_that_cannot_be_one() -> None:
+def test_a_key_with_invalid_characters_is_refused_and_not_shown() -> None:
     with pytest.raises(MissingKey, match="OPENAI_API_KEY contains characters that a key cannot have") as raised:
         ModelRegistry({"OPENAI_API_KEY": "sk-a\nb"}).resolve("openai/gpt-x", None)
     assert "sk-a" not in str(raised.value)
@@ -147,7 +149,7 @@ def test_a_client_is_made_once_and_replaced_with_its_provider() -> None:
     assert registry.resolve("mine/a", None).client is not first
 
 
-def test_a_ready_model() -> None:
+def test_a_registered_model_is_used_as_it_is() -> None:
     echo = Echo()
     registry = ModelRegistry({})
     registry.add_model("echo", echo, api_mode="scripted")
@@ -156,7 +158,7 @@ def test_a_ready_model() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "a/b"])
-def test_a_name_that_no_model_could_begin_with(name: str) -> None:
+def test_a_provider_name_with_a_slash_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="Choose a name without a slash"):
         ModelRegistry({}).add(name, ProviderConfig("https://host/v1"))
 
@@ -189,11 +191,11 @@ def test_the_key_of_the_environment_reaches_the_provider() -> None:
         ("[::1]:99", "http://[::1]:99/v1"),
     ],
 )
-def test_where_ollama_listens(host: str, url: str) -> None:
+def test_the_address_of_ollama_is_read_from_its_variable(host: str, url: str) -> None:
     assert build_presets({"OLLAMA_HOST": host})["ollama"].base_url == url
 
 
-def test_a_local_model_may_take_its_time() -> None:
+def test_a_local_model_has_long_timeouts() -> None:
     config = ModelRegistry({}).providers["ollama"]
     assert config is not None
     assert config.effective_timeouts == Timeouts(None, 600.0, None)
@@ -205,7 +207,7 @@ def test_an_invalid_base_url_is_refused(url: str) -> None:
         ProviderConfig(url)
 
 
-def test_a_timeout_of_nothing() -> None:
+def test_a_timeout_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match=r"timeouts\.between_bytes must be above 0, or null"):
         Timeouts(between_bytes=0)
 
@@ -214,7 +216,7 @@ def test_the_key_is_not_in_the_representation() -> None:
     assert "sk-" not in repr(ProviderConfig("https://host/v1", api_key="sk-1", headers={"api-key": "sk-2"}))
 
 
-def test_the_address_of_a_provider() -> None:
+def test_the_address_and_key_of_a_provider_are_returned() -> None:
     """For calls that are not to its models."""
     registry = ModelRegistry({"OTHER_KEY": "sk-1"})
     registry.add(

@@ -15,7 +15,7 @@ SMALL, LARGE = b"x" * MAX_SINGLE_WRITE_BYTES, b"x" * (MAX_SINGLE_WRITE_BYTES + 1
 KEY = ProviderKey("sk-123456", "api_key")
 
 
-async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str = "") -> list[Request]:
+async def send_bodies(*bodies: bytes, headers: dict[str, str] | None = None, user: str = "") -> list[Request]:
     """Return the requests that arrive over the same connections."""
     connections = Connections()
     try:
@@ -37,7 +37,7 @@ async def sent(*bodies: bytes, headers: dict[str, str] | None = None, user: str 
 
 
 @pytest.fixture
-def posted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+def posted_bodies(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """Return the bodies that were sent in one piece."""
     bodies: list[bytes] = []
     post = DirectSender.post
@@ -50,9 +50,9 @@ def posted(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return bodies
 
 
-def test_a_small_body_and_a_large_one_say_the_same(posted: list[bytes]) -> None:
-    small, large, again = asyncio.run(sent(SMALL, LARGE, SMALL, headers={"X-Ours": "ä b"}))
-    assert posted == [SMALL, SMALL]
+def test_a_small_body_and_a_large_one_have_the_same_headers(posted_bodies: list[bytes]) -> None:
+    small, large, again = asyncio.run(send_bodies(SMALL, LARGE, SMALL, headers={"X-Ours": "ä b"}))
+    assert posted_bodies == [SMALL, SMALL]
     assert small.body == again.body == SMALL
     assert large.body == LARGE
     told = [one.headers | {"content-length": ""} for one in (small, large, again)]
@@ -69,14 +69,14 @@ def test_a_small_body_and_a_large_one_say_the_same(posted: list[bytes]) -> None:
     ],
 )
 def test_unusual_cases_are_left_to_aiohttp(
-    headers: dict[str, str], user: str, arrives: tuple[str, str], posted: list[bytes]
+    headers: dict[str, str], user: str, arrives: tuple[str, str], posted_bodies: list[bytes]
 ) -> None:
-    [request] = asyncio.run(sent(b"{}", headers=headers, user=user))
-    assert not posted
+    [request] = asyncio.run(send_bodies(b"{}", headers=headers, user=user))
+    assert not posted_bodies
     assert request.headers[arrives[0]] == arrives[1]
 
 
-def test_a_header_cannot_smuggle_another(posted: list[bytes]) -> None:
+def test_a_header_cannot_smuggle_another(posted_bodies: list[bytes]) -> None:
     with pytest.raises(CallFailed, match="no request can be made"):
-        asyncio.run(sent(b"{}", headers={"X-Ours": "a\r\nX-Theirs: b"}))
-    assert not posted
+        asyncio.run(send_bodies(b"{}", headers={"X-Ours": "a\r\nX-Theirs: b"}))
+    assert not posted_bodies

@@ -29,7 +29,7 @@ LOOP_TURNS = 10
 """Turns of the event loop in which data that was written reaches the reader."""
 
 
-class Talk:
+class ScriptedServer:
     """Requests to a server that keeps to a script."""
 
     def __init__(self, script: Script, reads: int = -1) -> None:
@@ -102,7 +102,7 @@ class Talk:
 
 
 Run = Callable[[Coroutine[Any, Any, None]], None]
-Ask = Callable[..., Talk]
+Ask = Callable[..., ScriptedServer]
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
@@ -118,15 +118,15 @@ def run(request: pytest.FixtureRequest) -> Run:
 def talk(run: Run) -> Ask:
     """Return a function that sends one request for each line of a script and returns all replies."""
 
-    def talk(script: Script, body: bytes = b"{}", reads: int = -1) -> Talk:
-        talked = Talk(script, reads)
+    def talk(script: Script, body: bytes = b"{}", reads: int = -1) -> ScriptedServer:
+        talked = ScriptedServer(script, reads)
         run(talked.ask(len(script), body))
         return talked
 
     return talk
 
 
-def test_a_reply_is_the_same_wherever_it_is_cut(talk: Ask) -> None:
+def test_a_reply_is_the_same_for_any_split(talk: Ask) -> None:
     cuts = range(1, len(GOOD))
     whole = talk([(GOOD[:at], GOOD[at:]) for at in cuts])
     assert set(whole.bodies) == {BODY}
@@ -172,7 +172,7 @@ def test_a_connection_with_extra_data_is_not_reused(answer: Sequence[bytes], tal
     assert talked.connections == 2
 
 
-def test_trailers_are_passed_over(talk: Ask) -> None:
+def test_trailers_are_skipped(talk: Ask) -> None:
     with_trailers = GOOD[:-2] + b"X-Checksum: 1\r\n\r\n"
     talked = talk([(with_trailers,), (GOOD,)])
     assert talked.bodies == [BODY, BODY]
@@ -182,13 +182,13 @@ def test_trailers_are_passed_over(talk: Ask) -> None:
 @pytest.mark.parametrize("broken", [b"zz\r\n", b"3\r\nabcdef", b"-1\r\n", HANG_UP])
 def test_invalid_chunks_fail(broken: bytes, run: Run) -> None:
     with pytest.raises(CallFailed, match="broke off"):
-        run(Talk([(HEAD + b"1\r\na\r\n", broken)]).ask(1))
+        run(ScriptedServer([(HEAD + b"1\r\na\r\n", broken)]).ask(1))
 
 
 @pytest.mark.parametrize("begun", [HEAD, HEAD[:-2], HEAD[:1], b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\na"])
 def test_a_started_reply_is_not_requested_again(begun: bytes, run: Run) -> None:
     """This also holds for a pooled connection, which a server may close at any time."""
-    talked = Talk([(GOOD,), (begun, HANG_UP), (GOOD,)])
+    talked = ScriptedServer([(GOOD,), (begun, HANG_UP), (GOOD,)])
     with pytest.raises(CallFailed):
         run(talked.ask(2))
     assert (talked.connections, talked.bodies) == (1, [BODY])

@@ -82,14 +82,16 @@ PAYING = "Add credit or raise the spending limit in your account there"
         (307, b"", "not_found", False, "Set the base_url of provider fake to where it moved"),
     ],
 )
-def test_refusals(status: int, body: Any, kind: str, retryable: bool, words: str) -> None:
+def test_each_error_status_has_its_meaning_and_advice(
+    status: int, body: Any, kind: str, retryable: bool, words: str
+) -> None:
     failure = failed(refuses(status, body))
     assert (failure.kind, failure.retryable, failure.status) == (kind, retryable, status)
     assert words in failure.message
     assert failure.usage == Usage()
 
 
-def test_a_quota_that_is_used_up_is_never_tried_again() -> None:
+def test_an_exhausted_quota_is_not_retried() -> None:
     failure = failed(refuses(429, QUOTA, x_should_retry="true", retry_after="1"))
     assert (failure.kind, failure.retryable, failure.next_model) == ("billing", False, True)
 
@@ -115,19 +117,19 @@ PAIRING = [
 
 
 @pytest.mark.parametrize(("words", "code"), PAIRING)
-def test_a_conversation_of_the_wrong_shape_is_repaired(words: str, code: str | None) -> None:
+def test_an_invalid_conversation_is_repaired(words: str, code: str | None) -> None:
     failure = failed(refuses(400, error(words, code=code, param="input")))
     assert (failure.kind, failure.repair, failure.compact) == ("invalid_request", True, False)
 
 
-def test_a_model_that_does_not_exist_is_named_whatever_the_status() -> None:
+def test_a_missing_model_is_named_with_any_status() -> None:
     body = error("The requested model 'm-1' does not exist.", param="model", code="model_not_found")
     failure = failed(refuses(400, body))
     assert (failure.retryable, failure.next_model) == (False, True)
     assert "`m-1`" in failure.message
 
 
-def test_a_refused_key_that_was_never_sent() -> None:
+def test_a_refusal_says_that_no_key_was_sent() -> None:
     failure = failed(refuses(401, error("Missing bearer authentication in header")), api_key=None)
     assert failure.message.endswith("No key was sent: set the variable FAKE_API_KEY.")
 
@@ -153,12 +155,14 @@ def test_a_provider_message_is_truncated_to_one_line() -> None:
         ({}, "try again later", None),
     ],
 )
-def test_how_long_to_wait(headers: dict[str, str], message: str, seconds: float | None) -> None:
+def test_the_wait_is_read_from_headers_and_message(
+    headers: dict[str, str], message: str, seconds: float | None
+) -> None:
     refused = refuses(429, error(message, "tokens", "rate_limit_exceeded"), **headers)
     assert failed(refused).retry_after == seconds
 
 
-def test_waiting_until_a_date() -> None:
+def test_a_date_in_retry_after_becomes_a_wait() -> None:
     date = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 50 < (failed(refuses(503, b"", retry_after=date)).retry_after or 0) <= 60
 
@@ -196,7 +200,9 @@ def bare_error(message: str, code: str | None) -> bytes:
         (None, "No tool output found for function call call_x.", "invalid_request", False),
     ],
 )
-def test_an_error_in_mid_stream(make: Any, code: str | None, words: str, kind: str, retryable: bool) -> None:
+def test_an_error_in_mid_stream_is_classified(
+    make: Any, code: str | None, words: str, kind: str, retryable: bool
+) -> None:
     failure = broken(CREATED, added(0, message()), text_delta("so far"), make(words, code), completed_event())
     assert (failure.kind, failure.retryable) == (kind, retryable)
     assert words.rstrip(".") in failure.message
@@ -206,7 +212,7 @@ def test_an_error_in_mid_stream(make: Any, code: str | None, words: str, kind: s
     assert failure.usage.estimated
 
 
-def test_an_error_before_anything_else() -> None:
+def test_an_error_as_the_first_event_is_a_failure() -> None:
     assert broken(nested_error("busy", "server_error")).kind == "server"
 
 
@@ -224,20 +230,20 @@ def test_a_failed_reply_is_charged_for_its_reported_usage() -> None:
         pytest.param({"type": "error"}, id="an empty error"),
     ],
 )
-def test_a_failure_that_does_not_say_why(end: Event) -> None:
+def test_a_failure_without_a_reason_is_a_server_error(end: Event) -> None:
     failure = broken(CREATED, *told(0, message("hi")), end)
     assert (failure.kind, failure.retryable) == ("server", True)
     assert "fake broke off its reply with an error" in failure.message
 
 
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
-def test_a_failure_from_a_server_that_does_not_stream(status: str) -> None:
+def test_a_failure_that_is_not_streamed_is_a_server_error(status: str) -> None:
     said = {"code": "server_error", "message": "it broke"} if status == "failed" else None
     failure = failed(refuses(200, response(status, error=said)))
     assert (failure.kind, failure.retryable) == ("server", True)
 
 
-def test_an_error_line_in_mid_stream() -> None:
+def test_an_error_line_in_mid_stream_is_a_failure() -> None:
     failure = broken(CREATED, text_delta("so far"), b'{"error":"server busy, please try again."}\n')
     assert (failure.kind, failure.retryable) == ("overloaded", True)
 
@@ -256,21 +262,21 @@ def test_an_error_line_in_mid_stream() -> None:
         pytest.param([], id="with nothing"),
     ],
 )
-def test_a_clean_end_without_a_last_event(events: list[Any]) -> None:
+def test_a_clean_end_without_the_last_event_is_malformed(events: list[Any]) -> None:
     failure = broken(*events)
     assert (failure.kind, failure.retryable) == ("malformed", True)
     assert "it ended without its last event" in failure.message
     assert failure.usage.estimated
 
 
-def test_a_reply_that_is_still_being_written() -> None:
+def test_a_reply_that_is_still_in_progress_is_malformed() -> None:
     failure = failed(refuses(200, response("in_progress", [message("half")])))
     assert "it ended without its last event" in failure.message
 
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 @pytest.mark.parametrize("last", [[], [done(0, message("half" * 10))]])
-def test_a_body_that_is_cut(framing: Any, last: list[Event]) -> None:
+def test_a_cut_body_is_malformed_and_its_usage_is_estimated(framing: Any, last: list[Event]) -> None:
     pieces = wire(CREATED, added(0, message()), text_delta("half" * 10), *last)
     failure = failed(Answer(pieces, framing=framing, ending="cut"))
     assert (failure.kind, failure.retryable) == ("malformed", True)
@@ -308,13 +314,13 @@ def test_a_call_that_has_begun_and_never_ends_is_never_a_call() -> None:
     assert "call 1 of it (add) has arguments that are not a JSON object" in failure.message
 
 
-def test_a_call_without_a_name() -> None:
+def test_a_call_without_a_name_is_malformed() -> None:
     nameless = call("c", "", "{}")
     assert "call 1 of it (unnamed) has no name" in broken(*replied(nameless)).message
     assert "has no name" in broken(CREATED, arguments_delta("{}"), completed_event()).message
 
 
-def test_a_call_with_a_monstrous_name() -> None:
+def test_the_error_for_a_call_with_a_huge_name_is_short() -> None:
     assert len(broken(*replied(call("c", "a\n" * 10_000, "[]"))).message) < 800
 
 
@@ -335,18 +341,18 @@ def test_a_call_with_a_monstrous_name() -> None:
         b'{"object":"response","output":7}',
     ],
 )
-def test_events_that_cannot_be_read(payload: bytes) -> None:
+def test_unreadable_events_are_malformed(payload: bytes) -> None:
     failure = broken(CREATED, b"data: " + payload + b"\n\n", completed_event())
     assert (failure.kind, failure.retryable) == ("malformed", True)
 
 
-def test_a_page_instead_of_a_stream() -> None:
+def test_a_page_instead_of_a_stream_is_malformed() -> None:
     failure = failed(Answer([b"<html>welcome</html>"], headers={"Content-Type": "text/html"}))
     assert failure.kind == "malformed"
     assert "it came as text/html and not as text/event-stream: check base_url" in failure.message
 
 
-def test_an_event_without_end() -> None:
+def test_an_endless_event_is_malformed() -> None:
     async def run() -> Failed:
         connections = Connections()
         endless = Answer([b"data: " + b"x" * 1_000_000] + [b"x" * 1_000_000] * 70, ending="hang")
@@ -379,7 +385,7 @@ def test_an_event_without_end() -> None:
         ),
     ],
 )
-def test_timeouts(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
+def test_each_timeout_is_a_retryable_failure(behaviour: Behaviour, timeouts: Timeouts, words: str) -> None:
     failure = failed(behaviour, timeouts=timeouts)
     assert (failure.kind, failure.retryable) == ("timeout", True)
     assert words in failure.message
@@ -398,11 +404,11 @@ def test_pings_do_not_keep_a_call_alive() -> None:
     assert "had not finished its reply after 0.1 s" in failure.message
 
 
-def test_timeouts_can_be_off() -> None:
+def test_timeouts_can_be_disabled() -> None:
     assert isinstance(events_of(Answer(wire(*replied(message("hi")))), timeouts=NO_TIMEOUTS)[-1], Completed)
 
 
-def test_a_slow_reply_is_not_taken_for_a_silent_server() -> None:
+def test_a_slow_reply_does_not_time_out() -> None:
     """Each byte is a sign of life, however long all of them take."""
     body = b"".join(wire(CREATED, done(0, message("hi")), completed_event()))
     pieces = [body[at : at + 1] for at in range(len(body))]
@@ -434,7 +440,7 @@ def test_a_refused_connection_is_unreachable() -> None:
 
 
 @pytest.mark.parametrize("raw", [b"SSH-2.0-OpenSSH_9.9\r\n\r\n", b""])
-def test_something_that_does_not_speak_http(raw: bytes) -> None:
+def test_a_server_that_does_not_speak_http_is_unreachable(raw: bytes) -> None:
     assert failed(Raw(raw)).kind == "unreachable"
 
 

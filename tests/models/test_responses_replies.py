@@ -57,7 +57,7 @@ def text_in(events: list[ModelEvent]) -> str:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_contract_of_models(check: ModelCheck) -> None:
+def test_the_adapter_keeps_the_contract_of_models(check: ModelCheck) -> None:
     async def checked() -> None:
         await check(OverResponses())
 
@@ -67,13 +67,13 @@ def test_the_contract_of_models(check: ModelCheck) -> None:
 # ── As OpenAI sends them ───────────────────────────────────────────────────────────────────────────
 
 
-def test_a_plain_answer() -> None:
+def test_a_plain_answer_is_streamed_and_completed() -> None:
     events = events_of(Answer(wire(*replied(message("Hello"), usage=usage(12, 3, cached=8, written=2)))))
     assert text_in(events) == "Hello"
     assert events[-1] == Completed((Text("Hello"),), "end_turn", Usage(12, 3, 8, 2))
 
 
-def test_words_are_shown_as_they_come() -> None:
+def test_text_is_shown_as_it_arrives() -> None:
     begun, ended = wire(CREATED, added(0, message()), text_delta("Hel")), wire(text_delta("lo"), completed_event())
 
     async def run() -> list[str]:
@@ -93,7 +93,7 @@ def test_words_are_shown_as_they_come() -> None:
     assert asyncio.run(run()) == ["Hel", "lo"]
 
 
-def test_a_message_in_several_parts() -> None:
+def test_the_parts_of_a_message_are_joined() -> None:
     assert completed(*replied(message("one", "two"))).parts == (Text("onetwo"),)
 
 
@@ -118,7 +118,7 @@ def test_the_order_of_items_is_preserved() -> None:
     )
 
 
-def test_parallel_calls_whose_pieces_alternate() -> None:
+def test_interleaved_parallel_calls_are_assembled() -> None:
     items = [call("c1", "add", '{"a":1}'), call("c2", "now", ""), call("c3", "add", '{"a":3}')]
     events = events_of(
         Answer(
@@ -148,20 +148,20 @@ def test_parallel_calls_whose_pieces_alternate() -> None:
     )
 
 
-def test_a_refusal() -> None:
+def test_the_text_of_a_refusal_is_kept() -> None:
     events = events_of(Answer(wire(*replied(refusal("I will not.")))))
     assert text_in(events) == "I will not."
     assert events[-1] == Completed((Text("I will not."),), "refusal", Usage(10, 5))
 
 
-def test_a_refusal_that_comes_only_as_a_whole_or_only_in_pieces() -> None:
+def test_a_refusal_is_read_as_a_whole_or_in_pieces() -> None:
     assert completed(CREATED, completed_event(refusal("No."))).stop == "refusal"
     piece = {"type": "response.refusal.delta", "output_index": 0, "content_index": 0, "delta": "No."}
     last = completed(CREATED, added(0, message()), piece, completed_event())
     assert (last.parts, last.stop) == ((Text("No."),), "refusal")
 
 
-def test_a_summary_of_reasoning_in_paragraphs() -> None:
+def test_the_paragraphs_of_a_reasoning_summary_are_separated() -> None:
     events = events_of(Answer(wire(*replied(reasoning("**One**", "**Two**"), message("x"), cuts=()))))
     shown = "".join(one.text for one in events if isinstance(one, ReasoningDelta))
     assert shown == "**One**\n\n**Two**"
@@ -172,7 +172,7 @@ def test_a_summary_of_reasoning_in_paragraphs() -> None:
     assert whole.parts == (thinking(shown, field="summary_text"),)
 
 
-def test_reasoning_that_is_shown_itself() -> None:
+def test_reasoning_text_is_kept_with_its_field() -> None:
     last = completed(*replied(reasoning(thought="hm hm"), message("x")))
     assert last.parts == (thinking("hm hm", field="reasoning_text"), Text("x"))
 
@@ -213,13 +213,13 @@ def test_incomplete_encrypted_content_is_dropped() -> None:
         (None, "max_tokens"),
     ],
 )
-def test_an_incomplete_reply(reason: str | None, stop: str) -> None:
+def test_an_incomplete_reply_is_cut_or_refused_by_its_reason(reason: str | None, stop: str) -> None:
     half = message("half", status="incomplete")
     last = completed(CREATED, *told(0, half), incomplete_event(half, reason=reason))
     assert (last.parts, last.stop, last.raw_stop) == ((Text("half"),), stop, None)
 
 
-def test_a_reply_that_says_only_in_passing_that_it_is_incomplete() -> None:
+def test_an_incomplete_status_in_the_last_event_cuts_the_reply() -> None:
     for said in ({"status": "incomplete"}, {"incomplete_details": {"reason": "max_messages"}}):
         end = {"type": "response.completed", "response": said}
         assert completed(CREATED, *told(0, message("half")), end).stop == "max_tokens"
@@ -228,7 +228,7 @@ def test_a_reply_that_says_only_in_passing_that_it_is_incomplete() -> None:
 
 
 @pytest.mark.parametrize("end", ["response.completed", "response.done"])
-def test_a_bare_end(end: str) -> None:
+def test_a_last_event_without_a_response_completes_the_reply(end: str) -> None:
     last = completed(CREATED, *told(0, message("x" * 41)), {"type": end})
     assert last == Completed(
         (Text("x" * 41),), "end_turn", Usage(len(encode_request(HELLO)) // 4 + 1, 11, estimated=True)
@@ -254,22 +254,22 @@ def test_the_calls_of_a_reply_that_was_cut_are_left_out(cut_off: list[Event]) ->
     assert (last.parts, last.stop, last.dropped_calls) == ((Text("x"),), "max_tokens", ("now", "add"))
 
 
-def test_a_whole_call_of_a_reply_that_was_cut_is_left_out_too() -> None:
+def test_a_complete_call_of_a_reply_that_was_cut_is_left_out_too() -> None:
     last = completed(CREATED, *told(0, call("c1", "add", '{"a":1}')), incomplete_event())
     assert (last.parts, last.stop, last.dropped_calls) == ((), "max_tokens", ("add",))
 
 
-def test_usage_is_estimated_where_it_is_missing() -> None:
+def test_usage_is_estimated_if_it_is_missing() -> None:
     for missing in (None, {}, {"input_tokens": 0, "output_tokens": 0}):
         last = completed(*replied(message("x" * 41), usage=missing))
         assert last.usage == Usage(-(-len(encode_request(HELLO)) // 4), 11, estimated=True)
 
 
-def test_usage_without_details() -> None:
+def test_usage_without_details_is_read() -> None:
     assert completed(*replied(message("x"), usage={"input_tokens": 7})).usage == Usage(7)
 
 
-def test_an_empty_reply() -> None:
+def test_an_empty_reply_is_completed() -> None:
     assert completed(CREATED, completed_event()) == Completed((), "end_turn", Usage(10, 5))
     assert completed(*replied(message())).parts == ()
     assert completed(*replied(message(""))).parts == ()
@@ -286,15 +286,15 @@ PARTS: tuple[Part, ...] = (
 )
 
 
-def without(name: str, events: list[Event]) -> list[Event]:
+def remove_field(name: str, events: list[Event]) -> list[Event]:
     return [{key: value for key, value in one.items() if key != name} for one in events]
 
 
-def streamed(items: list[Item]) -> list[Event]:
+def stream_items(items: list[Item]) -> list[Event]:
     return [event for index, item in enumerate(items) for event in told(index, item)]
 
 
-def spaced(items: list[Item]) -> list[Event]:
+def stream_spaced_items(items: list[Item]) -> list[Event]:
     return [event for index, item in enumerate(items, start=1) for event in told(index * 2, item)]
 
 
@@ -304,7 +304,7 @@ def ended_late(items: list[Item]) -> list[Event]:
     return [event for group in groups for event in group[:-1]] + [group[-1] for group in groups]
 
 
-def renamed(items: list[Item]) -> list[Item]:
+def rename_items(items: list[Item]) -> list[Item]:
     return [item | {"id": f"{item['id']}_other"} for item in items]
 
 
@@ -316,21 +316,21 @@ def renamed(items: list[Item]) -> list[Item]:
         pytest.param([done(0, item) for item in ITEMS], id="only whole items, all of them number 0"),
         pytest.param([done(n, ITEMS[n]) for n in (3, 1, 0, 2)], id="only whole items, in any order"),
         pytest.param([completed_event(*ITEMS)], id="only at the end"),
-        pytest.param([*streamed(ITEMS[1:2]), completed_event(*ITEMS)], id="but one only at the end"),
-        pytest.param([*streamed(ITEMS[2:3]), completed_event(*ITEMS)], id="but a call only at the end"),
-        pytest.param([*streamed(ITEMS)[:-1], completed_event(*ITEMS)], id="the last is whole only at the end"),
-        pytest.param(streamed(ITEMS), id="nothing at the end"),
-        pytest.param([*streamed(ITEMS), completed_event(*ITEMS[1:2])], id="only some of them at the end"),
-        pytest.param([*streamed(ITEMS), completed_event(*renamed(ITEMS))], id="other ids at the end"),
-        pytest.param(without("output_index", streamed(ITEMS)), id="no numbers"),
-        pytest.param(without("output_index", ended_late(ITEMS)), id="no numbers, and all ended late"),
-        pytest.param([one | {"output_index": 0} for one in streamed(ITEMS)], id="all of them number 0"),
+        pytest.param([*stream_items(ITEMS[1:2]), completed_event(*ITEMS)], id="but one only at the end"),
+        pytest.param([*stream_items(ITEMS[2:3]), completed_event(*ITEMS)], id="but a call only at the end"),
+        pytest.param([*stream_items(ITEMS)[:-1], completed_event(*ITEMS)], id="the last is whole only at the end"),
+        pytest.param(stream_items(ITEMS), id="nothing at the end"),
+        pytest.param([*stream_items(ITEMS), completed_event(*ITEMS[1:2])], id="only some of them at the end"),
+        pytest.param([*stream_items(ITEMS), completed_event(*rename_items(ITEMS))], id="other ids at the end"),
+        pytest.param(remove_field("output_index", stream_items(ITEMS)), id="no numbers"),
+        pytest.param(remove_field("output_index", ended_late(ITEMS)), id="no numbers, and all ended late"),
+        pytest.param([one | {"output_index": 0} for one in stream_items(ITEMS)], id="all of them number 0"),
         pytest.param([one | {"output_index": 0} for one in ended_late(ITEMS)], id="number 0, and all ended late"),
-        pytest.param(spaced(ITEMS), id="numbers with gaps"),
+        pytest.param(stream_spaced_items(ITEMS), id="numbers with gaps"),
         pytest.param(
             [
                 event
-                for one in streamed(ITEMS)
+                for one in stream_items(ITEMS)
                 for event in ([one, one] if one["type"].startswith("response.output_item") else [one])
             ],
             id="beginnings and ends are told twice",
@@ -338,13 +338,17 @@ def renamed(items: list[Item]) -> list[Item]:
         pytest.param(
             [
                 one
-                for one in streamed(ITEMS)
+                for one in stream_items(ITEMS)
                 if one["type"] != "response.output_item.added" or one["output_index"] < 2
             ],
             id="calls whose beginning is missing",
         ),
         pytest.param(
-            [one | {"output_index": 0} for one in streamed(ITEMS) if one["type"] != "response.output_item.added"],
+            [
+                one | {"output_index": 0}
+                for one in stream_items(ITEMS)
+                if one["type"] != "response.output_item.added"
+            ],
             id="number 0, and no beginnings",
         ),
         pytest.param(
@@ -357,21 +361,22 @@ def renamed(items: list[Item]) -> list[Item]:
             id="number 0, no beginnings, and all ended late",
         ),
         pytest.param(
-            [one if "item" in one else without("output_index", [one])[0] for one in streamed(ITEMS)],
+            [one if "item" in one else remove_field("output_index", [one])[0] for one in stream_items(ITEMS)],
             id="numbers of items, and none of pieces",
         ),
         pytest.param(
-            [*spaced(ITEMS[:3]), completed_event(ITEMS[3])], id="numbers with gaps, and a call only at the end"
+            [*stream_spaced_items(ITEMS[:3]), completed_event(ITEMS[3])],
+            id="numbers with gaps, and a call only at the end",
         ),
     ],
 )
-def test_the_dialects_of_items(events: list[Event]) -> None:
+def test_every_dialect_of_items_is_assembled(events: list[Event]) -> None:
     end = [] if events[-1]["type"] == "response.completed" else [{"type": "response.completed"}]
     last = completed(CREATED, *events, *end)
     assert (last.parts, last.stop) == (PARTS, "tool_use")
 
 
-def test_two_messages_of_one_number() -> None:
+def test_two_messages_with_one_index_stay_separate() -> None:
     one, two = message("x"), message("x", id="msg_2")
     late = [event | {"output_index": 0} for event in ended_late([one, two])]
     for events in (
@@ -405,7 +410,7 @@ def test_the_final_list_decides_the_order_of_items() -> None:
     assert completed(CREATED, *late[0], *late[1], completed_event(*ITEMS[:2])).parts == PARTS[:2]
 
 
-def test_pieces_that_come_before_their_item_begins() -> None:
+def test_pieces_that_arrive_before_their_item_are_kept() -> None:
     item = call("c1", "add", '{"a":1}')
     last = completed(
         arguments_delta('{"a"'), added(0, item), arguments_delta(":1}"), done(0, item), completed_event()
@@ -413,7 +418,7 @@ def test_pieces_that_come_before_their_item_begins() -> None:
     assert last.parts == (ToolUse("c1", "add", '{"a":1}'),)
 
 
-def test_text_that_was_never_ended() -> None:
+def test_text_without_an_end_event_is_kept() -> None:
     assert completed(text_delta("a"), text_delta("b"), completed_event()).parts == (Text("ab"),)
 
 
@@ -426,7 +431,7 @@ def test_missing_pieces_come_from_the_complete_item() -> None:
     assert reply.finish(0).parts == (Text("one two"),)
 
 
-def test_pieces_win_over_a_different_complete_item() -> None:
+def test_pieces_override_a_different_complete_item() -> None:
     item = call("c1", "add", '{"a": 1}')
     for whole in ('{"a":1}', "{}", ""):
         ended = done(0, item | {"arguments": whole})
@@ -434,7 +439,7 @@ def test_pieces_win_over_a_different_complete_item() -> None:
         assert last.parts == (ToolUse("c1", "add", '{"a": 1}'),)
 
 
-def test_arguments_as_an_object() -> None:
+def test_arguments_sent_as_an_object_are_read() -> None:
     item = call("c", "add") | {"arguments": {"n": 1}}
     assert completed(CREATED, done(0, item), completed_event()).parts == (ToolUse("c", "add", '{"n":1}'),)
 
@@ -460,14 +465,14 @@ def test_a_call_inside_text_stays_text() -> None:
     assert (last.parts, last.stop) == ((Text(text),), "end_turn")
 
 
-def test_a_server_that_does_not_stream() -> None:
+def test_a_reply_that_is_not_streamed_is_read() -> None:
     body = response("completed", ITEMS, usage(7, 3, 2))
     assert events_of(refuses(200, body))[-1] == Completed(PARTS, "tool_use", Usage(7, 3, 2))
     half = response("incomplete", ITEMS[1:2], usage(7, 3), incomplete_details={"reason": "max_output_tokens"})
     assert events_of(refuses(200, half))[-1] == Completed((Text("hi"),), "max_tokens", Usage(7, 3))
 
 
-def test_done_and_the_last_blank_line_may_come_or_not() -> None:
+def test_done_and_the_last_blank_line_are_optional() -> None:
     body = b"".join(wire(*replied(message("x"))))
     for pieces in ([body, DONE], [body.rstrip()], [body.replace(b"event: ", b"x-event: ")]):
         last = events_of(Answer(pieces))[-1]
@@ -478,7 +483,7 @@ def test_done_and_the_last_blank_line_may_come_or_not() -> None:
 # ── Unknown data ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_unknown_events_and_items() -> None:
+def test_unknown_events_and_items_are_ignored() -> None:
     odd = {"type": "dream", "id": 7, "name": {"a": 1}, "arguments": [1], "content": "x", "summary": 3}
     items = [message("hi"), call("c1", "add")]
     last = completed(
@@ -507,7 +512,7 @@ FIELDS = ("output_index", "delta", "item", "response", "code", "message", "objec
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4), max_size=3), st.text(min_size=1))
-def test_unknown_events_of_any_shape_say_nothing(unknown: list[Event], name: str) -> None:
+def test_unknown_events_of_any_shape_are_ignored(unknown: list[Event], name: str) -> None:
     events: list[Event] = [{"object": "response", **one, "type": f"x.{name}"} for one in unknown]
     reply = ResponsesReply(HELLO)
     payloads = [json.dumps(one).encode() for one in (*events, *told(0, message("hi")), *events, completed_event())]
@@ -520,7 +525,7 @@ def test_unknown_events_of_any_shape_say_nothing(unknown: list[Event], name: str
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
-def test_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
+def test_a_reply_is_the_same_for_any_split_of_the_bytes(size: int, line_end: bytes) -> None:
     events = wire(*replied(message("grüße 🎈日本"), call("c", "add", '{"a":"ü"}')))
     body = b": hello\n\n" + b": ping\n\n".join(events)
     body = body.replace(b"\\u00fc", "ü".encode()).replace(b"\n", line_end)
@@ -544,7 +549,7 @@ def test_nul_passes_through() -> None:
     assert last.parts == (Text("x\0y"), ToolUse("c", "add", '{"n": "\\u0000"}'))
 
 
-def test_ten_megabytes_of_arguments() -> None:
+def test_ten_megabytes_of_arguments_are_read() -> None:
     arguments = json.dumps({"n": "x" * 10_000_000})
     item = call("c", "add", arguments)
     deltas = [arguments_delta(piece) for piece in cut(arguments, range(0, len(arguments), 10_000))]
@@ -554,7 +559,7 @@ def test_ten_megabytes_of_arguments() -> None:
     assert last.parts == (ToolUse("c", "add", arguments),)
 
 
-def test_a_token_costs_microseconds_however_many_there_are() -> None:
+def test_the_cost_of_a_token_does_not_grow() -> None:
     """A hundredth of what a model takes to write them would be far too much."""
 
     def seconds(count: int) -> float:
@@ -581,7 +586,7 @@ def test_connections_are_used_again() -> None:
     assert (len(exchange.requests), exchange.connections) == (3, 1)
 
 
-def test_a_server_that_ends_the_body_late_does_not_hold_the_reply_up() -> None:
+def test_a_server_that_ends_the_body_late_does_not_delay_the_reply() -> None:
     assert isinstance(events_of(Answer(wire(*replied(message("x"))), ending="hang"))[-1], Completed)
 
 
@@ -618,7 +623,7 @@ def part_of(item: Item) -> Part:
 
 
 @given(sent_items(), st.integers(1, 5), st.booleans())
-def test_pieces_make_the_items_they_were_cut_from(
+def test_items_are_assembled_from_any_pieces(
     sent: tuple[list[Item], list[Event]], at_once: int, repeated: bool
 ) -> None:
     items, events = sent

@@ -29,23 +29,23 @@ SENT_BACK = {
 }
 
 
-def asking(*messages: Message, preamble: Preamble = EMPTY, **more: Any) -> ModelRequest:
+def make_request(*messages: Message, preamble: Preamble = EMPTY, **more: Any) -> ModelRequest:
     return ModelRequest("m-1", preamble, Conversation(messages), ModelSettings(), provider="fake", **more)
 
 
-def sent(request: ModelRequest) -> Any:
+def encode_body(request: ModelRequest) -> Any:
     return json.loads(encode_request(request))
 
 
 def items(*messages: Message, **more: Any) -> Any:
-    return sent(asking(*messages, **more))["input"]
+    return encode_body(make_request(*messages, **more))["input"]
 
 
 def assistant(*parts: Part) -> Message:
     return Message("assistant", parts)
 
 
-def test_the_request_on_the_wire() -> None:
+def test_the_request_has_the_expected_headers_and_body() -> None:
     answer = Answer(wire(*replied(message("hi"))))
     [request] = converse(answer, headers={"X-Team": "blue-team"}).requests
     assert (request.method, request.path) == ("POST", "/v1/responses")
@@ -74,7 +74,7 @@ def test_no_authorization_header_is_sent_without_a_key() -> None:
     assert "authorization" not in request.headers
 
 
-def test_every_kind_of_message() -> None:
+def test_every_kind_of_message_is_encoded() -> None:
     assert items(
         Message("user", (Text("look"), Text(""), Image("image/png", "QUJD"))),
         assistant(SEALED, Text("ok"), ToolUse("c1", "add", '{"a":1}'), ToolUse("c2", "add", "")),
@@ -114,22 +114,22 @@ def test_every_kind_of_message() -> None:
         pytest.param(replace(SEALED, item_id=None), id="without its id"),
     ],
 )
-def test_reasoning_that_is_not_sent(thinking: Thinking) -> None:
+def test_reasoning_of_other_models_or_without_encryption_is_not_sent(thinking: Thinking) -> None:
     assert items(user("x"), assistant(thinking, Text("yes")))[1:] == [{"role": "assistant", "content": "yes"}]
 
 
-def test_reasoning_of_which_there_is_no_summary() -> None:
+def test_encrypted_reasoning_without_a_summary_is_sent() -> None:
     [_, first, _] = items(user("x"), assistant(replace(SEALED, text=""), Text("yes")))
     assert first == SENT_BACK | {"summary": []}
 
 
-def test_one_conversation_sent_to_several_models() -> None:
+def test_a_conversation_is_encoded_for_each_model() -> None:
     conversation = Conversation([user("x"), assistant(SEALED, Text("yes"))])
     request = ModelRequest("m-1", EMPTY, conversation, ModelSettings(), provider="fake")
-    assert sent(request)["input"][1] == SENT_BACK
+    assert encode_body(request)["input"][1] == SENT_BACK
     for other in (replace(request, model="m-2"), replace(request, provider="p"), replace(request, plain=True)):
-        assert sent(other)["input"][1:] == [{"role": "assistant", "content": "yes"}]
-    assert sent(request)["input"][1] == SENT_BACK
+        assert encode_body(other)["input"][1:] == [{"role": "assistant", "content": "yes"}]
+    assert encode_body(request)["input"][1] == SENT_BACK
 
 
 def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
@@ -140,9 +140,9 @@ def test_reasoning_that_led_to_nothing_is_not_sent() -> None:
 
 def test_encrypted_reasoning_is_requested_from_models_that_have_it() -> None:
     sealing = Profile(sealed_reasoning=True)
-    assert sent(replace(HELLO, profile=sealing))["include"] == ["reasoning.encrypted_content"]
-    assert "include" not in sent(HELLO)
-    assert "include" not in sent(replace(HELLO, profile=sealing, plain=True))
+    assert encode_body(replace(HELLO, profile=sealing))["include"] == ["reasoning.encrypted_content"]
+    assert "include" not in encode_body(HELLO)
+    assert "include" not in encode_body(replace(HELLO, profile=sealing, plain=True))
 
 
 def test_encrypted_reasoning_is_sent_back_unchanged() -> None:
@@ -156,21 +156,21 @@ def test_encrypted_reasoning_is_sent_back_unchanged() -> None:
 # ── Options ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_settings_are_sent_where_they_are_set() -> None:
+def test_settings_are_sent_only_if_they_are_set() -> None:
     settings = ModelSettings(max_tokens=7, temperature=0.0, reasoning="low")
-    body = sent(replace(HELLO, settings=settings, tool_choice="none"))
-    chosen = {name: body[name] for name in body.keys() - sent(HELLO).keys()}
+    body = encode_body(replace(HELLO, settings=settings, tool_choice="none"))
+    chosen = {name: body[name] for name in body.keys() - encode_body(HELLO).keys()}
     assert chosen == {
         "max_output_tokens": 7,
         "temperature": 0.0,
         "reasoning": {"effort": "low"},
         "tool_choice": "none",
     }
-    assert body["tools"] == sent(HELLO)["tools"]
+    assert body["tools"] == encode_body(HELLO)["tools"]
 
 
-def test_no_choice_of_tools_where_there_are_none() -> None:
-    assert sent(asking(user("x"), tool_choice="none")).keys() == {"model", "stream", "store", "input"}
+def test_no_tool_choice_is_sent_without_tools() -> None:
+    assert encode_body(make_request(user("x"), tool_choice="none")).keys() == {"model", "stream", "store", "input"}
 
 
 # ── What a model or a person made up ───────────────────────────────────────────────────────────────
@@ -199,7 +199,7 @@ def test_a_name_that_no_tool_can_have_is_sent_back_in_a_legal_form(name: str) ->
 def test_lone_surrogates_are_not_sent() -> None:
     broken = assistant(Text("a\ud800b"), ToolUse("c\udfff", "add", '{"x":"\udc00"}'))
     preamble = Preamble("\ud83c\udf88", (ADD,))
-    body = encode_request(asking(Message("user", (Text("\ud800"),)), broken, preamble=preamble))
+    body = encode_request(make_request(Message("user", (Text("\ud800"),)), broken, preamble=preamble))
     body.decode()  # it is proper UTF-8
     said = json.loads(body)
     assert said["instructions"] == "🎈"
@@ -211,7 +211,7 @@ def test_lone_surrogates_are_not_sent() -> None:
 
 
 def test_nul_is_escaped() -> None:
-    body = encode_request(asking(Message("user", (Text("a\0b"),)), Message("tool", (ToolResult("c", "\0"),))))
+    body = encode_request(make_request(Message("user", (Text("a\0b"),)), Message("tool", (ToolResult("c", "\0"),))))
     assert b"\0" not in body
     assert [item.get("content", item.get("output")) for item in json.loads(body)["input"]] == ["a\0b", "\0"]
 
@@ -240,26 +240,26 @@ def test_the_bytes_of_a_conversation_only_grow(turns: list[Message], system: str
     preamble, profile = Preamble(system, (ADD,)), Profile(sealed_reasoning=sealed)
     messages = [user("first"), *turns]
     requests = [
-        encode_request(asking(*messages[:count], preamble=preamble, profile=profile))
+        encode_request(make_request(*messages[:count], preamble=preamble, profile=profile))
         for count in range(1, len(messages) + 1)
     ]
     for shorter, longer in pairwise(requests):
         assert longer.startswith(shorter.removesuffix(b"]}"))
-    last = asking(*messages, preamble=preamble, profile=profile, tool_choice="none")
+    last = make_request(*messages, preamble=preamble, profile=profile, tool_choice="none")
     silent = encode_request(replace(last, settings=ModelSettings(max_tokens=5, reasoning="high")))
     assert silent.startswith(requests[-1].removesuffix(b"]}"))
     assert json.loads(silent)["store"] is False
 
 
 def test_a_message_is_encoded_once() -> None:
-    request = asking(user("x"))
+    request = make_request(user("x"))
     first = encode_request(request)
     request.conversation.messages[0] = user("changed behind its back")
     assert encode_request(request) == first
 
 
-def test_a_request_of_several_megabytes() -> None:
-    large = asking(user("x" * 3_000_000))
+def test_a_request_of_several_megabytes_is_sent() -> None:
+    large = make_request(user("x" * 3_000_000))
     exchange = converse(Answer(wire(*replied(message("long")))), requests=[large])
     assert isinstance(exchange.replies[0][-1], Completed)
     assert exchange.requests[0].body == encode_request(large)

@@ -25,21 +25,21 @@ def encode(encode_request: Callable[[ModelRequest], bytes], **fields: Any) -> An
     return json.loads(encode_request(ModelRequest("m-1", Preamble("", ()), talk, HELLO.settings, **fields)))
 
 
-def test_in_anthropic_messages_they_are_in_the_result() -> None:
+def test_anthropic_messages_sends_images_in_the_result() -> None:
     first, second = encode(anthropic_messages.encode_request)["messages"][-1]["content"]
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "QUJD"}}
     assert first["content"] == [{"type": "text", "text": "[image 1]"}, image, image]
     assert second["content"] == "none" or second["content"][0]["text"] == "none"
 
 
-def test_in_responses_they_are_in_the_output() -> None:
+def test_responses_sends_images_in_the_output() -> None:
     first, second = encode(responses.encode_request)["input"][-2:]
     image = {"type": "input_image", "image_url": URL, "detail": "auto"}
     assert first["output"] == [{"type": "input_text", "text": "[image 1]"}, image, image]
     assert second["output"] == "none"
 
 
-def test_in_chat_completions_they_follow_the_results() -> None:
+def test_chat_completions_sends_images_after_the_results() -> None:
     *_, first, second, images = encode(chat_completions.encode_request, profile=Profile(image_results=True))[
         "messages"
     ]
@@ -49,7 +49,7 @@ def test_in_chat_completions_they_follow_the_results() -> None:
     assert images == {"role": "user", "content": [text, image, image]}
 
 
-def test_in_chat_completions_a_model_that_may_not_see_them_is_sent_none() -> None:
+def test_chat_completions_sends_no_images_to_models_without_vision() -> None:
     sent = encode(chat_completions.encode_request)["messages"]
     assert [each["role"] for each in sent] == ["user", "assistant", "tool", "tool"]
     assert "QUJD" not in json.dumps(sent)
@@ -72,7 +72,7 @@ def test_a_conversation_is_encoded_for_each_kind_of_model() -> None:
      ("claude-sonnet-5.5", True), ("gpt-3.5-turbo", False), ("deepseek-chat", False), ("qwen3:8b", False),
      ("llama-3.1-8b", False)],
 )  # fmt: skip
-def test_which_models_see_them(model: str, sees: bool) -> None:
+def test_models_with_vision_are_known(model: str, sees: bool) -> None:
     config = ProviderConfig("http://127.0.0.1:8080/v1")
     assert Catalog().profile("p", model, config).image_results is sees
     facts = {f"p/{model}": ModelFacts(image_results=not sees)}

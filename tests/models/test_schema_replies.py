@@ -14,13 +14,13 @@ from treadle.ports.model import CallDelta, Completed, TextDelta
 # ── Held to a schema ───────────────────────────────────────────────────────────────────────────────
 
 
-def test_an_answer_is_shown_as_it_comes() -> None:
+def test_an_answer_is_shown_as_it_arrives() -> None:
     read = held(' {\n "ans', 'wer" : "It', "'s \\", "n42.\\u00", 'e9"', "\n} ")
     assert read.shown == [TextDelta("It"), TextDelta("'s "), TextDelta("\n42."), TextDelta("é")]
     assert read.whole == Completed((Text("It's \n42.é"),), "end_turn", read.whole.usage)
 
 
-def test_a_call_is_shown_when_it_is_whole() -> None:
+def test_a_call_is_shown_when_it_is_complete() -> None:
     read = held('{\n  "tool": "add",', '\n  "arguments": {\n    "a": 1,\n    "b": 2\n  }\n}')
     assert read.shown == [CallDelta(0, "add", '{"a": 1, "b": 2}')]
     assert read.whole == Completed((ADDED,), "tool_use", read.whole.usage)
@@ -141,7 +141,7 @@ def test_a_token_limit_outside_the_text_makes_a_reply_unusable(reply: str) -> No
         _ = held(reply, finish="length").whole
 
 
-def test_a_whole_call_of_a_reply_that_was_cut_is_left_out() -> None:
+def test_a_complete_call_of_a_reply_that_was_cut_is_left_out() -> None:
     whole = held(CALL, finish="length").whole
     assert (whole.stop, whole.parts) == ("max_tokens", ())
     assert whole.dropped_calls

@@ -257,7 +257,7 @@ def end_of(shape: Shape, last: Any, events: Sequence[Any], asked: Sequence[Any])
 # ── All of them ────────────────────────────────────────────────────────────────────────────────────
 
 
-async def all_met(form: str, tmp_path: Path) -> list[str]:
+async def find_faults_of_form(form: str, tmp_path: Path) -> list[str]:
     shapes = [shape for shape in SHAPES if form in shape.formats]
     server, places = Server(form, shapes), asyncio.Semaphore(AT_ONCE)
     async with AsyncExitStack() as stack:
@@ -277,7 +277,7 @@ async def all_met(form: str, tmp_path: Path) -> list[str]:
 
 @pytest.mark.parametrize("form", sorted(MODES))
 def test_every_odd_reply_is_handled_and_the_session_continues(form: str, tmp_path: Path) -> None:
-    wrong = asyncio.run(all_met(form, tmp_path))
+    wrong = asyncio.run(find_faults_of_form(form, tmp_path))
     assert not wrong, "\n" + "\n".join(wrong)
 
 

@@ -20,7 +20,7 @@ def test_one_event_per_line_is_the_usual_case() -> None:
     assert payloads(b'data: {"a":1}\n\ndata: [DONE]\n\n') == [b'{"a":1}', b"[DONE]"]
 
 
-def test_a_payload_comes_out_as_soon_as_it_is_whole() -> None:
+def test_a_payload_is_returned_as_soon_as_it_is_complete() -> None:
     splitter = PayloadParser()
     assert splitter.feed(b"data: a\n") == []
     assert splitter.feed(b"\ndata: b") == [b"a"]
@@ -70,7 +70,7 @@ def test_any_split_of_any_stream_gives_the_same_payloads(
     assert payloads(*(stream[at : at + 1] for at in range(len(stream)))) == payloads(stream)
 
 
-def test_an_event_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_event_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1024 * 1024)
     splitter = PayloadParser()
     splitter.feed(b"data: " + b"x" * 1_000_000)

@@ -80,26 +80,26 @@ def read(*pieces: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_thoughts(case: str) -> None:
+def test_thoughts_are_separated_from_the_text(case: str) -> None:
     whole, thought, text = CASES[case]
     assert read(whole) == (thought, text)
     assert read(*whole) == (thought, text), "character by character"
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_text_that_only_talks_about_them_stays_as_it_is(text: str) -> None:
+def test_text_that_only_mentions_tags_is_unchanged(text: str) -> None:
     assert read(text) == ("", text)
     assert read(*text) == ("", text)
 
 
 @given(st.sampled_from([*TEXTS, *(case[0] for case in CASES.values())]), st.lists(st.integers(0, 60), max_size=6))
-def test_however_a_reply_is_cut_it_reads_the_same(text: str, cuts: list[int]) -> None:
+def test_a_reply_reads_the_same_for_any_split(text: str, cuts: list[int]) -> None:
     edges = sorted({0, len(text), *(cut for cut in cuts if cut < len(text))})
     pieces = [text[start:end] for start, end in pairwise(edges)]
     assert read(*pieces) == read(text)
 
 
-def test_a_reply_with_thoughts_in_its_text() -> None:
+def test_thoughts_in_the_text_of_a_reply_are_shown_as_reasoning() -> None:
     pieces = [delta(content=piece) for piece in ("<th", "ink>h", "m</thi", "nk>\n\n", "Yes", ".")]
     *shown, last = events_of(Answer([*pieces, delta(finish="stop"), DONE]))
     assert isinstance(last, Completed)
@@ -108,7 +108,7 @@ def test_a_reply_with_thoughts_in_its_text() -> None:
     assert "".join(delta.text for delta in shown if isinstance(delta, ReasoningDelta)) == "hm"
 
 
-def test_tags_in_a_list_of_pieces_and_thoughts_among_them() -> None:
+def test_tags_and_thoughts_in_a_list_of_pieces_are_read() -> None:
     pieces = [
         [{"type": "thinking", "thinking": [{"type": "text", "text": "h"}, "m"], "closed": True}],
         [{"type": "reasoning", "text": ", so"}],
@@ -133,7 +133,7 @@ def test_held_back_text_is_shown_at_the_end() -> None:
     assert last.parts == (Text("a <"),)
 
 
-def test_a_thought_that_google_marks() -> None:
+def test_a_thought_marked_by_google_is_reasoning() -> None:
     marked = delta(content="<thought>hm", extra_content={"google": {"thought": True}})
     *_, last = events_of(Answer([marked, delta(content="Yes."), delta(finish="stop"), DONE]))
     assert isinstance(last, Completed)
@@ -156,7 +156,9 @@ SAID = responses_wire.replied(responses_wire.message(*PIECES))
     ],
     ids=["anthropic", "responses"],
 )
-def test_thoughts_in_the_text_of_the_other_formats(replied: Callable[[Answer], list[Any]], answer: Answer) -> None:
+def test_thoughts_in_the_text_of_other_formats_are_shown_as_reasoning(
+    replied: Callable[[Answer], list[Any]], answer: Answer
+) -> None:
     *shown, last = replied(answer)
     assert isinstance(last, Completed)
     assert last.parts == (Thinking("hm", "fake", "m-1"), Text("Yes."))
@@ -164,6 +166,6 @@ def test_thoughts_in_the_text_of_the_other_formats(replied: Callable[[Answer], l
     assert "".join(delta.text for delta in shown if isinstance(delta, ReasoningDelta)) == "hm"
 
 
-def test_a_text_full_of_tags_is_read_in_time() -> None:
+def test_a_text_full_of_tags_is_read_in_linear_time() -> None:
     text = "x <think> y </think> z\n" * 20_000
     assert read(*(text[place : place + 7] for place in range(0, len(text), 7))) == ("", text)

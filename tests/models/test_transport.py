@@ -42,13 +42,13 @@ async def no_pause() -> None:
 
 
 @pytest.fixture(params=["here", "by aiohttp"])
-def taken_apart(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def reply_parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where replies are: as always, and as with a version of aiohttp that was not tried."""
     if request.param == "by aiohttp":
         monkeypatch.setattr(request_sender, "TESTED_AIOHTTP_VERSIONS", ())
 
 
-@pytest.mark.usefixtures("taken_apart")
+@pytest.mark.usefixtures("reply_parser")
 @pytest.mark.parametrize("slow", [False, True])
 def test_a_slow_reader_gets_every_byte(slow: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """4 MB are more than the buffer holds, so that the connection is paused and resumed."""

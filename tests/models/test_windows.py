@@ -85,7 +85,7 @@ def test_the_window_is_read_from_each_server(answers: dict[str, Any], window: Wi
         assert "/api/show" not in server.paths, "only Ollama is sent a body"
 
 
-def test_a_server_that_does_not_answer_holds_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_has_no_window(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "REQUEST_TIMEOUT_SECONDS", 0.05)
 
     async def run() -> Window | None:
@@ -123,7 +123,7 @@ def test_only_local_servers_are_asked_for_their_window(config: ProviderConfig, s
     assert can_report_window(config, server) is tells
 
 
-def resolved(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[list[int]]:
+def run_and_list_windows(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[list[int]]:
     """The context windows on record of each of several runs."""
 
     async def run() -> list[list[int]]:
@@ -142,31 +142,31 @@ def resolved(server: Server, tmp_path: Path, runs: int, **config: Any) -> list[l
     return asyncio.run(run())
 
 
-def test_a_run_counts_on_the_window_that_the_server_states(tmp_path: Path) -> None:
+def test_a_run_uses_the_window_that_the_server_states(tmp_path: Path) -> None:
     server = Server({"/props": PROPS})
-    assert resolved(server, tmp_path, 2, local=True) == [[8192], [8192]]
+    assert run_and_list_windows(server, tmp_path, 2, local=True) == [[8192], [8192]]
     assert server.paths.count("/props") == 1, "it is asked once"
 
 
 def test_the_window_of_an_unloaded_model_is_requested_again(tmp_path: Path) -> None:
     answers: dict[str, Any] = {"/api/ps": {"models": []}, "/api/show": TRAINED}
     server = Server(answers)
-    assert resolved(server, tmp_path, 2, local=True) == [[40960], [40960]]
+    assert run_and_list_windows(server, tmp_path, 2, local=True) == [[40960], [40960]]
     answers["/api/ps"] = LOADED
-    assert resolved(server, tmp_path, 1, local=True) == [[4096]]
+    assert run_and_list_windows(server, tmp_path, 1, local=True) == [[4096]]
 
 
 def test_a_llama_cpp_server_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
     server = Server({"/props": PROPS}, {"Server": "llama.cpp"})
-    assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [8192]]
+    assert run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [8192]]
 
 
 def test_an_ollama_server_on_another_port_is_asked_for_its_window_after_its_first_response(tmp_path: Path) -> None:
     server = Server({"/api/ps": LOADED, "/api/show": TRAINED}, is_ollama=True)
-    assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [4096]]
+    assert run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [4096]]
 
 
 def test_an_unknown_server_is_sent_nothing_but_model_calls(tmp_path: Path) -> None:
     server = Server({"/props": PROPS})
-    assert resolved(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [UNKNOWN_WINDOW]]
+    assert run_and_list_windows(server, tmp_path, 2) == [[UNKNOWN_WINDOW], [UNKNOWN_WINDOW]]
     assert set(server.paths) == {"/v1/chat/completions"}

@@ -54,7 +54,7 @@ def test_names_and_routes_are_unique() -> None:
     assert len({(operation.method, operation.path) for operation in found}) == len(found)
 
 
-def sent(operation: Operation[Any, Any], request: Any) -> Any:
+def send_and_decode(operation: Operation[Any, Any], request: Any) -> Any:
     """Return what the server decodes of what the client encodes."""
     wire = operation.encode(request)
     values = wire.path.split("/")
@@ -74,15 +74,15 @@ def sent(operation: Operation[Any, Any], request: Any) -> Any:
     ],
 )
 def test_a_request_arrives_as_it_was_sent(operation: Operation[Any, Any], request_: Any) -> None:
-    assert sent(operation, request_) == request_
+    assert send_and_decode(operation, request_) == request_
 
 
-def test_a_name_in_the_path_is_one_part_of_it() -> None:
+def test_a_name_in_the_path_is_one_segment() -> None:
     wire = sessions.SHOW.encode(sessions.ShowSession(SessionId("a/b ?#é")))
     assert wire.path == "/v1/sessions/a%2Fb%20%3F%23%C3%A9"
 
 
-def test_what_cannot_be_read_is_refused() -> None:
+def test_invalid_parameters_and_bodies_are_refused() -> None:
     with pytest.raises(InvalidParameter, match="limit"):
         runs.LIST.decode({}, {"limit": "many"}, b"")
     with pytest.raises(InvalidParameter, match="limit"):

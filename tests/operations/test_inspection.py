@@ -139,7 +139,7 @@ def test_the_system_describes_itself(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_skill_is_approved_by_the_hash_of_what_was_read(tmp_path: Path) -> None:
+def test_a_skill_is_approved_by_the_hash_of_its_content(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
             folder = web.home.path / "skills" / "greet"

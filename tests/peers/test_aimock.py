@@ -85,7 +85,7 @@ def perform(server: str, mode: ApiMode, tmp_path: Path, runs: int) -> list[tuple
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_run_with_calls_side_by_side(server: str, mode: ApiMode, tmp_path: Path) -> None:
+def test_a_run_with_parallel_calls_completes(server: str, mode: ApiMode, tmp_path: Path) -> None:
     set_chaos(server, dropRate=0, malformedRate=0, disconnectRate=0, rateLimitRate=0)
     [(result, brought)] = perform(server, mode, tmp_path, runs=1)
     assert (result.outcome, result.text) == ("completed", ANSWER)
@@ -94,7 +94,7 @@ def test_a_run_with_calls_side_by_side(server: str, mode: ApiMode, tmp_path: Pat
 
 @pytest.mark.parametrize("chaos", ["dropRate", "malformedRate", "disconnectRate"])
 @pytest.mark.parametrize("mode", MODES)
-def test_chaos_costs_attempts_and_nothing_else(server: str, mode: ApiMode, chaos: str, tmp_path: Path) -> None:
+def test_runs_complete_despite_injected_faults(server: str, mode: ApiMode, chaos: str, tmp_path: Path) -> None:
     set_chaos(server, **{chaos: 0.4})
     try:
         done = perform(server, mode, tmp_path, RUNS)

@@ -141,7 +141,7 @@ async def opened_slack(url: str) -> AsyncGenerator[tuple[Emulator, str], None]:
             await runner.cleanup()
 
 
-def test_the_adapter_keeps_the_contract(url: str) -> None:
+def test_slack_keeps_the_contract_of_channels(url: str) -> None:
     async def scenario() -> None:
         async with aiohttp.ClientSession() as session:
             emulator = Emulator(url, session)

@@ -46,7 +46,7 @@ def read(script: Path, serving: Serving, run_id: str) -> "Popen[bytes]":
     )
 
 
-def test_it_reads_every_event_once_over_servers_that_die(tmp_path: Path) -> None:
+def test_the_client_reads_every_event_once_while_servers_are_killed(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(policy=steps_and_words) as endpoint:
             home = tmp_path / "home"

@@ -126,7 +126,7 @@ def test_the_server_passes_the_frozen_set_with_fixtures(revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_the_server_passes_what_needs_no_fixtures(revision: str) -> None:
+def test_the_server_passes_the_scenarios_that_need_no_fixtures(revision: str) -> None:
     results = run_server(list(OWN_SERVER[revision]), revision)
     assert [result for result in results if result.failed or not result.passed] == []
 

@@ -61,7 +61,7 @@ def use(tmp_path: Path, server: McpServer, *calls: tuple[str, dict[str, Any]]) -
     return found
 
 
-def test_time(tmp_path: Path) -> None:
+def test_the_time_server_tells_the_time_and_reports_errors(tmp_path: Path) -> None:
     [told, wrong] = use(
         tmp_path,
         python_server("mcp-server-time", "--local-timezone", "UTC"),
@@ -72,7 +72,7 @@ def test_time(tmp_path: Path) -> None:
     assert isinstance(wrong, ToolCallError)
 
 
-def test_git(tmp_path: Path) -> None:
+def test_the_git_server_shows_the_status(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     subprocess.run(["git", "init", "-q", str(workspace)], check=True)
@@ -81,7 +81,7 @@ def test_git(tmp_path: Path) -> None:
     assert "new.txt" in status.content
 
 
-def test_filesystem(tmp_path: Path) -> None:
+def test_the_filesystem_server_stays_in_the_workspace(tmp_path: Path) -> None:
     workspace = tmp_path / "w"
     workspace.mkdir()
     (tmp_path / "outside.txt").write_text("private")
@@ -98,7 +98,7 @@ def test_filesystem(tmp_path: Path) -> None:
     assert isinstance(outside, ToolCallError)
 
 
-def test_memory(tmp_path: Path) -> None:
+def test_the_memory_server_stores_and_reads_entities(tmp_path: Path) -> None:
     entity = {"name": "Ada", "entityType": "person", "observations": ["likes looms"]}
     server = node_server("server-memory", env={"MEMORY_FILE_PATH": str(tmp_path / "w" / "memory.jsonl")})
     created, read = use(tmp_path, server, ("create_entities", {"entities": [entity]}), ("read_graph", {}))
@@ -107,7 +107,7 @@ def test_memory(tmp_path: Path) -> None:
     assert "Ada" in (tmp_path / "w" / "memory.jsonl").read_text()
 
 
-def test_everything(tmp_path: Path) -> None:
+def test_the_everything_server_returns_text_images_and_structures(tmp_path: Path) -> None:
     echo, total, image, structured = use(
         tmp_path,
         node_server("server-everything"),

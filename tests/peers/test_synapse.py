@@ -36,11 +36,11 @@ def test_people_and_agents_talk_in_rooms(tmp_path: Path) -> None:
                     room = await synapse.make_room(token, BOT)
                     while await manager.store.cursor("matrix") is None:  # noqa: ASYNC110 -- a row of a database
                         await asyncio.sleep(0.05)
-                    await joined(synapse, token, room)
+                    await wait_until_joined(synapse, token, room)
                     await synapse.write(token, room, "1", body="one **two**")
                     await synapse.wait_for_text(token, room, BOT, "you said: one two")
                     stranger = await synapse.make_room(ben, BOT)
-                    await joined(synapse, ben, stranger)
+                    await wait_until_joined(synapse, ben, stranger)
                     await synapse.write(ben, stranger, "2", body="let me in")
                     while not (said := await synapse.texts(ben, stranger, BOT)):  # noqa: ASYNC110 -- another process
                         await asyncio.sleep(0.1)
@@ -64,7 +64,7 @@ def test_people_and_agents_talk_in_encrypted_rooms(tmp_path: Path) -> None:
             channel = {"agent": "hero", "settings": settings}
             async with serve_matrix(tmp_path, channel, "password", ANNA):
                 room = await synapse.make_room(token, BOT, is_encrypted=True)
-                await joined(synapse, token, room)
+                await wait_until_joined(synapse, token, room)
                 async with open_person(synapse.url, ANNA, "password", BOT, tmp_path / "anna") as anna:
                     await anna.write(room, "one **two**")
                     await anna.wait_for_text(room, "you said: one two")
@@ -101,7 +101,7 @@ def test_messages_written_while_the_server_is_stopped_are_answered(tmp_path: Pat
             channel = {"agent": "hero", "settings": settings, "streaming": False, "mode": "queue", "limits": limits}
             async with serve_matrix(tmp_path, channel, "password", ANNA):
                 room = await synapse.make_room(token, BOT)
-                await joined(synapse, token, room)
+                await wait_until_joined(synapse, token, room)
                 await synapse.write(token, room, "0", body="first")
                 await synapse.wait_for_text(token, room, BOT, "you said: first")
             wanted = [f"message {number}" for number in range(120)]
@@ -114,7 +114,7 @@ def test_messages_written_while_the_server_is_stopped_are_answered(tmp_path: Pat
     asyncio.run(scenario())
 
 
-async def joined(synapse: Any, token: str, room: str) -> None:
+async def wait_until_joined(synapse: Any, token: str, room: str) -> None:
     async with asyncio.timeout(60):
         path = f"/_matrix/client/v3/rooms/{room}/joined_members"
         while BOT not in (await synapse.call("GET", path, None, token))["joined"]:  # noqa: ASYNC110 -- another process

@@ -46,14 +46,14 @@ async def until_noted(process: Process, words: str) -> str:
     raise AssertionError(f"the command ended without {words!r}")
 
 
-def made(tmp_path: Path, endpoint: FakeEndpoint, home: str = "home") -> Shell:
+def make_shell(tmp_path: Path, endpoint: FakeEndpoint, home: str = "home") -> Shell:
     return Shell(tmp_path / home, endpoint.url).configure()
 
 
 def test_every_command_works_through_the_server(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
             ran = await shell("run", "Go.")
@@ -102,7 +102,7 @@ def test_an_approval_is_given_through_the_owner(tmp_path: Path) -> None:
 
     async def perform() -> None:
         async with FakeEndpoint(policy=policy) as endpoint:
-            shell = made(tmp_path, endpoint).configure_careful()
+            shell = make_shell(tmp_path, endpoint).configure_careful()
             shell.cwd = tmp_path
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
@@ -117,7 +117,7 @@ def test_an_approval_is_given_through_the_owner(tmp_path: Path) -> None:
 def test_an_owner_stays_until_attached_runs_end(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(slow("own", " words"), slow("other", " words")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             owner = shell.start("run", "--json", "First.")
             await until_token(owner)
             other = shell.start("run", "--json", "Second.")
@@ -130,14 +130,14 @@ def test_an_owner_stays_until_attached_runs_end(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_command_that_owns_the_home_hands_it_over_to_a_server_and_follows_its_run_there(tmp_path: Path) -> None:
+def test_a_command_that_owns_the_home_gives_it_to_a_server_and_follows_its_run(tmp_path: Path) -> None:
     """The server says that it waits. The run goes on where it stopped: the model is asked nothing twice."""
 
     async def perform() -> None:
         answers = (calls(fragment(0, "call_1", "glob", '{"pattern": "*.x"}')), says("From the server."))
         first = Answer([PAUSE, *answers[0].pieces])
         async with FakeEndpoint(first, answers[1]) as endpoint:
-            shell = made(tmp_path, endpoint).configure_careful()
+            shell = make_shell(tmp_path, endpoint).configure_careful()
             owner = shell.start("run", "--json", "First.")
             await endpoint.asked.wait()
             serving = shell.start("serve", "--json", "--port", "0")
@@ -156,10 +156,10 @@ def test_command_that_owns_the_home_hands_it_over_to_a_server_and_follows_its_ru
     in_time(perform())
 
 
-def test_server_does_not_hand_its_home_over_to_another_server(tmp_path: Path) -> None:
+def test_a_server_does_not_give_its_home_to_another_server(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint() as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
             second = await shell("serve", "--port", "0")
@@ -173,7 +173,7 @@ def test_server_does_not_hand_its_home_over_to_another_server(tmp_path: Path) ->
 def test_a_command_whose_owner_dies_reports_it_and_how_to_continue(tmp_path: Path) -> None:
     async def perform() -> None:
         async with FakeEndpoint(slow("half", " never"), says("Whole.")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
             attached = shell.start("run", "--json", "Go.")
@@ -191,12 +191,12 @@ def test_a_command_whose_owner_dies_reports_it_and_how_to_continue(tmp_path: Pat
     in_time(perform())
 
 
-def test_commands_that_begin_at_once_all_work(tmp_path: Path) -> None:
+def test_commands_that_start_at_the_same_time_all_work(tmp_path: Path) -> None:
     """One of them owns the home, and the others come to it, or after it."""
 
     async def perform() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            shell = made(tmp_path, endpoint)
+            shell = make_shell(tmp_path, endpoint)
             for _ in range(3):
                 begun = [shell.start("run", f"Message {number}.") for number in range(4)]
                 done = await asyncio.gather(*map(finish, begun))
@@ -257,7 +257,7 @@ def test_a_home_with_a_long_name_can_be_attached_to(tmp_path: Path) -> None:
 
     async def attach(runtime: str) -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
-            shell = made(tmp_path, endpoint, "a-very-long-name" * 8)
+            shell = make_shell(tmp_path, endpoint, "a-very-long-name" * 8)
             shell.environment["XDG_RUNTIME_DIR"] = runtime
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)
@@ -270,7 +270,7 @@ def test_a_home_with_a_long_name_can_be_attached_to(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_another_user_is_not_let_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even where the rights of the file would allow it: the kernel says who asks. Here it is the owner of the
     socket who is taken to be another."""
 

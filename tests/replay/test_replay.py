@@ -81,7 +81,7 @@ async def same(engine: HostedEngine, run_id: str) -> Replayed:
     return replayed
 
 
-def test_a_run_of_every_kind_of_step(tmp_path: Path) -> None:
+def test_every_kind_of_step_replays(tmp_path: Path) -> None:
     """Retries, loops that are warned of and blocked, errors, empty turns, continuations, claims, long results."""
     script: list[ScriptStep] = [
         ScriptedFailure(), ScriptedFailure(retry_after=0.05),
@@ -102,7 +102,7 @@ def test_a_run_of_every_kind_of_step(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_refusals_that_are_met_in_their_own_ways(tmp_path: Path) -> None:
+def test_every_reaction_to_a_refusal_replays(tmp_path: Path) -> None:
     model = ScriptedModel(
         ScriptedFailure("invalid_request", "max_tokens is too large", False, longest_reply=8192),
         ScriptedFailure("invalid_request", "the call cannot be read", True, once=True),
@@ -125,7 +125,7 @@ def test_refusals_that_are_met_in_their_own_ways(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_people_hooks_and_secrets(tmp_path: Path) -> None:
+def test_decisions_hooks_and_secrets_replay(tmp_path: Path) -> None:
     class Strict(treadle.Hook):
         async def before(self, call: HookedCall) -> Block | Rewrite | None:
             match call.arguments.get("text"):
@@ -187,7 +187,7 @@ def test_people_hooks_and_secrets(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_worker_that_dies_and_people_who_meddle(tmp_path: Path) -> None:
+def test_crashes_messages_and_interrupts_replay(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(ask(call("look", at="it")), Silence("half"))) as engine:
             run_id = await engine.submit(agent(tools=[look], memory=QUIET), "go")
@@ -207,7 +207,7 @@ def test_a_worker_that_dies_and_people_who_meddle(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_fallbacks_and_a_model_with_an_open_breaker() -> None:
+def test_fallbacks_and_open_breakers_replay() -> None:
     records: list[Recorded] = []
 
     async def gathered() -> None:
@@ -225,7 +225,7 @@ def test_fallbacks_and_a_model_with_an_open_breaker() -> None:
         assert replay(record, ToolRegistry()).is_same
 
 
-def test_a_session_that_is_summed_up_counted_and_commanded() -> None:
+def test_summaries_counts_and_session_commands_replay() -> None:
     """The later runs go on with what the process had counted; it is in no journal."""
     records: list[Recorded] = []
 
@@ -268,7 +268,7 @@ def test_a_session_that_is_summed_up_counted_and_commanded() -> None:
     assert replay(alone, ToolRegistry()).divergence is not None, "else nothing was carried over"
 
 
-def test_what_was_recalled_and_what_surrounds_the_prompt(tmp_path: Path) -> None:
+def test_recalled_memories_and_prompt_notes_replay(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / "AGENTS.md").write_text("Run the tests with make.\n")
@@ -310,7 +310,7 @@ def test_a_fork_replays_too(tmp_path: Path) -> None:
 # ── A changed decision ─────────────────────────────────────────────────────────────────────────────
 
 
-def circling() -> tuple[Recorded, Any]:
+def record_loop() -> tuple[Recorded, Any]:
     """A run that looks at the same thing again and again."""
     kept: list[Any] = []
     script = [*(ask(call("look", f"c{n}", at="it")) for n in range(4)), say("enough")]
@@ -329,8 +329,8 @@ def first_of(record: Recorded, kind: type[e.EventData], nth: int = 0) -> Event:
     return [event for event in record.events if isinstance(event.data, kind)][nth]
 
 
-def test_a_guard_that_judges_otherwise_is_found_where_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+def test_a_guard_that_decides_differently_is_found_at_its_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tools = record_loop()
     assert replay(record, tools).is_same
     blocked = first_of(record, e.ToolCallBlocked)
     monkeypatch.setattr(loop_guard, "BLOCK_SAME_RESULTS", 9)
@@ -346,7 +346,7 @@ def test_a_guard_that_judges_otherwise_is_found_where_it_does(monkeypatch: pytes
 
 
 def test_a_reworded_note_is_reported_as_wording_and_not_as_a_divergence(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+    record, tools = record_loop()
     warning: Any = first_of(record, e.LoopWarning)
     monkeypatch.setattr(loop_guard, "WARN_SAME_RESULTS", 3)
     found = replay(record, tools)
@@ -361,7 +361,7 @@ def test_a_reworded_note_is_reported_as_wording_and_not_as_a_divergence(monkeypa
 
     monkeypatch.setattr("treadle.core.guards.PACE", (reworded,))
     found = replay(record, tools)
-    assert found.is_same, "a note in other words is no other decision"
+    assert found.is_same, "a reworded note is not another decision"
     first, *_ = found.wording
     [difference] = first.differences
     assert (first.sequence, difference.path, difference.today) == (warning.sequence, "note", "Stop it.")
@@ -369,8 +369,8 @@ def test_a_reworded_note_is_reported_as_wording_and_not_as_a_divergence(monkeypa
     assert difference.recorded == warning.data.note
 
 
-def test_a_request_says_whether_it_would_be_sent_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+def test_a_divergence_says_whether_the_request_differs(monkeypatch: pytest.MonkeyPatch) -> None:
+    record, tools = record_loop()
     request = first_of(record, e.LlmRequest, 1)
     raw = request.raw.replace(b'"attempt":1', b'"attempt":2')
     data = msgspec.json.decode(raw, type=e.LlmRequest)
@@ -389,7 +389,7 @@ def test_a_request_says_whether_it_would_be_sent_otherwise(monkeypatch: pytest.M
 
 
 def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.MonkeyPatch) -> None:
-    record, tools = circling()
+    record, tools = record_loop()
 
     def broken(*about: Any) -> Any:
         raise KeyError("not there")
@@ -404,7 +404,7 @@ def test_code_that_breaks_is_a_divergence_and_not_a_crash(monkeypatch: pytest.Mo
     assert "KeyError" in str(found.today)
 
 
-def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_retry_that_is_no_longer_made_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def scenario() -> Recorded:
         async with opened(tmp_path, ScriptedModel(ScriptedFailure(), say("done"))) as engine:
             result = await engine.run(agent(retry={"attempts": 1, "base_ms": 1}, memory=QUIET), "go")
@@ -422,7 +422,7 @@ def test_a_retry_that_is_not_made_any_more_is_found(monkeypatch: pytest.MonkeyPa
     assert (found.type, found.today_type) == ("llm_retry", "run_end")
 
 
-def test_code_that_waits_where_it_went_on_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_code_that_waits_instead_of_continuing_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     async def scenario() -> Recorded:
         async with opened(tmp_path, ScriptedModel(Silence("hm"), say("done"))) as engine:
             run_id = await engine.submit(agent(memory=QUIET), "go")
@@ -487,7 +487,7 @@ def test_a_redacted_part_matches_any_text(recorded: str, today: str, same: bool)
 
 
 def test_a_journal_of_a_later_version_is_reported() -> None:
-    record, tools = circling()
+    record, tools = record_loop()
     later = msgspec.structs.replace(
         record.events[-1], data=e.UnknownEvent(), type="from_the_future", version=VERSION + 1
     )
@@ -606,7 +606,7 @@ def test_a_replay_needs_only_the_journal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("window", "told"), [(200_000, True), (1500, False)])
-def test_summaries_that_another_model_writes(tmp_path: Path, window: int, told: bool) -> None:
+def test_summaries_by_another_model_replay(tmp_path: Path, window: int, told: bool) -> None:
     """What is known of that model is not on record: where it matters, that is said."""
 
     @treadle.tool(effect="read")
@@ -641,7 +641,7 @@ def test_summaries_that_another_model_writes(tmp_path: Path, window: int, told: 
     assert told or "writer/w" in found.cannot
 
 
-def test_runs_that_begin_runs_and_runs_that_are_judged_are_written_again() -> None:
+def test_parent_runs_and_judged_runs_replay() -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         said = request.conversation.messages[0].text
         given = sum(message.role == "tool" for message in request.conversation.messages)

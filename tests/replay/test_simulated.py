@@ -68,7 +68,7 @@ def forks_of(record: Recorded) -> Iterator[tuple[RunState, RunState]]:
         yield state, fork
 
 
-def stands(state: RunState) -> tuple[object, ...]:
+def summarize_state(state: RunState) -> tuple[object, ...]:
     """What the guards will judge by, and what the model is shown."""
     counted = (
         state.turn.answer_so_far,
@@ -90,7 +90,7 @@ def test_replays_write_the_same_events_and_forks_have_the_same_state(worlds: lis
         for record in records:
             for there, fork in forks_of(record):
                 found["forks"] += 1
-                assert stands(fork) == stands(there), f"seed {seed}: {record.origin.run_id}"
+                assert summarize_state(fork) == summarize_state(there), f"seed {seed}: {record.origin.run_id}"
             replayed = replay(record, tools)
             assert replayed.divergence is None, f"seed {seed}: {replayed}"
             assert not replayed.cannot or replayed.cannot.startswith(EXPLAINED), f"seed {seed}: {replayed.cannot}"

@@ -42,7 +42,7 @@ def one(
         commands.close()
 
 
-def test_output_and_exit_code(workspace: Path, mode: SandboxMode) -> None:
+def test_output_and_exit_code_are_returned(workspace: Path, mode: SandboxMode) -> None:
     finished = one("echo out; echo err >&2; echo again; pwd; exit 3", workspace, mode)
     assert finished.exit_code == 3
     assert finished.output == f"out\nerr\nagain\n{workspace}\n"
@@ -50,16 +50,16 @@ def test_output_and_exit_code(workspace: Path, mode: SandboxMode) -> None:
     assert finished.ended_by is None
 
 
-def test_a_signal_ends_it_as_in_a_shell(workspace: Path, mode: SandboxMode) -> None:
+def test_a_signal_gives_the_exit_code_of_a_shell(workspace: Path, mode: SandboxMode) -> None:
     assert one("kill -9 $$", workspace, mode).exit_code == 137
 
 
-def test_it_reads_nothing_and_has_no_other_descriptor(workspace: Path, mode: SandboxMode) -> None:
+def test_a_command_has_no_input_and_no_inherited_descriptors(workspace: Path, mode: SandboxMode) -> None:
     finished = one("cat; readlink /proc/self/fd/0; ls /proc/self/fd | wc -l; tty", workspace, mode)
     assert finished.output.splitlines() == ["/dev/null", "4", "not a tty"]
 
 
-def test_what_is_written_comes_as_it_is_written(workspace: Path, mode: SandboxMode) -> None:
+def test_output_is_shown_as_it_is_written(workspace: Path, mode: SandboxMode) -> None:
     shown: list[str] = []
 
     def show(text: str) -> None:
@@ -72,7 +72,9 @@ def test_what_is_written_comes_as_it_is_written(workspace: Path, mode: SandboxMo
     assert finished.output == "a€b\ufffd"
 
 
-def test_a_clean_environment(workspace: Path, mode: SandboxMode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_has_a_clean_environment(
+    workspace: Path, mode: SandboxMode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CANARY", "sing")
     (workspace / ".bash_profile").write_text("echo hostile\n")
     lines = one("env; echo $HOME; ls -A ~", workspace, mode).output.splitlines()
@@ -84,11 +86,11 @@ def test_a_clean_environment(workspace: Path, mode: SandboxMode, monkeypatch: py
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_nothing_outlives_it(way: str, workspace: Path, mode: SandboxMode) -> None:
+def test_no_process_outlives_its_command(way: str, workspace: Path, mode: SandboxMode) -> None:
     assert asyncio.run(survivors(way, mode, 4, workspace)) == []
 
 
-def test_what_runs_in_the_background_ends_with_it(workspace: Path, mode: SandboxMode) -> None:
+def test_background_processes_end_with_their_command(workspace: Path, mode: SandboxMode) -> None:
     mark = a_mark()
     text = f"({tree(mark)}) >/dev/null 2>&1 & sleep 0.2; echo done"
     assert one(text, workspace, mode).output == "done\n"
@@ -106,7 +108,7 @@ def test_a_process_gets_a_chance_to_end_before_it_is_killed(workspace: Path, mod
     assert finished.killed_processes >= 2
 
 
-def test_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
+def test_a_command_can_be_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
     async def cancelled() -> Finished:
         commands = ShellCommands(limits=CommandLimits(grace=0.2))
         await commands.confinement()
@@ -122,7 +124,7 @@ def test_cancelled_while_it_starts(workspace: Path, mode: SandboxMode) -> None:
     assert asyncio.run(cancelled()).ended_by == "cancelled"
 
 
-def test_cancelled_twice_it_ends_at_once(workspace: Path, mode: SandboxMode) -> None:
+def test_a_second_cancel_ends_a_command_at_once(workspace: Path, mode: SandboxMode) -> None:
     async def cancelled() -> Finished:
         commands = ShellCommands(limits=CommandLimits(grace=60))
         shown = asyncio.Event()
@@ -140,7 +142,7 @@ def test_cancelled_twice_it_ends_at_once(workspace: Path, mode: SandboxMode) -> 
     assert asyncio.run(cancelled()).ended_by == "cancelled"
 
 
-def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path) -> None:
+def test_a_killed_broker_is_replaced_and_leaves_no_process(workspace: Path) -> None:
     mark = a_mark()
 
     async def killed() -> Finished:
@@ -149,10 +151,10 @@ def test_a_keeper_that_was_killed_is_replaced_and_leaves_nothing(workspace: Path
         with pytest.raises(CommandError, match="killed"):
             await commands.run(Command(text, workspace, OFF), print)
         for stray in processes_called(mark):
-            await asyncio.to_thread(gone, stray, mark)
+            await asyncio.to_thread(wait_until_gone, stray, mark)
         (nursery,) = [pid for pid in processes_called(BROKER_MODULE) if _parent(pid) == os.getpid()]
         os.kill(nursery, signal.SIGKILL)
-        await asyncio.to_thread(gone, nursery, BROKER_MODULE)
+        await asyncio.to_thread(wait_until_gone, nursery, BROKER_MODULE)
         finished = await commands.run(Command("echo again", workspace, OFF), print)
         commands.close()
         return finished
@@ -169,7 +171,7 @@ def homes() -> set[Path]:
     return {path for path in found if not Path("/proc", path.name.split("-")[1]).exists()}
 
 
-def gone(pid: int, mark: str) -> None:
+def wait_until_gone(pid: int, mark: str) -> None:
     until = time.monotonic() + HANG_SECONDS
     while pid in processes_called(mark) and time.monotonic() < until:
         time.sleep(0.01)

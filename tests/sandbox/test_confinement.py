@@ -32,7 +32,7 @@ def show(policy: dict[str, tuple[str, ...]]) -> SandboxPolicy:
     return SandboxPolicy("required", **policy)  # pyright: ignore[reportArgumentType] -- fields by name
 
 
-def test_the_environment_of_the_engine_is_nowhere(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_of_the_engine_is_not_visible(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CANARY", "tweet-tweet")
     finished = asyncio.run(run(LOOK, environment={"TOKEN": "granted-value"}))
     assert "tweet-tweet" not in finished.output
@@ -68,7 +68,7 @@ def command_lines() -> str:
     return b"\n".join(lines).decode(errors="replace")
 
 
-def test_homes_and_other_folders_are_absent(run: Run, tmp_path: Path) -> None:
+def test_homes_and_other_folders_are_not_visible(run: Run, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("canary")
     text = f"ls -A /root /home /mnt /opt /srv /var /run 2>&1; cat '{tmp_path}/outside'; cat /etc/shadow; ls /sys"
     output = asyncio.run(run(text)).output
@@ -103,7 +103,7 @@ except OSError as error:
     assert output.splitlines()[-1].endswith("Error Linux")
 
 
-def test_links_that_lead_out_lead_nowhere(run: Run, workspace: Path, tmp_path: Path) -> None:
+def test_links_out_of_the_workspace_do_not_resolve(run: Run, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").write_text("canary")
     (workspace / "link").symlink_to(tmp_path)
     (workspace / "etc").symlink_to("/etc")
@@ -127,7 +127,7 @@ def test_the_network_is_off_unless_the_policy_has_it_on(run: Run) -> None:
         assert "connected" in asyncio.run(run(connect, SandboxPolicy("required", network=True))).output
 
 
-def test_other_processes_are_not_there(run: Run) -> None:
+def test_other_processes_are_not_visible(run: Run) -> None:
     output = asyncio.run(
         run(f"kill -0 {os.getpid()} && echo seen; ls /proc | grep -c '^[0-9]'; grep CapEff /proc/self/status")
     )
@@ -136,7 +136,7 @@ def test_other_processes_are_not_there(run: Run) -> None:
     assert output.output.splitlines()[-1].split()[1] == "0" * 16
 
 
-def test_folders_of_the_policy(run: Run, tmp_path: Path) -> None:
+def test_folders_of_the_policy_are_readable_or_writable(run: Run, tmp_path: Path) -> None:
     (tmp_path / "read").mkdir()
     (tmp_path / "write").mkdir()
     (tmp_path / "read" / "x").write_text("readable\n")
@@ -171,7 +171,7 @@ def test_a_system_folder_cannot_be_the_workspace(folder: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "told"), [("relative", "the whole path"), ("/not/there", "does not exist")])
-def test_a_policy_that_cannot_be_followed(run: Run, name: str, told: str) -> None:
+def test_a_policy_with_an_invalid_folder_is_refused(run: Run, name: str, told: str) -> None:
     with pytest.raises(CommandError, match=told):
         asyncio.run(run("true", show({"readable": (name,)})))
 
@@ -189,7 +189,7 @@ def test_programs_of_the_system_work(run: Run) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_fifty_commands_leave_nothing(
+def test_fifty_commands_leave_no_files_or_processes(
     mode: str, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     temporary = tmp_path / "temporary"
@@ -203,7 +203,7 @@ def test_fifty_commands_leave_nothing(
 NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c")
 
 
-def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
+def run_as_unprivileged_user(code: str) -> subprocess.CompletedProcess[str]:
     paths = [str(Path.cwd()), *(path for path in sys.path if path)]
     script = f"import sys; sys.path[:0] = {paths!r}; import asyncio; from tests.sandbox.worker import work; {code}"
     return subprocess.run((*NOBODY, script), capture_output=True, text=True, check=False, timeout=HANG_SECONDS)
@@ -212,9 +212,9 @@ def as_nobody(code: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("setpriv") is None, reason="becomes another user: only root can"
 )
-def test_also_for_a_user_without_rights() -> None:
-    if as_nobody("").returncode:
+def test_the_sandbox_works_for_an_unprivileged_user() -> None:
+    if run_as_unprivileged_user("").returncode:
         pytest.skip("no Python that another user can run has what this one has")
-    done = as_nobody("asyncio.run(work('required', '/tmp', 'id -u; ulimit -u; ls -A /root'))")
+    done = run_as_unprivileged_user("asyncio.run(work('required', '/tmp', 'id -u; ulimit -u; ls -A /root'))")
     assert done.stdout.splitlines()[:2] == ["starting", "65534"], done.stderr
     assert int(done.stdout.splitlines()[2]) < 10_000

@@ -22,7 +22,7 @@ grow 6; wait
 
 
 @pytest.mark.parametrize("session", ["", "setsid "])
-def test_a_fork_bomb(session: str, workspace: Path, mode: SandboxMode) -> None:
+def test_a_fork_bomb_ends_at_the_process_limit(session: str, workspace: Path, mode: SandboxMode) -> None:
     mark = a_mark()
     bomb = BOMB.format(mark=mark).replace("bash -c", f"{session}bash -c")
     finished = one(bomb, workspace, mode, CommandLimits(processes=40, grace=0.2))
@@ -30,13 +30,13 @@ def test_a_fork_bomb(session: str, workspace: Path, mode: SandboxMode) -> None:
     assert processes_called(mark) == []
 
 
-def test_memory_of_all_its_processes(workspace: Path, mode: SandboxMode) -> None:
+def test_the_memory_limit_covers_all_processes_of_a_command(workspace: Path, mode: SandboxMode) -> None:
     hog = "head -c 60000000 /dev/zero | tail -c 60000000 | sleep 1000"
     finished = one(f"{hog} & {hog} & wait", workspace, mode, CommandLimits(memory=80 * MIB))
     assert finished.ended_by == "memory"
 
 
-def test_endless_output(workspace: Path, mode: SandboxMode) -> None:
+def test_endless_output_ends_at_the_output_limit(workspace: Path, mode: SandboxMode) -> None:
     shown: list[str] = []
     finished = one(
         "yes abcdefg", workspace, mode, CommandLimits(output=3_000_000, kept_output=20_000), shown.append
@@ -48,27 +48,27 @@ def test_endless_output(workspace: Path, mode: SandboxMode) -> None:
     assert sum(map(len, shown)) < 600_000
 
 
-def test_a_file_that_grows_without_end(workspace: Path, mode: SandboxMode) -> None:
+def test_a_growing_file_ends_at_the_size_limit(workspace: Path, mode: SandboxMode) -> None:
     finished = one("head -c 20M /dev/zero > big; echo $?", workspace, mode, CommandLimits(file_size=MIB))
     assert finished.output.splitlines()[-1] == "153"
     assert (workspace / "big").stat().st_size == MIB
 
 
-def test_a_disk_that_fills(workspace: Path, mode: SandboxMode) -> None:
+def test_a_command_ends_before_the_disk_is_full(workspace: Path, mode: SandboxMode) -> None:
     disk = os.statvfs(workspace)
     floor = disk.f_bavail * disk.f_frsize - 20 * MIB
     fill = "for i in $(seq 40); do head -c 2M /dev/zero > f$i; sync f$i; sleep 0.05; done; sleep 1000"
     assert one(fill, workspace, mode, CommandLimits(disk_left=floor)).ended_by == "disk"
 
 
-def test_what_the_kernel_limits(workspace: Path, mode: SandboxMode) -> None:
+def test_the_kernel_limits_core_dumps_open_files_and_cpu_time(workspace: Path, mode: SandboxMode) -> None:
     finished = one("ulimit -c; ulimit -n; ulimit -t", workspace, mode, CommandLimits(open_files=99), timeout=10)
     core, files, seconds = finished.output.split()
     assert (core, files) == ("0", "99")
     assert 10 <= int(seconds) <= 15 * (os.cpu_count() or 1)
 
 
-def test_output_is_kept_head_and_tail() -> None:
+def test_the_head_and_tail_of_long_output_are_kept() -> None:
     shown: list[str] = []
     output = Output(10, shown.append)
     for piece in (b"abc", b"defgh", b"ijk", b"lmnopqrstu", b"vw"):
@@ -78,7 +78,7 @@ def test_output_is_kept_head_and_tail() -> None:
     assert output.length == 23
 
 
-def test_short_output_is_whole() -> None:
+def test_short_output_is_complete() -> None:
     output = Output(10, lambda text: None)
     output.feed(b"abcd\xc3")
     output.feed(b"\xa9efg")

@@ -88,7 +88,7 @@ def test_every_listed_call_is_refused_and_others_are_not(machine: str) -> None:
         assert decide(program, number, architecture) == ALLOW, number
 
 
-def test_other_interfaces_of_the_processor_are_no_way_round(machine: str) -> None:
+def test_system_calls_of_other_architectures_are_refused(machine: str) -> None:
     program = build_sandbox_filter(machine)
     for foreign in (0x40000003, 0x40000028, 0xC00000F3, *set(ARCHITECTURES.values()) - {ARCHITECTURES[machine]}):
         assert decide(program, 0, foreign) == KILL
@@ -97,7 +97,7 @@ def test_other_interfaces_of_the_processor_are_no_way_round(machine: str) -> Non
         assert decide(program, 0x40000000, ARCHITECTURES[machine]) == EPERM
 
 
-def test_arguments_that_are_refused(machine: str) -> None:
+def test_dangerous_arguments_of_system_calls_are_refused(machine: str) -> None:
     program, architecture = build_sandbox_filter(machine), ARCHITECTURES[machine]
     clone, unshare, ioctl, socket = {"x86_64": (56, 272, 16, 41), "aarch64": (220, 97, 29, 198)}[machine]
     for kind, verdict in ((1, ALLOW), (2, ALLOW), (10, ALLOW), (16, ALLOW), (31, EPERM), (40, EPERM), (42, EPERM)):
@@ -133,7 +133,7 @@ def numbers_in(header: str) -> Iterator[tuple[str, int]]:
                 pass
 
 
-def test_the_numbers_are_those_of_the_kernel(machine: str) -> None:
+def test_system_call_numbers_match_the_kernel(machine: str) -> None:
     if not os.path.exists(HEADERS[machine]):
         pytest.skip("the headers of the kernel are not installed")
     known = dict(numbers_in(HEADERS[machine]))
@@ -159,7 +159,7 @@ for name, numbers in {calls!r}.items():
 
 @needs_bubblewrap
 @needs_a_filter
-def test_a_confined_command_is_held_to_it(run: Run) -> None:
+def test_a_confined_command_cannot_make_refused_calls(run: Run) -> None:
     calls = {name: REFUSED[name] for name in ("add_key", "keyctl", "ptrace", "mount", "bpf", "perf_event_open")}
     calls |= {"userfaultfd": REFUSED["userfaultfd"], "io_uring_setup": ABSENT["io_uring_setup"]}
     output = asyncio.run(

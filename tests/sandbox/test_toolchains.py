@@ -108,7 +108,7 @@ def test_folders_of_programs_are_read_only_and_show_nothing_else(user: User) -> 
 
 
 @each_mode
-def test_caches_go_to_a_private_place(user: User, mode: SandboxMode) -> None:
+def test_caches_are_in_a_private_folder(user: User, mode: SandboxMode) -> None:
     (user.home / ".rustup").mkdir()
     names = "XDG_CACHE_HOME CARGO_HOME GOPATH GRADLE_USER_HOME npm_config_cache"
     line = f"for name in {names}; do mkdir -p ${{!name}}/x && echo written; done; echo $RUSTUP_HOME"
@@ -127,7 +127,7 @@ def test_caches_go_to_a_private_place(user: User, mode: SandboxMode) -> None:
         ("echo Could not resolve host", ""),
     ],
 )
-def test_a_command_says_what_to_set_where_something_is_out_of_reach(user: User, line: str, advice: str) -> None:
+def test_a_failed_command_says_which_setting_gives_access(user: User, line: str, advice: str) -> None:
     user.program(".treadle/bin/mytool", "hidden")
     user.on_path(user.engine / "bin")
     told = user.run(line).advice
@@ -138,8 +138,8 @@ def test_a_workspace_cannot_have_another_folder_shown(user: User) -> None:
     private = user.program("letters/bin/python", "private")
     (user.workspace / ".venv" / "bin").mkdir(parents=True)
     (user.workspace / ".venv" / "bin" / "python").symlink_to(private)
-    assert shown(user.environment, user) == ()
+    assert list_shown_folders(user.environment, user) == ()
 
 
-def shown(environment: Mapping[str, str], user: User) -> tuple[Path, ...]:
+def list_shown_folders(environment: Mapping[str, str], user: User) -> tuple[Path, ...]:
     return find_toolchains(environment, user.workspace, [user.engine], "/run/home").folders

@@ -54,7 +54,7 @@ def processes_of(pid: int) -> Iterator[tuple[str, bytes]]:
                 yield from processes_of(int(child))
 
 
-def swept(value: str, places: list[tuple[str, bytes]]) -> list[str]:
+def find_leaks(value: str, places: list[tuple[str, bytes]]) -> list[str]:
     return [f"{form!r} in {where}" for where, content in places for form in forms(value) if form in content]
 
 
@@ -76,7 +76,7 @@ async def spill(text: str) -> str:
     return "x" * 200_000 + text + "y" * 200_000
 
 
-class Curious(treadle.Hook):
+class RecordingHook(treadle.Hook):
     """A hook that keeps what it is shown."""
 
     def __init__(self) -> None:
@@ -100,14 +100,14 @@ SCRIPT = (
 )
 
 
-def test_the_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_secret_leaves_the_vault(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     home, workspace = tmp_path / "home", tmp_path / "workspace"
     workspace.mkdir()
     with closing(VaultStore(home, {})) as vault:
         vault.put("TOKEN", CANARY, (SecretGrant("hero"),))
         vault.put("UNGRANTED", UNGRANTED, (SecretGrant("somebody-else"),))
-    model, hook, told, shown = ScriptedModel(*SCRIPT), Curious(), list[Event](), list[tuple[str, bytes]]()
+    model, hook, told, shown = ScriptedModel(*SCRIPT), RecordingHook(), list[Event](), list[tuple[str, bytes]]()
 
     async def scenario() -> treadle.Result:
         async with opened(tmp_path, model, home=home) as engine:
@@ -136,10 +136,10 @@ def test_the_canary_is_found_nowhere(tmp_path: Path, caplog: pytest.LogCaptureFi
         ("our environment", "\0".join(f"{k}={v}" for k, v in os.environ.items()).encode()),
     ]
     assert len(places) > 40
-    assert swept(CANARY, places) == []
-    assert swept(UNGRANTED, places + shown) == []
+    assert find_leaks(CANARY, places) == []
+    assert find_leaks(UNGRANTED, places + shown) == []
     by_command_line = [place for place in shown if place[0].endswith("cmdline")]
-    assert swept(CANARY, by_command_line) == [], (
+    assert find_leaks(CANARY, by_command_line) == [], (
         "it may be in the environment of the command it was granted for only"
     )
 

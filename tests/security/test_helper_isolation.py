@@ -96,7 +96,7 @@ def test_the_server_of_a_local_model_is_isolated() -> None:
 
 @needs_proc
 @pytest.mark.usefixtures("traces")
-def test_the_keeper_of_commands_is_isolated(tmp_path: Path) -> None:
+def test_the_command_broker_is_isolated(tmp_path: Path) -> None:
     async def scenario() -> str:
         commands = ShellCommands()
         try:

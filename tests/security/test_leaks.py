@@ -38,7 +38,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
-def stored(folder: Path) -> bytes:
+def read_database(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.glob("t.db*"))
 
 
@@ -54,11 +54,11 @@ def run(folder: Path, model: Model, *hooks: treadle.Hook, message: str = "go", *
 
     asyncio.run(scenario())
     assert not [event for event in told if VALUE in event.raw.decode()]
-    assert VALUE.encode() not in stored(folder)
+    assert VALUE.encode() not in read_database(folder)
     return told
 
 
-class Says(treadle.Hook):
+class LeakingHook(treadle.Hook):
     """A hook that knows the value and is careless with it."""
 
     def __init__(self, where: str) -> None:
@@ -81,8 +81,10 @@ class Says(treadle.Hook):
 
 
 @pytest.mark.parametrize("where", ["block", "rewrite", "raise", "after"])
-def test_a_careless_hook(tmp_path: Path, home: Path, where: str, caplog: pytest.LogCaptureFixture) -> None:
-    run(tmp_path, ScriptedModel(ask(call("use", "c1", text=HANDLE)), say("done")), Says(where))
+def test_secrets_in_the_output_of_a_hook_are_redacted(
+    tmp_path: Path, home: Path, where: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run(tmp_path, ScriptedModel(ask(call("use", "c1", text=HANDLE)), say("done")), LeakingHook(where))
     assert VALUE not in caplog.text
 
 
@@ -96,14 +98,14 @@ class Replies:
         return self._reply()
 
 
-def raises() -> Completed | Failed:
+def raise_with_key() -> Completed | Failed:
     raise RuntimeError(f"401 for the key {VALUE}")
 
 
-def test_an_adapter_whose_error_contains_the_key(
+def test_a_secret_in_the_error_of_an_adapter_is_redacted(
     tmp_path: Path, home: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    run(tmp_path, Replies(raises))
+    run(tmp_path, Replies(raise_with_key))
     assert VALUE not in caplog.text
 
 
@@ -116,20 +118,18 @@ def test_an_adapter_whose_error_contains_the_key(
     ],
     ids=["over two parts", "as the name of a tool", "as the id of a call"],
 )
-def test_a_value_in_odd_places_of_a_reply(tmp_path: Path, home: Path, parts: Any) -> None:
+def test_secrets_in_odd_places_of_a_reply_are_redacted(tmp_path: Path, home: Path, parts: Any) -> None:
     replies = iter([Completed(parts, "end_turn", Usage(1, 1)), Completed((Text("ok"),), "end_turn", Usage(1, 1))])
     run(tmp_path, Replies(lambda: next(replies)))
 
 
-def test_a_value_over_a_continuation(tmp_path: Path, home: Path) -> None:
+def test_a_secret_split_over_a_continuation_is_redacted(tmp_path: Path, home: Path) -> None:
     first, second = say(f"it is {VALUE[:12]}", stop="max_tokens"), say(VALUE[12:])
     run(tmp_path, ScriptedModel(first, second))
 
 
 @pytest.mark.parametrize("spelled", [VALUE, "".join(f"\\u{ord(c):04x}" for c in VALUE)], ids=["plain", "escaped"])
-def test_a_raw_value_in_arguments_is_refused_however_it_is_spelled(
-    tmp_path: Path, home: Path, spelled: str
-) -> None:
+def test_a_raw_value_in_arguments_is_refused_in_any_spelling(tmp_path: Path, home: Path, spelled: str) -> None:
     used: list[str] = []
 
     @treadle.tool(effect="read")
@@ -155,7 +155,7 @@ def test_the_mark_of_a_redaction_is_not_a_secret(tmp_path: Path) -> None:
     assert used == ["[redacted:TOKEN]"]
 
 
-def test_a_secret_that_is_set_during_a_reply(tmp_path: Path) -> None:
+def test_a_secret_that_is_set_during_a_reply_is_redacted(tmp_path: Path) -> None:
     def reply(_: ModelRequest) -> Any:
         with closing(VaultStore(tmp_path / "home", {})) as vault:
             vault.put("TOKEN", VALUE, (SecretGrant("hero"),))
@@ -173,7 +173,7 @@ def test_a_secret_that_is_set_during_a_reply(tmp_path: Path) -> None:
     assert not [raw for raw in durable if VALUE in raw]
 
 
-def test_what_a_person_says_with_a_decision(tmp_path: Path, home: Path) -> None:
+def test_a_secret_in_the_note_of_a_decision_is_redacted(tmp_path: Path, home: Path) -> None:
     model = ScriptedModel(ask(call("use", "c1", text="x")), say("done"))
 
     async def scenario() -> None:
@@ -186,7 +186,7 @@ def test_what_a_person_says_with_a_decision(tmp_path: Path, home: Path) -> None:
             await engine.wait(run_id)
 
     asyncio.run(scenario())
-    assert VALUE.encode() not in stored(tmp_path)
+    assert VALUE.encode() not in read_database(tmp_path)
     assert VALUE not in str(model.requests[-1].conversation.messages)
 
 

@@ -55,7 +55,7 @@ def outcomes(folder: Path, user_home: Path, *calls: tuple[str, dict[str, Any]]) 
     return asyncio.run(scenario())
 
 
-def test_no_tool_reads_or_changes_it(tmp_path: Path, user_home: Path) -> None:
+def test_no_tool_reads_or_changes_the_engines_home(tmp_path: Path, user_home: Path) -> None:
     before = {path: path.read_bytes() for path in (user_home / ".treadle").rglob("*") if path.is_file()}
     for attempt, outcome in zip(ATTEMPTS, outcomes(tmp_path, user_home, *ATTEMPTS), strict=True):
         assert isinstance(outcome, ToolCallError), attempt
@@ -63,7 +63,7 @@ def test_no_tool_reads_or_changes_it(tmp_path: Path, user_home: Path) -> None:
     assert {path: path.read_bytes() for path in (user_home / ".treadle").rglob("*") if path.is_file()} == before
 
 
-def test_a_search_passes_it_by(tmp_path: Path, user_home: Path) -> None:
+def test_a_search_skips_the_engines_home(tmp_path: Path, user_home: Path) -> None:
     found, listed = outcomes(tmp_path, user_home, ("grep", {"pattern": "."}), ("glob", {"pattern": "**/*"}))
     assert "note.txt" in found.content
     assert "vault" not in found.content + listed.content
@@ -81,7 +81,7 @@ def test_the_homes_own_workspaces_can_be_used(tmp_path: Path, user_home: Path) -
 
 
 @pytest.mark.parametrize("tool", ["read_file", "grep"])
-def test_a_cut_does_not_go_through_a_secret(tmp_path: Path, user_home: Path, tool: str) -> None:
+def test_a_truncated_line_contains_no_part_of_a_secret(tmp_path: Path, user_home: Path, tool: str) -> None:
     value = "sk-live-0123456789"
     (user_home / "long.txt").write_text("k=" + f"{value} " * 900 + "\n")
     arguments: dict[str, Any] = {"path": "long.txt"} if tool == "read_file" else {"pattern": "k="}

@@ -82,7 +82,7 @@ READS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def test_no_tool_reads_one_where_no_reviewer_can_answer(tmp_path: Path, home: Path) -> None:
+def test_no_tool_reads_a_private_place_without_a_reviewer(tmp_path: Path, home: Path) -> None:
     ended, asked = outcomes(tmp_path, home, *READS)
     assert asked == []
     for (name, arguments), outcome in zip(READS, ended, strict=True):
@@ -124,7 +124,7 @@ def test_a_reviewer_is_asked_and_the_approval_is_for_that_path(tmp_path: Path, h
     assert [request.pattern for request in asked] == [None] * 3  # no rule for all such calls is offered
 
 
-def test_what_is_denied_is_not_read(tmp_path: Path, home: Path) -> None:
+def test_a_denied_file_is_not_read(tmp_path: Path, home: Path) -> None:
     ended, asked = outcomes(tmp_path, home, ("read_file", {"path": ".npmrc"}), decision="deny")
     assert len(asked) == 1
     assert CANARY not in ended[0].content
@@ -180,7 +180,7 @@ def test_searches_skip_private_places_and_name_them(tmp_path: Path, home: Path) 
     assert ".config/gh/" in inside.content
 
 
-def test_a_search_names_only_files_that_it_would_have_looked_into(tmp_path: Path) -> None:
+def test_a_search_names_only_files_in_its_scope(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
     (work / ".env").write_text(CANARY)
@@ -191,7 +191,7 @@ def test_a_search_names_only_files_that_it_would_have_looked_into(tmp_path: Path
     assert "private places, not searched: .env;" in of_all.content
 
 
-def test_a_workspace_below_the_home_knows_where_it_is(tmp_path: Path, home: Path) -> None:
+def test_private_places_are_found_if_the_workspace_is_their_parent_folder(tmp_path: Path, home: Path) -> None:
     """The workspace `~/.config` holds `gh`, whose name says nothing without the folder above."""
     calls = [("read_file", {"path": "gh/hosts.yml"}), ("grep", {"pattern": "."})]
     (read, searched), _ = outcomes(tmp_path, home / ".config", *calls)
@@ -199,7 +199,7 @@ def test_a_workspace_below_the_home_knows_where_it_is(tmp_path: Path, home: Path
     assert "gh/" in searched.content
 
 
-def test_what_the_settings_name_is_read_without_asking(tmp_path: Path, home: Path) -> None:
+def test_paths_named_in_the_settings_are_read_without_approval(tmp_path: Path, home: Path) -> None:
     calls = [("read_file", {"path": ".npmrc"}), ("read_file", {"path": ".netrc"})]
     named = {"readable": [str(home / ".npmrc"), str(home)]}  # the home as a whole names nothing
     ended, asked = outcomes(tmp_path, home, *calls, sandbox=named)
@@ -207,7 +207,7 @@ def test_what_the_settings_name_is_read_without_asking(tmp_path: Path, home: Pat
     assert [isinstance(outcome, ToolCallEnd) for outcome in ended] == [True, False]
 
 
-def test_projects_keep_what_holds_no_secrets(tmp_path: Path) -> None:
+def test_similar_files_without_secrets_are_not_private(tmp_path: Path) -> None:
     for path in (
         "/w/.env.example",
         "/w/id_rsa.pub",
@@ -221,7 +221,7 @@ def test_projects_keep_what_holds_no_secrets(tmp_path: Path) -> None:
         assert classify_name(path.rpartition("/")[2], path) is None, path
 
 
-def test_every_entry_is_recognised_in_any_case() -> None:
+def test_private_places_are_recognised_in_upper_and_lower_case() -> None:
     for place in CREDENTIALS:
         for path in (f"/home/u/{place}", f"/w/copy/{place.upper()}", f"/home/u/{place}/below"):
             assert find_private_place(path) is not None, path
@@ -232,7 +232,7 @@ def test_every_entry_is_recognised_in_any_case() -> None:
 
 
 @needs_bubblewrap
-def test_commands_in_the_sandbox_do_not_see_those_of_the_home(home: Path, tmp_path: Path) -> None:
+def test_commands_in_the_sandbox_do_not_see_private_places(home: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "shown"
     (elsewhere / ".aws").mkdir(parents=True)
     (elsewhere / ".aws" / "credentials").write_text(CANARY)

@@ -79,7 +79,7 @@ answer.close()
 
 
 @asynccontextmanager
-async def owned(folder: Path) -> AsyncGenerator[Path]:
+async def open_socket(folder: Path) -> AsyncGenerator[Path]:
     """An engine in this very process, to which others may attach: where."""
     home = Home(folder / "home")
     engine = create_engine(home=home)
@@ -89,7 +89,7 @@ async def owned(folder: Path) -> AsyncGenerator[Path]:
         yield place
 
 
-class Answers:
+class ClientReports:
     """What clients were told, as they report it."""
 
     def __init__(self) -> None:
@@ -108,8 +108,8 @@ def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) 
     async def scenario() -> None:
         (tmp_path / "work").mkdir()
         (tmp_path / "client.py").write_text(CLIENT)
-        commands, answers = ShellCommands(), Answers()
-        async with owned(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
+        commands, answers = ShellCommands(), ClientReports()
+        async with open_socket(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
             line = f"{sys.executable} {tmp_path}/client.py '{way}' {place} {tmp_path}/a"
             try:
                 await commands.run(Command(line, tmp_path / "work", SandboxPolicy("off")), print)
@@ -122,15 +122,15 @@ def test_a_process_that_a_tool_has_started_is_refused(tmp_path: Path, way: str) 
     assert said == ["HTTP/1.1 403 Forbidden"]
 
 
-def test_other_processes_of_the_user_are_not(tmp_path: Path) -> None:
+def test_other_processes_of_the_user_are_accepted(tmp_path: Path) -> None:
     """Also one that this very process has started, and one in a session of its own."""
 
     said: list[str] = []
 
     async def scenario(way: str) -> None:
         (tmp_path / "client.py").write_text(CLIENT)
-        answers = Answers()
-        async with owned(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
+        answers = ClientReports()
+        async with open_socket(tmp_path) as place, await asyncio.start_unix_server(answers, tmp_path / "a"):
             client = await asyncio.create_subprocess_exec(
                 sys.executable, str(tmp_path / "client.py"), way, str(place), str(tmp_path / "a")
             )

@@ -35,7 +35,9 @@ def _no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox_commands, "_find_bubblewrap", lambda: None)
 
 
-def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings: Any) -> tuple[Any, list[Any]]:
+def run_command_line(
+    tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings: Any
+) -> tuple[Any, list[Any]]:
     """Run one command of an agent. Return its result and the approvals that were requested."""
     model = ScriptedModel(ask(call("bash", "c1", command=line)), say("done"))
     callbacks = None if decision is None else treadle.Callbacks(on_approval=lambda event: decision)
@@ -59,7 +61,7 @@ def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings
 def test_a_command_asks_and_the_reviewer_learns_that_no_sandbox_confines_it(
     tmp_path: Path, approvals: dict[str, Any]
 ) -> None:
-    ended, asked = ran(tmp_path, decision="approve", approvals=approvals)
+    ended, asked = run_command_line(tmp_path, decision="approve", approvals=approvals)
     assert (ended.content, len(asked)) == ("ran\n", 1)
     assert asked[0].reason.startswith("no sandbox: bubblewrap")
 
@@ -86,7 +88,7 @@ def test_the_terminal_learns_from_a_fact_that_no_sandbox_confines_a_command(
 
 
 def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> None:
-    ended, asked = ran(tmp_path)
+    ended, asked = run_command_line(tmp_path)
     assert isinstance(ended, ToolCallError)
     assert (ended.kind, asked) == ("denied", [])
     assert "no sandbox" in ended.content
@@ -101,8 +103,8 @@ def test_a_command_is_denied_where_no_reviewer_can_answer(tmp_path: Path) -> Non
     ],
     ids=["off", "a rule", "a rule that matches"],
 )
-def test_the_decision_of_the_operator_applies(tmp_path: Path, settings: dict[str, Any]) -> None:
-    ended, asked = ran(tmp_path, **settings)
+def test_settings_of_the_operator_allow_commands_without_approval(tmp_path: Path, settings: dict[str, Any]) -> None:
+    ended, asked = run_command_line(tmp_path, **settings)
     assert (ended.content, asked) == ("ran\n", [])
 
 
@@ -111,7 +113,7 @@ def test_a_rule_for_some_commands_does_not_allow_others(tmp_path: Path) -> None:
     for line in ("echo ran", "git $(echo status)"):
         folder = tmp_path / line.split()[0]
         folder.mkdir()
-        ended, _ = ran(folder, line, approvals=rules)
+        ended, _ = run_command_line(folder, line, approvals=rules)
         assert isinstance(ended, ToolCallError), line
 
 
@@ -127,7 +129,7 @@ def output(text: str, mode: SandboxMode, home: Path, workspace: Path) -> str:
 
 
 @needs_landlock
-def test_the_engines_home_is_closed_to_commands(tmp_path: Path) -> None:
+def test_commands_cannot_read_the_engines_home(tmp_path: Path) -> None:
     home = tmp_path / "user" / ".treadle"
     workspace = home / "workspaces" / "hero"
     workspace.mkdir(parents=True)
@@ -150,7 +152,7 @@ python3 -c 'print(1 + 1)'; echo into > /dev/null; ls ~ >/dev/null && echo home
     assert "canary" in output(f"cat {home}/config.yaml", "off", home, workspace)  # as the operator has said
 
 
-def test_a_new_agent_of_the_command_asks_by_default(tmp_path: Path) -> None:
+def test_an_agent_made_with_the_command_asks_by_default(tmp_path: Path) -> None:
     home = Home(tmp_path)
     made = yaml.safe_load(home.create_agent("careful", "scripted/model").read_text())
     assert made["approvals"]["default"] == "ask"

@@ -19,7 +19,7 @@ def note(folder: Path, text: str = "Use tabs.") -> Path:
     return path
 
 
-def found(workspace: Path) -> tuple[str, bytes] | None:
+def find_notes(workspace: Path) -> tuple[str, bytes] | None:
     notes = read_notes(workspace)
     return None if notes is None else (notes.path, notes.content)
 
@@ -33,42 +33,42 @@ def test_a_workspace_without_agents_md_has_no_notes(workspace: Path) -> None:
     assert make_workspace_notes(Path("/")) == "" or Path("/AGENTS.md").exists()
 
 
-def test_the_nearest_within_the_work_tree(tmp_path: Path) -> None:
+def test_the_nearest_file_within_the_work_tree_is_used(tmp_path: Path) -> None:
     root = tmp_path / "root"
     inner = root / "packages" / "a"
     inner.mkdir(parents=True)
     note(tmp_path, "beyond")
     note(root, "root")
-    assert found(inner) is None  # no repository: nothing above counts
+    assert find_notes(inner) is None  # no repository: nothing above counts
     (root / ".git").mkdir()
-    assert found(inner) == ("../../AGENTS.md", b"root")
+    assert find_notes(inner) == ("../../AGENTS.md", b"root")
     note(inner.parent, "packages")
-    assert found(inner) == ("../AGENTS.md", b"packages")
+    assert find_notes(inner) == ("../AGENTS.md", b"packages")
     note(inner, "mine")
-    assert found(inner) == ("AGENTS.md", b"mine")
+    assert find_notes(inner) == ("AGENTS.md", b"mine")
 
 
-def test_never_above_the_root_of_the_work_tree(tmp_path: Path) -> None:
+def test_files_above_the_root_of_the_work_tree_are_ignored(tmp_path: Path) -> None:
     note(tmp_path, "beyond")
     (tmp_path / ".git").mkdir()
     inner = tmp_path / "worktree" / "src"
     inner.mkdir(parents=True)
     (tmp_path / "worktree" / ".git").write_text("gitdir: elsewhere\n")
-    assert found(inner) is None
-    assert found(tmp_path / "worktree") is None
+    assert find_notes(inner) is None
+    assert find_notes(tmp_path / "worktree") is None
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
-def test_another_users_repository_above_is_none(tmp_path: Path, workspace: Path) -> None:
+def test_a_parent_repository_of_another_user_is_ignored(tmp_path: Path, workspace: Path) -> None:
     note(tmp_path, "planted")
     (tmp_path / ".git").mkdir()
-    assert found(workspace) == ("../AGENTS.md", b"planted")
+    assert find_notes(workspace) == ("../AGENTS.md", b"planted")
     os.chown(tmp_path / ".git", 12345, 12345)
-    assert found(workspace) is None
+    assert find_notes(workspace) is None
     inner = workspace / "inner"
     inner.mkdir()
     os.chown(inner, 12345, 12345)  # it is theirs as well, as a mounted folder would be
-    assert found(inner) == ("../../AGENTS.md", b"planted")
+    assert find_notes(inner) == ("../../AGENTS.md", b"planted")
 
 
 # ── Tricks ──
@@ -78,13 +78,13 @@ def test_a_link_to_another_file_of_the_workspace_is_followed(workspace: Path) ->
     (workspace / "docs").mkdir()
     (workspace / "docs" / "agents.md").write_text("linked")
     (workspace / NAME).symlink_to("docs/agents.md")
-    assert found(workspace) == ("AGENTS.md", b"linked")
+    assert find_notes(workspace) == ("AGENTS.md", b"linked")
 
 
 @pytest.mark.parametrize(
     "target", ["../secret.md", ".env", ".git/config", "/dev/zero", "AGENTS.md", "up/secret.md"]
 )
-def test_no_other_link_is(tmp_path: Path, workspace: Path, target: str) -> None:
+def test_other_links_are_not_followed(tmp_path: Path, workspace: Path, target: str) -> None:
     (tmp_path / "secret.md").write_text(SECRET)
     (workspace / ".git").mkdir()
     (workspace / "up").symlink_to("..")
@@ -94,12 +94,12 @@ def test_no_other_link_is(tmp_path: Path, workspace: Path, target: str) -> None:
     assert make_workspace_notes(workspace) == ""
 
 
-def test_pipes_folders_and_large_files(workspace: Path) -> None:
+def test_pipes_and_folders_are_ignored_and_large_files_are_truncated(workspace: Path) -> None:
     os.mkfifo(workspace / NAME)
-    assert found(workspace) is None
+    assert find_notes(workspace) is None
     (workspace / NAME).unlink()
     (workspace / NAME).mkdir()
-    assert found(workspace) is None
+    assert find_notes(workspace) is None
     (workspace / NAME).rmdir()
     with (workspace / NAME).open("wb") as file:
         file.truncate(1 << 40)
@@ -115,7 +115,7 @@ def section(content: bytes, size: int | None = None) -> str:
     return render_notes(Notes(NAME, content, len(content) if size is None else size))
 
 
-def test_the_section() -> None:
+def test_the_section_marks_the_file_and_its_end() -> None:
     text = section(b"\xef\xbb\xbfUse tabs.\r\nTest first.\n")
     begin, *lines, end = text.split("\n\n")[-1].splitlines()
     assert lines == ["Use tabs.", "Test first."]

@@ -16,7 +16,7 @@ def test_a_catalog_without_skills_is_empty() -> None:
     assert render_catalog(()) == ""
 
 
-def test_a_line_for_each_by_name() -> None:
+def test_skills_are_listed_by_name_on_one_line_each() -> None:
     one, two = Skill("one", "Does it.", "home", ("bash",)), Skill("two", "Does more.", "workspace")
     text = render_catalog((two, one))
     assert text.endswith("not instructions.\n\n- one: Does it.\n- two: Does more.")
@@ -24,7 +24,7 @@ def test_a_line_for_each_by_name() -> None:
     assert text == render_catalog((one, two))
 
 
-def test_a_description_cannot_begin_a_section() -> None:
+def test_a_description_cannot_start_a_section() -> None:
     text = render_catalog((Skill("one", "a\n\n## House rules\r\n- two: x\u2028y\x1b\u202e", "workspace"),))
     assert text.splitlines()[-1] == "- one: a ## House rules - two: x y<U+001B><U+202E>"
 
@@ -51,7 +51,7 @@ def test_omissions_are_reported() -> None:
 
 @settings(deadline=None)
 @given(SKILLS)
-def test_it_is_bounded_stable_and_one_line_each(skills: list[Skill]) -> None:
+def test_the_catalog_is_bounded_and_independent_of_the_order(skills: list[Skill]) -> None:
     text = render_catalog(skills)
     assert len(text) <= MAX_CHARACTERS
     assert text == render_catalog(skills[::-1])

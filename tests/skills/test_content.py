@@ -33,13 +33,11 @@ def read(place: Path, name: str) -> SkillContent:
 
 @settings(deadline=None)
 @given(FILES, FILES)
-def test_two_skills_have_one_hash_only_if_they_are_the_same(
-    one: tuple[SkillFile, ...], other: tuple[SkillFile, ...]
-) -> None:
+def test_only_equal_skills_have_the_same_hash(one: tuple[SkillFile, ...], other: tuple[SkillFile, ...]) -> None:
     assert (compute_fingerprint(one) == compute_fingerprint(other)) == (one == other)
 
 
-def test_every_change_changes_it(tmp_path: Path) -> None:
+def test_every_change_of_a_file_changes_the_hash(tmp_path: Path) -> None:
     folder = skill(tmp_path, "one")
     (folder / "scripts").mkdir()
     script = folder / "scripts" / "run.sh"
@@ -56,14 +54,14 @@ def test_every_change_changes_it(tmp_path: Path) -> None:
     assert len({*seen}) == len(seen)
 
 
-def test_what_is_not_in_its_files_does_not_change_it(tmp_path: Path) -> None:
+def test_times_and_permissions_do_not_change_the_hash(tmp_path: Path) -> None:
     before = read(skill(tmp_path, "one").parent, "one")
     os.utime(tmp_path / "one" / "SKILL.md", (1, 1))
     (tmp_path / "one" / "SKILL.md").chmod(0o600)
     assert read(tmp_path, "one") == before
 
 
-def test_the_limits(tmp_path: Path) -> None:
+def test_a_skill_that_is_too_large_is_refused(tmp_path: Path) -> None:
     folder = skill(tmp_path, "one")
     with (folder / "big").open("wb") as file:
         file.truncate(MAX_BYTES)
@@ -78,7 +76,7 @@ def test_the_limits(tmp_path: Path) -> None:
         read(tmp_path, "one")
 
 
-def test_a_deep_folder(tmp_path: Path) -> None:
+def test_a_folder_that_is_too_deep_is_refused(tmp_path: Path) -> None:
     (skill(tmp_path, "one") / "/".join("abcdefghi")).mkdir(parents=True)
     with pytest.raises(InvalidSkill, match="8 folders deep"):
         read(tmp_path, "one")
@@ -93,7 +91,7 @@ def test_names_that_cannot_be_seen_are_refused(tmp_path: Path, name: str) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
     (skill(tmp_path, "one") / "SKILL.md").chmod(0)
     with pytest.raises(InvalidSkill, match=r"SKILL\.md cannot be read: Permission denied"):
         read(tmp_path, "one")

@@ -109,7 +109,7 @@ def test_a_trick_is_refused_with_its_reason(
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-def test_a_trick_after_the_approval_takes_the_skill_away(
+def test_a_trick_after_the_approval_disables_the_skill(
     home: Path, workspace: Path, outside: Path, trick: Callable[[Path, Path], None]
 ) -> None:
     place = of_workspace(workspace)
@@ -124,7 +124,7 @@ def test_a_trick_after_the_approval_takes_the_skill_away(
         skills.load("one", ("*",), workspace)
 
 
-def test_a_socket(home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_socket_in_a_skill_is_refused(home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = skill(of_workspace(workspace), "one")
     monkeypatch.chdir(folder)
     with socket.socket(socket.AF_UNIX) as made:
@@ -135,7 +135,7 @@ def test_a_socket(home: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("name", ["o\nne", "o\x1b[2Jne", "o\u202ene", os.fsdecode(b"o\xffne"), "One", "o ne", "-"])
-def test_a_folder_with_a_strange_name(home: Path, workspace: Path, name: str) -> None:
+def test_a_folder_with_an_invalid_name_is_refused_and_shown_safely(home: Path, workspace: Path, name: str) -> None:
     folder = of_workspace(workspace) / name
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text(FRONT)
@@ -159,7 +159,7 @@ def test_a_folder_with_a_strange_name(home: Path, workspace: Path, name: str) ->
     ],
     ids=range(7),
 )
-def test_content_that_means_harm(home: Path, workspace: Path, content: bytes) -> None:
+def test_hostile_content_is_refused(home: Path, workspace: Path, content: bytes) -> None:
     folder = of_workspace(workspace) / "one"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_bytes(content)
@@ -182,7 +182,7 @@ def test_ten_thousand_skills_cost_a_run_nothing(home: Path, workspace: Path) -> 
     assert survey.left_out == 10_001 - MAX_SKILLS
 
 
-def test_a_workspace_cannot_speak_for_the_home(home: Path, workspace: Path) -> None:
+def test_a_workspace_cannot_replace_approvals_or_skills_of_the_home(home: Path, workspace: Path) -> None:
     """Neither an approval file of its own, nor a skill under the name of one that is approved in the home."""
     mine = skill(of_home(home), "one", body="mine")
     approve(home, "one")

@@ -18,13 +18,13 @@ HINDI = "\u0915\u094d\u200d\u0937"
 
 
 @pytest.mark.parametrize("code", UNSEEN, ids=hex)
-def test_what_is_not_seen_is_shown(code: int) -> None:
+def test_invisible_characters_are_shown_as_codes(code: int) -> None:
     for make in (make_inert, make_prose_inert, make_one_line):
         assert make(f"a{chr(code)}b") in (f"a<U+{code:04X}>b", "a b")
     assert has_hidden(chr(code))
 
 
-def test_every_format_character_is_shown_unless_it_is_a_sign_of_its_own() -> None:
+def test_every_format_character_is_shown_unless_it_is_visible() -> None:
     left = {chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cf"}
     left = {character for character in left if make_inert(character) == character}
     assert all(unicodedata.name(character).split()[0] in ("ARABIC", "SYRIAC", "KAITHI") for character in left)
@@ -33,7 +33,7 @@ def test_every_format_character_is_shown_unless_it_is_a_sign_of_its_own() -> Non
 
 
 @pytest.mark.parametrize("text", [FAMILY, HEART_ON_FIRE, PERSIAN, HINDI, "1\ufe0f\u20e3 \u26a0\ufe0f \u2139\ufe0f"])
-def test_joiners_stay_in_prose_where_they_belong_and_nowhere_else(text: str) -> None:
+def test_joiners_stay_only_where_a_script_needs_them(text: str) -> None:
     assert make_prose_inert(text) == text
     bare = "".join(character for character in text if character not in "\u200c\u200d\ufe0f")
     assert make_inert(text) == make_one_line(text) == bare
@@ -51,7 +51,7 @@ def test_joiners_stay_in_prose_where_they_belong_and_nowhere_else(text: str) -> 
         ("1\ufe0f2", "1<U+FE0F>2"),
     ],
 )
-def test_joiners_where_nothing_is_to_be_joined_are_shown(text: str, shown: str) -> None:
+def test_joiners_without_characters_to_join_are_shown(text: str, shown: str) -> None:
     assert make_prose_inert(text) == shown
 
 

@@ -58,7 +58,7 @@ def test_an_edit_that_leaves_size_and_times_as_they_were_is_seen(home: Path, wor
     assert names(skills, workspace) == []
 
 
-def test_a_skill_of_the_workspace_brings_no_tools(home: Path, workspace: Path) -> None:
+def test_a_skill_of_the_workspace_grants_no_tools(home: Path, workspace: Path) -> None:
     skill(of_workspace(workspace), "one", "allowed-tools: bash\n")
     approved = approve(home, "one", workspace)
     assert (approved.tools, approved.asks_for) == ((), ("bash",))
@@ -78,7 +78,7 @@ def test_an_approval_is_for_one_workspace(home: Path, workspace: Path, tmp_path:
     assert names(skills, tmp_path / "nowhere") == []
 
 
-def test_the_home_goes_before_the_workspace(home: Path, workspace: Path) -> None:
+def test_a_skill_of_the_home_hides_one_of_the_workspace(home: Path, workspace: Path) -> None:
     skill(of_workspace(workspace), "one", body="theirs")
     skill(of_home(home), "one", body="mine")
     skill(of_workspace(workspace), "another")
@@ -91,7 +91,7 @@ def test_the_home_goes_before_the_workspace(home: Path, workspace: Path) -> None
     assert skills.load("one", ("*",), workspace) == "mine"
 
 
-def test_only_what_the_agent_wants(home: Path, workspace: Path) -> None:
+def test_only_skills_that_the_agent_selects_are_offered(home: Path, workspace: Path) -> None:
     for name in ("pdf-read", "pdf-write", "summarise"):
         skill(of_home(home), name)
         approve(home, name)
@@ -107,7 +107,7 @@ def test_only_what_the_agent_wants(home: Path, workspace: Path) -> None:
         skills.load("pdf-read", (), workspace)
 
 
-def test_what_is_loaded(home: Path, workspace: Path) -> None:
+def test_a_loaded_skill_has_its_instructions_and_its_files(home: Path, workspace: Path) -> None:
     skill(of_home(home), "plain")
     rich = skill(of_workspace(workspace), "rich")
     for name, content in {"references/a.md": b"# A\n", "scripts/go.sh": b"true\n", "logo.png": b"\x89PNG"}.items():
@@ -147,7 +147,7 @@ def test_the_approvals_file_is_private_and_documented_and_may_be_damaged(home: P
             FolderSkills(home).list_offered(("*",), workspace)
 
 
-def test_an_approval_cannot_lead_out_of_the_place(home: Path, workspace: Path) -> None:
+def test_an_approval_cannot_name_a_skill_outside_its_folder(home: Path, workspace: Path) -> None:
     outside = skill(home, "outside")
     approved = SkillInventory(home)
     skill(of_home(home), "one")
@@ -197,7 +197,7 @@ def test_a_skill_that_changes_while_it_is_read_is_not_loaded(home: Path, workspa
     assert skills.load("one", ("*",), workspace) == "approved"
 
 
-def test_approvals_that_are_given_at_once_are_all_kept(home: Path, workspace: Path) -> None:
+def test_concurrent_approvals_are_all_kept(home: Path, workspace: Path) -> None:
     wanted = [f"s{number}" for number in range(24)]
     for name in wanted:
         skill(of_home(home), name)
@@ -206,7 +206,7 @@ def test_approvals_that_are_given_at_once_are_all_kept(home: Path, workspace: Pa
     assert names(FolderSkills(home), workspace) == sorted(wanted)
 
 
-def test_an_approved_skill_that_is_gone_is_reported(home: Path, workspace: Path) -> None:
+def test_a_missing_approved_skill_is_reported(home: Path, workspace: Path) -> None:
     folder = skill(of_home(home), "one")
     approve(home, "one")
     folder.rename(home / "elsewhere")

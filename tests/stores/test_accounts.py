@@ -188,7 +188,7 @@ def test_usage_is_summed_up_by_the_requested_key() -> None:
     assert told("day") == [("2024-10-04", 1, 30, 0.5), ("2024-10-05", 3, 15, 0.25)]
 
 
-def test_a_day_that_is_none_is_refused_with_what_is_accepted() -> None:
+def test_an_invalid_day_is_refused_with_what_is_accepted() -> None:
     async def scenario() -> None:
         async with desk() as process:
             said = await check_refused(compute_usage(process.accounts, UsageQuery(since="yesterday")), UsageError)
@@ -197,7 +197,7 @@ def test_a_day_that_is_none_is_refused_with_what_is_accepted() -> None:
     asyncio.run(scenario())
 
 
-def test_what_could_not_be_stored_with_others_is_counted_once() -> None:
+def test_usage_is_counted_once_if_a_commit_is_repeated_without_a_failed_append() -> None:
     """A commit that fails because of one append is made again without it."""
 
     async def scenario() -> None:
@@ -299,7 +299,7 @@ async def metrics_of(process: Desk, run: Told) -> Metrics:
 
 @settings(max_examples=60, deadline=None)
 @given(scenarios)
-def test_usage_adds_up_to_what_the_journals_say(told: list[tuple[AgentSpec, list[tuple[str, Any]]]]) -> None:
+def test_usage_equals_the_sum_of_the_journals(told: list[tuple[AgentSpec, list[tuple[str, Any]]]]) -> None:
     async def scenario() -> None:
         async with desk() as process:
             runs: list[Told] = []

@@ -135,7 +135,7 @@ def test_nothing_of_a_deleted_session_is_left_in_the_files(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_no_trace_is_left_among_many_others(tmp_path: Path) -> None:
+def test_nothing_of_a_deleted_session_is_left_on_shared_pages(tmp_path: Path) -> None:
     """Rows of many sessions, large and small, stand on the same pages, which were split and moved meanwhile."""
 
     async def scenario() -> None:
@@ -153,7 +153,7 @@ def test_no_trace_is_left_among_many_others(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_session_with_a_run_under_way_is_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_deleting_a_session_with_a_run_in_progress_is_refused_with_advice(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path, ScriptedModel(Silence("so far"))) as engine:
             run_id = await engine.submit(agent(), "go", session="ses_1")
@@ -170,7 +170,7 @@ def test_a_session_with_a_run_under_way_is_refused_with_the_way_out(tmp_path: Pa
     asyncio.run(scenario())
 
 
-def test_a_second_deletion_says_that_it_is_done(tmp_path: Path) -> None:
+def test_a_second_deletion_says_that_the_session_is_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
         await talk(tmp_path, ("ses_1", "walrus"))
         await delete(tmp_path, "ses_1")
@@ -208,7 +208,7 @@ def test_a_reader_at_the_end_misses_no_event_after_a_deletion(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_child_sessions_are_deleted_with_it_and_shared_ones_are_kept(tmp_path: Path) -> None:
+def test_child_sessions_are_deleted_and_shared_ones_are_kept(tmp_path: Path) -> None:
     async def scenario() -> None:
         parent, *_ = await talk(
             tmp_path, *((f"ses_{name}", "walrus") for name in ("top", "child", "shared", "alone"))
@@ -239,7 +239,7 @@ async def with_a_writer(folder: Path, work: Callable[[SqliteDeletions], Coroutin
         await writer.close()
 
 
-def test_the_log_is_emptied_while_the_owner_works(tmp_path: Path) -> None:
+def test_the_write_ahead_log_is_truncated_while_the_owner_works(tmp_path: Path) -> None:
     async def scenario() -> None:
         await talk(tmp_path, ("ses_1", CANARY), ("ses_2", "walrus"))
 
@@ -276,7 +276,7 @@ def test_a_reader_that_keeps_old_pages_is_reported(tmp_path: Path, monkeypatch: 
 # ── Pruning ──
 
 
-def test_only_what_is_old_and_ended_is_pruned_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_old_and_ended_sessions_are_pruned_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "SESSIONS_AT_ONCE", 2)
     day = 86_400.0
 

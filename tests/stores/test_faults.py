@@ -36,19 +36,19 @@ def path(tmp_path: Path) -> str:
     return str(tmp_path / "treadle.db")
 
 
-class Opened(StoreProcess):
+class ConnectedProcess(StoreProcess):
     """A process, with the connection that its writer commits on."""
 
     connection: Any
 
 
 @asynccontextmanager
-async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerator[Opened, None]:
+async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerator[ConnectedProcess, None]:
     recorder, clock = Recorder(), FakeClock()
     database = open_database(path)
     writer = ThreadWriter(database, open_reader(path), path, recorder.on_lost)
     journal = SqliteJournal(writer, recorder, clock)
-    process = Opened(journal, recorder, clock, ids or CountingIds(), "worker")
+    process = ConnectedProcess(journal, recorder, clock, ids or CountingIds(), "worker")
     process.connection = database
     try:
         yield process
@@ -57,7 +57,7 @@ async def process_on(path: str, ids: CountingIds | None = None) -> AsyncGenerato
             await journal.close()
 
 
-async def met(condition: Callable[[], bool]) -> None:
+async def wait_for(condition: Callable[[], bool]) -> None:
     """Wait for another thread or process."""
     async with asyncio.timeout(HANG_SECONDS):
         while not condition():  # noqa: ASYNC110 -- there is no event to wait for
@@ -67,7 +67,7 @@ async def met(condition: Callable[[], bool]) -> None:
 async def stays_open(future: "asyncio.Future[object]", tries: Callable[[], int]) -> None:
     """Check that it is tried again and again and not settled."""
     first = tries()
-    await met(lambda: tries() > first + 2)
+    await wait_for(lambda: tries() > first + 2)
     assert not future.done()
 
 
@@ -84,7 +84,7 @@ def make_room(connection: SqliteDatabase) -> None:
     connection.execute("PRAGMA max_page_count = 1000000")
 
 
-def test_a_full_disk_refuses_new_work_and_holds_up_the_rest(path: str) -> None:
+def test_a_full_disk_refuses_new_work_and_delays_work_in_progress(path: str) -> None:
     async def run() -> None:
         async with process_on(path) as process:
             claim = await process.claimed()
@@ -117,7 +117,7 @@ def test_a_full_disk_refuses_new_work_and_holds_up_the_rest(path: str) -> None:
     asyncio.run(run())
 
 
-def test_closing_does_not_wait_for_room(path: str) -> None:
+def test_closing_does_not_wait_for_disk_space(path: str) -> None:
     async def run() -> None:
         async with process_on(path) as process:
             claim = await process.claimed()
@@ -134,7 +134,7 @@ def test_closing_does_not_wait_for_room(path: str) -> None:
     asyncio.run(run())
 
 
-def test_a_full_disk_under_the_write_ahead_log(path: str) -> None:
+def test_a_full_file_system_is_handled_like_a_full_database(path: str) -> None:
     """The same when it is the file system that says so."""
 
     async def run() -> None:
@@ -173,7 +173,7 @@ def test_an_engine_opens_for_reading_on_a_full_disk(path: str) -> None:
 # ── fsync ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_failed_fsync_stops_everything(path: str) -> None:
+def test_a_failed_fsync_stops_the_store(path: str) -> None:
     async def run() -> None:
         with faulty_disk() as disk:
             async with process_on(path) as process:
@@ -188,7 +188,7 @@ def test_a_failed_fsync_stops_everything(path: str) -> None:
                 answers = await asyncio.gather(*attempts, return_exceptions=True)
                 assert all(isinstance(answer, StoreLost) for answer in answers), answers
                 assert path in str(answers[0])
-                await met(lambda: len(process.told.errors) == 1)
+                await wait_for(lambda: len(process.told.errors) == 1)
                 disk.sync_fails = False
                 with pytest.raises(StoreLost):  # never again as if nothing had happened
                     await process.submit()
@@ -212,14 +212,14 @@ async def engine_on(path: str, *, text: str | None = None) -> AsyncGenerator[Hos
         yield engine
 
 
-async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
+async def wait_for_type(engine: HostedEngine, run_id: str, type_: str) -> None:
     """Wait until the run has come to this."""
     async for event in engine.events(run_id):
         if event.type == type_:
             return
 
 
-async def lost(engine: HostedEngine, disk: FaultyDisk) -> None:
+async def lose_store(engine: HostedEngine, disk: FaultyDisk) -> None:
     """Make a write of the engine fail."""
     disk.sync_fails = True
     with pytest.raises(StoreLost):
@@ -235,8 +235,8 @@ def test_waiting_callers_get_an_error_when_the_store_is_lost(path: str) -> None:
                 following = engine.events(run_id)
                 await anext(following)
                 waiting = asyncio.ensure_future(engine.wait(run_id))
-                await reaches(engine, run_id, "llm_request")
-                await lost(engine, disk)
+                await wait_for_type(engine, run_id, "llm_request")
+                await lose_store(engine, disk)
                 async with asyncio.timeout(HANG_SECONDS):
                     with pytest.raises(StoreLost):
                         await waiting
@@ -259,8 +259,8 @@ def test_later_callers_get_an_error_after_the_store_is_lost(path: str) -> None:
             async with engine_on(path) as engine:
                 run_id = await engine.submit(AGENT, "hello")
                 early = asyncio.ensure_future(engine.wait(run_id))
-                await reaches(engine, run_id, "llm_request")
-                await lost(engine, disk)
+                await wait_for_type(engine, run_id, "llm_request")
+                await lose_store(engine, disk)
                 await told(early)
                 await told(engine.wait(run_id))
 
@@ -301,7 +301,7 @@ def test_a_lock_of_another_program_is_waited_for(path: str) -> None:
 # ── Damaged ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_damage_that_is_met_while_reading_is_named(path: str) -> None:
+def test_damage_found_while_reading_is_reported(path: str) -> None:
     async def run() -> None:
         async with process_on(path) as process:
             runs = [await process.submit() for _ in range(300)]
@@ -323,7 +323,7 @@ def damage_most_of(path: str) -> None:
 # ── Newer events ───────────────────────────────────────────────────────────────────────────────────
 
 
-def test_events_of_a_newer_version_are_kept_and_do_not_hurt(path: str) -> None:
+def test_events_of_a_newer_version_are_kept_and_ignored(path: str) -> None:
     """A known type whose data a later version has changed beyond what this one can read."""
 
     async def run() -> None:

@@ -140,7 +140,7 @@ def test_an_item_that_was_committed_alone_is_not_repeated_when_the_rest_waits(
     asyncio.run(run())
 
 
-def test_leases_that_were_voided_do_not_hold_in_memory_either(tmp_path: Path) -> None:
+def test_voided_leases_do_not_count_in_memory(tmp_path: Path) -> None:
     async def run() -> None:
         async with process_on(str(tmp_path / "treadle.db")) as process:
             run_id = (await process.claimed()).origin.run_id

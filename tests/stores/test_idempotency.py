@@ -28,13 +28,13 @@ def engine_in(folder: Path) -> HostedEngine:
 async def waiting_run(engine: HostedEngine, key: str | None = None) -> RunId:
     """Return an interrupted run in the session `ses_1`."""
     run_id = await engine.submit(AGENT, "hello", session="ses_1", key=key)
-    await reaches(engine, run_id, "llm_request")
+    await wait_for_type(engine, run_id, "llm_request")
     await engine.interrupt(run_id)
-    await reaches(engine, run_id, "run_waiting")
+    await wait_for_type(engine, run_id, "run_waiting")
     return run_id
 
 
-async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
+async def wait_for_type(engine: HostedEngine, run_id: str, type_: str) -> None:
     async for event in engine.events(run_id):
         if event.type == type_:
             return

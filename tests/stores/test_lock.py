@@ -71,7 +71,7 @@ def test_an_engine_that_cannot_open_leaves_no_lock(path: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b"{", b"\xff\xfe", b'{"pid":"x"}', b"[" * 4000])
-def test_a_lock_file_that_says_nothing_locks_all_the_same(path: str, content: bytes) -> None:
+def test_a_lock_file_without_readable_content_still_locks(path: str, content: bytes) -> None:
     lock = DatabaseLock(path)
     Path(f"{path}.lock").write_bytes(content)
     with pytest.raises(StoreOwned, match="another process"):
@@ -86,7 +86,7 @@ def test_a_lock_file_without_a_lock_owns_nothing(path: str) -> None:
     open_engine(path)
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreError) as raised:
         DatabaseLock(str(tmp_path / "nowhere" / "treadle.db"))
     assert "is not writable" in str(raised.value)

@@ -82,7 +82,7 @@ def test_a_platform_without_the_extension_is_reported(monkeypatch: pytest.Monkey
     asyncio.run(run())
 
 
-def test_an_extension_cannot_be_loaded_afterwards(tmp_path: Path) -> None:
+def test_no_extension_can_be_loaded_after_opening(tmp_path: Path) -> None:
     """Only while ours is: SQL must not be able to load code."""
 
     async def run() -> None:
@@ -112,7 +112,7 @@ def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(
     assert "skipped a memory that could not be stored" in caplog.text
 
 
-def test_the_statements_are_all_used_and_all_there() -> None:
+def test_all_named_statements_exist_and_are_used() -> None:
     source = "".join(
         Path(storing.__file__).with_name(name).read_text() for name in ("memory.py", "memory_rows.py", "journal.py")
     )

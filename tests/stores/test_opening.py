@@ -50,7 +50,7 @@ async def fill(path: str, runs: int = 200) -> list[str]:
 # ── Migrations ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_new_file_is_made_current(path: str) -> None:
+def test_a_new_file_has_the_current_format(path: str) -> None:
     open_database(path).close()
     assert value(path, "PRAGMA user_version") == len(load_migrations())
     assert value(path, "PRAGMA journal_mode") == "wal"
@@ -65,7 +65,7 @@ def test_opening_again_changes_nothing(path: str) -> None:
     assert value(path, "SELECT count(*) FROM events") == 6
 
 
-def test_an_empty_file_is_taken_for_new(path: str) -> None:
+def test_an_empty_file_is_treated_as_new(path: str) -> None:
     Path(path).touch()
     open_database(path).close()
     assert value(path, "PRAGMA user_version") == len(load_migrations())
@@ -78,7 +78,7 @@ def test_writes_are_durable(path: str) -> None:
     database.close()
 
 
-def test_a_migration_is_whole_or_not_at_all(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_changes_nothing(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A migration that fails in its middle leaves the version before, which the version before can use."""
     known = load_migrations()
     monkeypatch.setattr(opening, "load_migrations", lambda: [*known, "CREATE TABLE half (x); SELECT nonsense;"])
@@ -205,7 +205,7 @@ def test_a_locked_database_is_waited_for_then_refused(path: str, monkeypatch: py
     open_database(path).close()
 
 
-def test_a_lock_that_is_given_up_in_time_goes_unnoticed(path: str) -> None:
+def test_opening_waits_for_a_lock_that_is_released_in_time(path: str) -> None:
     open_database(path).close()
     with holder(HOLD_THE_WRITE_LOCK, path) as process:
 
@@ -219,7 +219,7 @@ def test_a_lock_that_is_given_up_in_time_goes_unnoticed(path: str) -> None:
         asyncio.run(wait())
 
 
-def test_acknowledged_data_is_there_after_a_restart(path: str) -> None:
+def test_acknowledged_data_survives_a_restart(path: str) -> None:
     runs = asyncio.run(fill(path, 5))
 
     async def look() -> None:

@@ -48,7 +48,7 @@ def _parameters(statement: str) -> int:
 
 
 @pytest.mark.parametrize("dump", sorted(make.FOLDER.glob("v*.sql")), ids=lambda dump: dump.stem)
-def test_what_is_older_belongs_to_the_local_user(dump: Path, tmp_path: Path) -> None:
+def test_data_of_earlier_versions_belongs_to_the_local_user(dump: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "treadle.db")
     with closing(connect(path)) as old:
         old.execute(dump.read_text())

@@ -119,7 +119,7 @@ def import_everything() -> None:
     for module in pkgutil.walk_packages(treadle.__path__, "treadle."):
         if not module.name.startswith(NO_COMMAND) and not module.name.endswith("__main__"):
             importlib.import_module(module.name)
-    assert len(os.listdir("/proc/self/task")) == 1, "a process with threads is no good to fork"
+    assert len(os.listdir("/proc/self/task")) == 1, "a process with threads must not fork"
     gc.collect()
     gc.freeze()
 

@@ -13,7 +13,7 @@ from tests.surfaces.terminal import CTRL_C, CTRL_D, Terminal, against, files, wa
 NOTE = {"path": "note.txt", "content": "hello"}
 
 
-def test_yes_runs_it_once(shell: Shell, folder: Path) -> None:
+def test_yes_runs_the_call_once(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), says("Written."))
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Write a note.", folder=folder) as terminal:
@@ -28,7 +28,7 @@ def test_yes_runs_it_once(shell: Shell, folder: Path) -> None:
         assert files(folder) == {"note.txt": "hello"}
 
 
-def test_no_tells_the_agent_why(shell: Shell, folder: Path) -> None:
+def test_no_denies_the_call_with_the_reason(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), says("I left it."))
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Write a note.", folder=folder) as terminal:
@@ -40,7 +40,7 @@ def test_no_tells_the_agent_why(shell: Shell, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["later\n", CTRL_D, CTRL_C], ids=["later", "Ctrl-D", "Ctrl-C"])
-def test_later_leaves_it_for_the_other_commands(shell: Shell, folder: Path, way: str) -> None:
+def test_later_leaves_the_approval_pending(shell: Shell, folder: Path, way: str) -> None:
     @against(shell, wants("write_file", **NOTE), says("Written."))
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Write a note.", folder=folder) as terminal:
@@ -62,7 +62,7 @@ def test_later_leaves_it_for_the_other_commands(shell: Shell, folder: Path, way:
         assert (await shell("approvals", "list")).err == "No approvals are pending.\n"
 
 
-def test_edited_arguments_are_what_runs(shell: Shell, folder: Path) -> None:
+def test_a_call_runs_with_the_edited_arguments(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), says("Written."))
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Write a note.", folder=folder) as terminal:
@@ -75,7 +75,7 @@ def test_edited_arguments_are_what_runs(shell: Shell, folder: Path) -> None:
         assert files(folder) == {"other.txt": "bye"}
 
 
-def test_what_is_allowed_for_a_session_or_for_good_is_not_asked_again(shell: Shell, folder: Path) -> None:
+def test_a_call_allowed_for_a_session_or_permanently_is_not_asked_again(shell: Shell, folder: Path) -> None:
     script = (
         wants("bash", command="touch one.txt"),
         wants("bash", "c2", command="touch two.txt"),
@@ -96,11 +96,11 @@ def test_what_is_allowed_for_a_session_or_for_good_is_not_asked_again(shell: She
         assert "touch *" in files(shell.home / "agents" / "default")["allowed.yaml"]
         shell.cwd = folder
         done = await shell("run", "Another.")
-        assert (done.code, done.out) == (0, "And the third.\n"), "in a pipe, and with nobody there"
+        assert (done.code, done.out) == (0, "And the third.\n"), "in a pipe, without a reviewer"
         assert len(files(folder)) == 3
 
 
-def test_a_line_that_no_glob_describes_is_allowed_as_it_is(shell: Shell, folder: Path) -> None:
+def test_a_line_without_a_matching_glob_is_allowed_as_it_is(shell: Shell, folder: Path) -> None:
     line = "echo [x] | tee -a one.txt"
     script = (
         wants("bash", command=line),
@@ -157,7 +157,7 @@ def test_a_command_cannot_hide_what_it_runs(shell: Shell, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("option", "runs"), [("--yes", True), ("--no", False), (None, False)])
-def test_in_a_pipe_the_answer_is_given_beforehand_or_is_no(
+def test_a_pipe_needs_an_option_to_approve_calls(
     shell: Shell, folder: Path, option: str | None, runs: bool
 ) -> None:
     @against(shell, wants("write_file", **NOTE), says("So."))

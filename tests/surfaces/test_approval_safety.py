@@ -71,7 +71,7 @@ def test_a_call_is_shown_as_it_will_run_and_in_its_folder(shell: Shell, folder: 
             assert await terminal.ends() == 0
 
 
-def test_only_a_plain_yes_is_one(shell: Shell, folder: Path) -> None:
+def test_only_a_plain_yes_approves(shell: Shell, folder: Path) -> None:
     """Enter asks again, text behind a yes is not dropped, and what cannot be remembered is not offered."""
 
     @against(shell, wants("bash", command="touch a\ntouch b"), says("Fine."))
@@ -178,13 +178,11 @@ def test_a_change_is_shown_where_it_is_in_the_file(
         ("deploy", '{"version": "1"}', "*", ["*"]),
     ],
 )  # fmt: skip
-def test_scopes_are_offered_from_the_narrowest_on(
-    tool: str, arguments: str, pattern: str, expected: list[str]
-) -> None:
+def test_scopes_are_offered_narrowest_first(tool: str, arguments: str, pattern: str, expected: list[str]) -> None:
     assert [scope.pattern for scope in list_scopes(tool, arguments, pattern, "/work")] == expected
 
 
-def test_arguments_are_there_to_be_copied_and_changed(shell: Shell, folder: Path) -> None:
+def test_editing_shows_the_arguments_to_copy(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), says("Written."))
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "Write a note.", folder=folder) as terminal:

@@ -25,12 +25,12 @@ SETTINGS = (("run", "Hello."), ("models", "list"), ("memory", "list"), ("agents"
 FILES = (("vault", "list"), ("agents", "list"), ("skills", "list"), ("backup", "b.tar"))
 
 
-def be_a_file(home: Path) -> None:
+def make_file(home: Path) -> None:
     home.write_text("I am a file.")
 
 
 def have_a_newer_database(home: Path) -> None:
-    be_good(home)
+    make_good(home)
     from treadle.stores.sqlite.connection import open_database
 
     open_database(str(home / "treadle.db")).close()
@@ -40,12 +40,12 @@ def have_a_newer_database(home: Path) -> None:
 
 
 def have_a_damaged_database(home: Path) -> None:
-    be_good(home)
+    make_good(home)
     (home / "treadle.db").write_bytes(b"broken" * 1000)
 
 
 def have_a_folder_as_database(home: Path) -> None:
-    be_good(home)
+    make_good(home)
     (home / "treadle.db").mkdir()
 
 
@@ -58,7 +58,7 @@ def have_settings_in_latin_1(home: Path) -> None:
     (home / "config.yaml").write_bytes("# Grüße\n".encode("latin-1"))
 
 
-def be_good(home: Path) -> None:
+def make_good(home: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text(GOOD)
 
@@ -67,7 +67,7 @@ def be_good(home: Path) -> None:
     ("spoil", "commands", "code", "says", "advises"),
     [
         (
-            be_a_file,
+            make_file,
             (*READS, *CHANGES, *SETTINGS, *FILES),
             USAGE,
             "is not a folder",
@@ -124,7 +124,7 @@ def test_a_home_that_is_not_writable_can_be_read_and_not_changed(shell: Shell) -
 
 
 def test_the_self_check_reports_a_home_that_is_a_file(shell: Shell) -> None:
-    be_a_file(shell.home)
+    make_file(shell.home)
     done = asyncio.run(shell("doctor", "--offline", "--json"))
     assert done.code == FAILED
     [home] = [each for each in done.json if each.get("about") == "home"]

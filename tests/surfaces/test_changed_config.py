@@ -131,7 +131,7 @@ NOT_READING = (
 """Commands that do not need config.yaml."""
 
 
-def test_commands_attached_to_an_owner_go_on_while_the_file_is_invalid(tmp_path: Path) -> None:
+def test_commands_attached_to_an_owner_continue_while_the_file_is_invalid(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: says("Done.")) as endpoint:
             shell = Shell(tmp_path / "home")
@@ -183,7 +183,7 @@ def test_a_command_that_owns_the_home_is_an_owner_too(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_conversation_attached_to_an_owner_goes_on_while_the_file_is_invalid(tmp_path: Path) -> None:
+def test_a_conversation_attached_to_an_owner_continues_while_the_file_is_invalid(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: says("All is well.")) as endpoint:
             shell = Shell(tmp_path / "home", endpoint.url).configure()

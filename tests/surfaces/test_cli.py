@@ -41,7 +41,7 @@ def against(shell: Shell, *script: Behaviour) -> Callable[[Callable[[FakeEndpoin
 # ── Starting ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_help_needs_nothing_heavy() -> None:
+def test_help_imports_no_heavy_library() -> None:
     heavy = {"aiohttp", "apsw", "msgspec", "yaml", "asyncio", "rich"}
     code = f"import sys, treadle.surfaces.cli.app; sys.exit(len({heavy} & set(sys.modules)))"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -56,7 +56,7 @@ def test_a_command_that_asks_no_model_loads_no_client(tmp_path: Path) -> None:
     assert not loaded & {b"aiohttp", b"litestar", b"asyncpg", b"numpy", b"opentelemetry", b"treadle.api.engine"}
 
 
-def test_help_and_version(shell: Shell) -> None:
+def test_help_and_version_are_printed(shell: Shell) -> None:
     async def ask() -> None:
         helped, version, nothing, wrong = await asyncio.gather(
             shell("--help"), shell("--version"), shell(), shell("run", "--nonsense")
@@ -107,7 +107,7 @@ def test_a_session_continues(shell: Shell) -> None:
         assert said == ["My name is Anna.", "I see.", "What is my name?"]
 
 
-def test_any_endpoint_without_any_configuration(shell: Shell) -> None:
+def test_any_endpoint_works_without_configuration(shell: Shell) -> None:
     async def ask() -> None:
         async with FakeEndpoint(says(ANSWER)) as server:
             shell.environment["OPENAI_API_KEY"] = "sk-none-1234"
@@ -309,13 +309,13 @@ def test_standard_input_that_is_not_a_message_is_refused(
         read_message("-")
 
 
-def test_an_unreachable_endpoint(shell: Shell) -> None:
+def test_an_unreachable_endpoint_is_reported(shell: Shell) -> None:
     done = asyncio.run(shell.configure()("run", "hi"))
     assert done.code == 1
     assert done.complaint.startswith("model_error: fake cannot be reached at http://127.0.0.1:9/v1")
 
 
-def test_a_key_that_is_refused(shell: Shell) -> None:
+def test_a_refused_key_is_reported(shell: Shell) -> None:
     @against(shell, refuses(401, {"error": {"message": "Incorrect API key provided"}}))
     async def _(server: FakeEndpoint) -> None:
         done = await shell("run", "hi")
@@ -323,14 +323,14 @@ def test_a_key_that_is_refused(shell: Shell) -> None:
         assert "fake answered 401" in done.complaint
 
 
-def test_a_home_that_cannot_be_made(shell: Shell) -> None:
+def test_a_home_that_is_a_file_is_reported(shell: Shell) -> None:
     shell.home.touch()
     done = asyncio.run(shell("run", "-m", "ollama/m", "hi"))
     assert done.code == 2
     assert re.search("home is not a folder. Set TREADLE_HOME to a folder", done.complaint)
 
 
-def test_a_database_of_another_kind(shell: Shell) -> None:
+def test_an_unsupported_database_url_is_refused_without_its_password(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "mysql://me:secret@host/db"
     done = asyncio.run(shell("runs", "list"))
     assert done.code == 2
@@ -342,7 +342,7 @@ def test_a_database_of_another_kind(shell: Shell) -> None:
     assert "canary" not in done.out + done.err
 
 
-def test_a_server_that_is_not_there(shell: Shell) -> None:
+def test_an_unreachable_database_server_is_reported_without_the_password(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://me:secret@127.0.0.1:1/db"
     done = asyncio.run(shell("runs", "list"))
     assert done.code == 1
@@ -350,7 +350,7 @@ def test_a_server_that_is_not_there(shell: Shell) -> None:
     assert "secret" not in done.complaint
 
 
-def test_workers_share_no_sqlite_database(shell: Shell) -> None:
+def test_a_worker_refuses_a_sqlite_database(shell: Shell) -> None:
     shell.configure()
     done = asyncio.run(shell("worker"))
     assert done.code == 2
@@ -360,7 +360,7 @@ def test_workers_share_no_sqlite_database(shell: Shell) -> None:
     assert "--no-workers needs PostgreSQL" in done.complaint
 
 
-def test_a_worker_that_does_not_listen_has_no_address(shell: Shell) -> None:
+def test_a_host_without_a_port_is_refused_for_a_worker(shell: Shell) -> None:
     shell.configure().environment["TREADLE_DATABASE_URL"] = "postgresql://me@127.0.0.1:1/db"
     done = asyncio.run(shell("worker", "--host", "0.0.0.0"))
     assert done.code == 2
@@ -388,7 +388,7 @@ def test_a_database_of_a_newer_version_is_left_as_it_is(shell: Shell) -> None:
     assert "(schema version 999;" in done.complaint
 
 
-def test_a_database_that_another_program_locks(shell: Shell) -> None:
+def test_a_database_locked_by_another_program_is_reported(shell: Shell) -> None:
     shell.configure()
     database = sqlite3.connect(shell.home / "treadle.db", isolation_level=None)
     database.execute("BEGIN EXCLUSIVE")

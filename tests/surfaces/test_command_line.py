@@ -34,7 +34,7 @@ def make(
     given.update(locals())
 
 
-def parsed(*words: str) -> dict[str, Any]:
+def parse_line(*words: str) -> dict[str, Any]:
     given.clear()
     with pytest.raises(SystemExit) as ended:
         group.run(["make", *words])
@@ -52,21 +52,21 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_values_are_read_by_their_types() -> None:
-    assert parsed("x") == {
+    assert parse_line("x") == {
         "name": "x", "more": None, "count": 3, "kind": None, "tag": None, "sure": None, "json": False,
     }  # fmt: skip
-    all_given = parsed(
+    all_given = parse_line(
         "--tag", "a", "x", "-n", "5", "--kind=big", "f1", "--tag=b", "f2", "--no", "--json"
     )  # options may stand anywhere
     assert all_given == {
         "name": "x", "more": [Path("f1"), Path("f2")], "count": 5, "kind": "big", "tag": ["a", "b"],
         "sure": False, "json": True,
     }  # fmt: skip
-    assert parsed("--yes", "x")["sure"] is True
-    assert parsed("--", "--json")["name"] == "--json"
-    assert parsed("-")["name"] == "-"
-    assert parsed("-5 degrees", "-n5")["name"] == "-5 degrees"
-    assert parsed("- a list", "--tag", "-")["tag"] == ["-"]
+    assert parse_line("--yes", "x")["sure"] is True
+    assert parse_line("--", "--json")["name"] == "--json"
+    assert parse_line("-")["name"] == "-"
+    assert parse_line("-5 degrees", "-n5")["name"] == "-5 degrees"
+    assert parse_line("- a list", "--tag", "-")["tag"] == ["-"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def raise_limit(module: Any, name: str) -> Patch:
     return lambda monkeypatch: monkeypatch.setattr(module, name, 1000)
 
 
-def test_all_guards_are_armed() -> None:
+def test_doctor_finds_all_guards_armed() -> None:
     assert find_unarmed() == set()
 
 
@@ -186,7 +186,7 @@ def configure(shell: Shell, *lines: str, **urls: str) -> None:
     shell.home.chmod(0o700)
 
 
-def found(rows: list[Any]) -> dict[str, tuple[str, str]]:
+def index_findings(rows: list[Any]) -> dict[str, tuple[str, str]]:
     return {row["about"]: (row["state"], row["found"]) for row in rows if "about" in row}
 
 
@@ -194,7 +194,7 @@ def test_an_empty_home_passes_and_is_not_created(shell: Shell) -> None:
     async def scenario() -> None:
         done = await shell("doctor", "--json")
         assert done.code == 0, done
-        what = found(done.json)
+        what = index_findings(done.json)
         assert what["home"][0] == "note"
         assert what["provider anthropic"][0] == "note"
         assert what["provider ollama"][0] == "note"
@@ -219,7 +219,7 @@ def test_a_wrong_finding_is_printed_and_sets_the_exit_code(shell: Shell) -> None
     async def scenario() -> None:
         done = await shell("doctor", "--json")
         assert done.code == 1
-        what = found(done.json)
+        what = index_findings(done.json)
         assert {about for about, (state, _) in what.items() if state == "wrong"} == {
             "home",
             "database",
@@ -252,7 +252,7 @@ def test_a_missing_checker_agent_is_named(shell: Shell) -> None:
 
     async def scenario() -> None:
         done = await shell("doctor", "--json")
-        judged = {about: state for about, (state, *_) in found(done.json).items() if " of " in about}
+        judged = {about: state for about, (state, *_) in index_findings(done.json).items() if " of " in about}
         assert judged == {"quality.checker of lead": "wrong", "errors.analyzer of lead": "wrong"}
         assert done.code == 1
         told = await shell("doctor")
@@ -268,7 +268,7 @@ def test_unreadable_settings_do_not_stop_the_other_checks(shell: Shell) -> None:
     async def scenario() -> None:
         done = await shell("doctor", "--json")
         assert done.code == 1
-        assert found(done.json)["settings"][0] == "wrong"
+        assert index_findings(done.json)["settings"][0] == "wrong"
         assert {row["guard"] for row in done.json if "guard" in row} == ALL
 
     asyncio.run(scenario())
@@ -282,7 +282,10 @@ def test_keys_are_never_shown(shell: Shell, tmp_path: Path) -> None:
         for arguments in (("doctor", "--offline"), ("doctor", "--offline", "--json")):
             done = await shell(*arguments)
             assert "canary" not in done.out + done.err
-        assert found(done.json)["provider openai"] == ("set", "https://api.openai.com/v1: key set, not tried")
+        assert index_findings(done.json)["provider openai"] == (
+            "set",
+            "https://api.openai.com/v1: key set, not tried",
+        )
 
     asyncio.run(scenario())
 
@@ -333,24 +336,24 @@ def test_offline_opens_no_connection(shell: Shell) -> None:
             port = server.url.split(":")[-1].removesuffix("/v1")
             configure(shell, f"server: {{port: {port}}}", fake=server.url)
             shell.environment["OLLAMA_HOST"] = server.url.removesuffix("/v1")
-            what = found((await shell("doctor", "--json", "--offline")).json)
+            what = index_findings((await shell("doctor", "--json", "--offline")).json)
             assert what["provider fake"] == ("set", f"{server.url}: no key is sent, not tried")
             assert what["default model"] == ("set", "fake/m, not tried")
             assert what["server"] == ("set", f"`treadle serve` is configured for 127.0.0.1:{port}; not tried")
             shell.environment["TREADLE_DATABASE_URL"] = f"postgresql://me:secret@127.0.0.1:{port}/db"
-            what = found((await shell("doctor", "--json", "--offline")).json)
+            what = index_findings((await shell("doctor", "--json", "--offline")).json)
             assert what["database"] == ("set", f"postgresql://me@127.0.0.1:{port}/db, not tried")
             assert server.connections == 0
 
     asyncio.run(scenario())
 
 
-def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
+def test_a_provider_that_lists_the_model_is_ok(shell: Shell) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: LISTING) as server:
             configure(shell, fake=server.url)
             done = await shell("doctor", "--json", *PATIENT)
-            what = found(done.json)
+            what = index_findings(done.json)
             assert what["provider fake"] == ("ok", f"{server.url} answers with 1 model")
             assert what["default model"] == ("ok", "fake/m: fake lists it")
             assert {request.method for request in server.requests} == {"GET"}
@@ -370,13 +373,13 @@ def test_a_provider_that_answers_and_lists_the_model(shell: Shell) -> None:
     ],
     ids=["key", "error", "no listing", "page", "silence"],
 )
-def test_a_provider_that_answers_something_else(shell: Shell, answer: Behaviour, state: str, words: str) -> None:
+def test_other_answers_of_a_provider_are_reported(shell: Shell, answer: Behaviour, state: str, words: str) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(policy=lambda _: answer) as server:
             configure(shell, fake=server.url)
             patience = () if answer == Silence() else PATIENT
             done = await shell("doctor", "--json", *patience)
-            what = found(done.json)
+            what = index_findings(done.json)
             for about in ("provider fake", "default model"):
                 assert what[about][0] == state
                 assert words in what[about][1]
@@ -412,7 +415,7 @@ def test_probes_do_not_wait_for_each_other(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_silent_endpoints_are_left_after_the_time_limit(tmp_path: Path) -> None:
+def test_silent_endpoints_time_out(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with AsyncExitStack() as opened:
             servers = [await opened.enter_async_context(FakeEndpoint(policy=lambda _: Silence())) for _ in range(5)]
@@ -429,7 +432,7 @@ def test_silent_endpoints_are_left_after_the_time_limit(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_database_server_that_never_answers_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_server_that_never_answers_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("asyncpg")
     monkeypatch.setattr("treadle.doctor.database.SERVER_SECONDS", 1)
 
@@ -448,9 +451,9 @@ def test_a_database_server_that_never_answers_is_left(tmp_path: Path, monkeypatc
 # ── The server, keys and windows ──
 
 
-def test_the_server_line_is_what_answers_there(shell: Shell) -> None:
+def test_the_server_line_says_what_answers_at_the_port(shell: Shell) -> None:
     async def server_line() -> tuple[str, str]:
-        return found((await shell("doctor", "--json", *PATIENT)).json)["server"]
+        return index_findings((await shell("doctor", "--json", *PATIENT)).json)["server"]
 
     async def scenario() -> None:
         configure(shell, fake=f"{CLOSED}/v1")
@@ -524,11 +527,11 @@ def test_a_context_window_says_where_it_comes_from(
     asyncio.run(scenario())
 
 
-def test_weights_that_are_none_are_found(shell: Shell) -> None:
+def test_invalid_weights_are_found(shell: Shell) -> None:
     shell.write("models/broken.gguf", "<html>")
 
     async def scenario() -> None:
-        what = found((await shell("doctor", "--json", "--offline")).json)
+        what = index_findings((await shell("doctor", "--json", "--offline")).json)
         assert what["local weights"] == ("wrong", "not GGUF files: broken.gguf")
 
     asyncio.run(scenario())

@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def shown(out: io.StringIO, *happened: e.EventData) -> str:
+def show_events(out: io.StringIO, *happened: e.EventData) -> str:
     transcript = TranscriptPrinter(out)
     for data in happened:
         transcript.show(Event(EventId("evt_1"), 0.0, ORIGIN, 1, e.NAMES[type(data)], data, b"{}"))
@@ -39,53 +39,55 @@ END = e.RunEnd("completed", "completed", Metrics())
 LONG = "An answer that is not short."
 
 
-def test_a_terminal_shows_words_as_they_come() -> None:
-    assert shown(Terminal(), token(0, LONG), token(len(LONG), " More")) == f"{LONG} More"
+def test_a_terminal_shows_text_as_it_arrives() -> None:
+    assert show_events(Terminal(), token(0, LONG), token(len(LONG), " More")) == f"{LONG} More"
 
 
 def test_a_reply_ends_its_line_once() -> None:
-    assert shown(Terminal(), token(0, LONG), reply(LONG), END) == f"{LONG}\n"
-    assert shown(Terminal(), token(0, f"{LONG}\n"), reply(f"{LONG}\n"), END) == f"{LONG}\n"
+    assert show_events(Terminal(), token(0, LONG), reply(LONG), END) == f"{LONG}\n"
+    assert show_events(Terminal(), token(0, f"{LONG}\n"), reply(f"{LONG}\n"), END) == f"{LONG}\n"
 
 
-def test_what_a_late_reader_missed_is_shown_with_the_whole_reply() -> None:
-    assert shown(Terminal(), token(0, LONG[:20]), reply(LONG), END) == f"{LONG}\n"
-    assert shown(Terminal(), token(0, LONG[:20]), token(0, LONG), reply(LONG), END) == f"{LONG}\n"
+def test_text_that_a_late_reader_missed_is_shown_with_the_whole_reply() -> None:
+    assert show_events(Terminal(), token(0, LONG[:20]), reply(LONG), END) == f"{LONG}\n"
+    assert show_events(Terminal(), token(0, LONG[:20]), token(0, LONG), reply(LONG), END) == f"{LONG}\n"
 
 
-def test_a_short_reply_waits_until_it_is_known_not_to_mean_silence() -> None:
-    assert shown(Terminal(), token(0, "NO_"), token(3, "REPLY"), reply("NO_REPLY")) == ""
+def test_a_short_reply_is_held_until_it_cannot_be_the_silent_marker() -> None:
+    assert show_events(Terminal(), token(0, "NO_"), token(3, "REPLY"), reply("NO_REPLY")) == ""
     silent = e.RunEnd("completed", "silent", Metrics())
-    assert shown(Terminal(), token(0, "NO_REPLY"), reply("NO_REPLY"), silent) == ""
-    assert shown(Terminal(), token(0, "Yes."), reply("Yes."), END) == "Yes.\n"
-    assert shown(io.StringIO(), reply("Yes."), e.ToolCallStart("c", "add", "{}", "k"), reply("No."), END) == (
+    assert show_events(Terminal(), token(0, "NO_REPLY"), reply("NO_REPLY"), silent) == ""
+    assert show_events(Terminal(), token(0, "Yes."), reply("Yes."), END) == "Yes.\n"
+    assert show_events(io.StringIO(), reply("Yes."), e.ToolCallStart("c", "add", "{}", "k"), reply("No."), END) == (
         "Yes.\nNo.\n"
     )
 
 
-def test_what_happens_meanwhile_does_not_break_the_line() -> None:
+def test_other_events_do_not_break_the_line() -> None:
     asked, thought = e.RunInterrupted("Interrupted by the user."), e.ThinkingDelta(6, 1, 0, "hm")
     words = (token(0, LONG), thought, asked, token(len(LONG), " More"), reply(f"{LONG} More"))
-    assert shown(Terminal(), *words) == f"{LONG} More\n"
-    assert shown(Terminal(), token(0, "An answer"), asked, token(9, LONG[9:]), reply(LONG)) == f"{LONG}\n"
+    assert show_events(Terminal(), *words) == f"{LONG} More\n"
+    assert show_events(Terminal(), token(0, "An answer"), asked, token(9, LONG[9:]), reply(LONG)) == f"{LONG}\n"
 
 
-def test_a_failed_attempt_stays_on_a_terminal_s_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_attempt_keeps_its_own_line_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     failed = (e.LlmError(1, 1, "server", "fake broke off.", True), e.LlmRetry(1, 2, 0.0, 1500))
     attempts = (token(0, LONG), *failed, e.AttemptReset(8, 2), token(0, LONG, 2, 8), reply(LONG), END)
-    assert shown(Terminal(), *attempts) == f"{LONG}\n{LONG}\n"
+    assert show_events(Terminal(), *attempts) == f"{LONG}\n{LONG}\n"
     assert capsys.readouterr().err == "fake broke off. Retrying in 1.5 s.\n"
-    shown(Terminal(), failed[0], e.LlmRetry(1, 2, 1_800_001_500.0, 1_500_000), END)
+    show_events(Terminal(), failed[0], e.LlmRetry(1, 2, 1_800_001_500.0, 1_500_000), END)
     assert capsys.readouterr().err == "fake broke off. Retrying in 25 min, at 2027-01-15 08:25:00 UTC.\n"
 
 
 def test_a_pipe_gets_no_text_of_a_failed_attempt() -> None:
     failed = e.LlmError(1, 1, "server", "fake broke off.", True)
-    assert shown(io.StringIO(), token(0, "Void words, many of them."), failed, reply(LONG), END) == f"{LONG}\n"
+    assert (
+        show_events(io.StringIO(), token(0, "Void words, many of them."), failed, reply(LONG), END) == f"{LONG}\n"
+    )
 
 
 def test_calls_are_printed_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
-    shown(
+    show_events(
         io.StringIO(),
         e.ToolCallStart("c", "add", '{"a":\n2}', "k"),
         e.ToolCallEnd("c", "add", "\x1b[2J5\nmore", 3),
@@ -96,7 +98,7 @@ def test_calls_are_printed_on_standard_error(capsys: pytest.CaptureFixture[str])
 
 def test_a_line_says_once_what_failed_and_which_secret_was_used(capsys: pytest.CaptureFixture[str]) -> None:
     used = e.SecretUsed("TOKEN", "web_fetch", "c")
-    shown(
+    show_events(
         io.StringIO(),
         e.ToolCallError("c", "add", "failed", "It raised: no.", excerpt=(11, 14), exception="ValueError"),
         e.ToolCallError("c", "add", "invalid_arguments", "Not run: `a` must be int.", excerpt=(9, 25)),
@@ -112,18 +114,20 @@ def test_a_line_says_once_what_failed_and_which_secret_was_used(capsys: pytest.C
     ]
 
 
-def test_what_runs_is_shown_with_what_is_not_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    shown(io.StringIO(), e.ToolCallStart("c", "bash", '{"command": "ls\u200b"}', "k"))
+def test_a_call_is_shown_with_its_invisible_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    show_events(io.StringIO(), e.ToolCallStart("c", "bash", '{"command": "ls\u200b"}', "k"))
     assert capsys.readouterr().err == "· bash ls<U+200B>\n"
 
 
-def test_a_note_on_a_denial_is_quoted_and_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    shown(io.StringIO(), e.ApprovalDecided(ApprovalId("apr_1"), "deny", note="no " * 50))
+def test_a_note_on_a_denial_is_quoted_completely(capsys: pytest.CaptureFixture[str]) -> None:
+    show_events(io.StringIO(), e.ApprovalDecided(ApprovalId("apr_1"), "deny", note="no " * 50))
     assert capsys.readouterr().err == f"  denied: “{('no ' * 50).strip()}”\n"
 
 
 def test_no_control_sequence_reaches_a_terminal() -> None:
-    assert shown(Terminal(), token(0, "\x1b]0;title\x07 and \u202egpj.exe")) == "␛]0;title␇ and <U+202E>gpj.exe"
+    assert (
+        show_events(Terminal(), token(0, "\x1b]0;title\x07 and \u202egpj.exe")) == "␛]0;title␇ and <U+202E>gpj.exe"
+    )
 
 
 @pytest.mark.parametrize("code", [*range(0x20), 0x7F, *range(0x80, 0xA0), 0x061C, 0x200F, 0x202E, 0x2066])
@@ -136,6 +140,6 @@ def test_other_text_is_left_alone() -> None:
     assert inert("Grüße, 世界 👋\u200d\n\tend") == "Grüße, 世界 👋\u200d\n\tend"
 
 
-def test_one_line_is_cut_with_a_sign() -> None:
+def test_a_truncated_line_ends_with_an_ellipsis() -> None:
     assert one_line("a\n b\tc") == "a b c"
     assert one_line("abcdef", 4) == "abc…"

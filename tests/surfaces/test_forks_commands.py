@@ -9,17 +9,17 @@ from tests.fake_endpoint import Behaviour, FakeEndpoint, calls, fragment, says
 from tests.surfaces.shell import Shell
 
 
-def looks() -> Behaviour:
+def make_call_reply() -> Behaviour:
     return calls(fragment(0, "call_1", "glob", '{"pattern": "*.txt"}'))
 
 
-async def begun(shell: Shell, *more: str) -> str:
+async def start_run(shell: Shell, *more: str) -> str:
     done = await shell("run", "--json", "What is here?", *more)
     assert done.code == 0, done.err
     return done.json[0]["run_id"]
 
 
-def configured(tmp_path: Path, url: str) -> Shell:
+def configure_shell(tmp_path: Path, url: str) -> Shell:
     shell = Shell(tmp_path / "home", url).configure()
     shell.cwd = tmp_path
     for name in ("default", "other"):
@@ -32,9 +32,9 @@ def configured(tmp_path: Path, url: str) -> Shell:
 
 def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with FakeEndpoint(looks(), says("Nothing."), says("Still nothing."), says("So.")) as server:
-            shell = configured(tmp_path, server.url)
-            old = await begun(shell)
+        async with FakeEndpoint(make_call_reply(), says("Nothing."), says("Still nothing."), says("So.")) as server:
+            shell = configure_shell(tmp_path, server.url)
+            old = await start_run(shell)
             fork = await shell("runs", "fork", old)
             assert (fork.code, fork.out) == (0, "Still nothing.\n")
             assert f"continues from {old}" in fork.err
@@ -55,11 +55,11 @@ def test_a_fork_is_followed_to_its_end(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_run_at_an_endpoint_of_its_own_is_forked_there(tmp_path: Path) -> None:
+def test_a_run_with_its_own_endpoint_is_forked_with_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(says("One."), says("Two.")) as server:
-            shell = configured(tmp_path, "http://127.0.0.1:9/v1")
-            old = await begun(shell, "--base-url", server.url)
+            shell = configure_shell(tmp_path, "http://127.0.0.1:9/v1")
+            old = await start_run(shell, "--base-url", server.url)
             without = await shell("runs", "fork", old)
             assert without.code != 0
             fork = await shell("runs", "fork", old, "--base-url", server.url, "--model", "n")
@@ -72,8 +72,8 @@ def test_a_run_at_an_endpoint_of_its_own_is_forked_there(tmp_path: Path) -> None
 def test_a_fork_that_is_not_possible_is_reported_in_one_line(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with FakeEndpoint(says("One.")) as server:
-            shell = configured(tmp_path, server.url)
-            old = await begun(shell)
+            shell = configure_shell(tmp_path, server.url)
+            old = await start_run(shell)
             assert "its steps are 1 to 1" in (await shell("runs", "fork", old, "--step", "7")).complaint
             assert "There is no run" in (await shell("runs", "fork", "run_x")).complaint
             assert "empty" in (await shell("runs", "fork", old, "--message", " ")).complaint
@@ -86,9 +86,9 @@ def test_a_fork_that_is_not_possible_is_reported_in_one_line(tmp_path: Path) -> 
 
 def test_a_run_is_replayed_without_its_provider(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with FakeEndpoint(looks(), says("Nothing.")) as server:
-            shell = configured(tmp_path, server.url)
-            old = await begun(shell)
+        async with FakeEndpoint(make_call_reply(), says("Nothing.")) as server:
+            shell = configure_shell(tmp_path, server.url)
+            old = await start_run(shell)
         replayed = await shell("runs", "replay", old)
         assert replayed.code == 0, replayed.err
         assert "events are the same" in replayed.out
@@ -126,14 +126,16 @@ def change(database: Path, run_id: str, type_: str, old: bytes, new: bytes, vers
             )
 
 
-def test_two_runs_side_by_side(tmp_path: Path) -> None:
+def test_diff_shows_two_runs_side_by_side(tmp_path: Path) -> None:
     async def scenario() -> None:
         other = calls(fragment(0, "call_1", "glob", '{"pattern": "*.md"}'))
-        async with FakeEndpoint(looks(), says("Nothing."), says("Still nothing."), other, says("None.")) as server:
-            shell = configured(tmp_path, server.url)
-            old = await begun(shell)
+        async with FakeEndpoint(
+            make_call_reply(), says("Nothing."), says("Still nothing."), other, says("None.")
+        ) as server:
+            shell = configure_shell(tmp_path, server.url)
+            old = await start_run(shell)
             fork = (await shell("runs", "fork", old, "--json", "--model", "fake/n")).json[0]["run_id"]
-            again = await begun(shell, "-a", "other")
+            again = await start_run(shell, "-a", "other")
         same = await shell("runs", "diff", old, old)
         assert same.code == 0, same.err
         assert "all 2 steps are the same" in same.out

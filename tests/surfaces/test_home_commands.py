@@ -24,7 +24,7 @@ def files_of(home: Path) -> bytes:
 # ── Backup and restore ──
 
 
-def test_a_home_is_saved_while_a_run_is_under_way_and_comes_back(shell: Shell, tmp_path: Path) -> None:
+def test_a_home_is_backed_up_during_a_run_and_restored(shell: Shell, tmp_path: Path) -> None:
     @against(shell, says("Yes."), HANGS)
     async def _(server: FakeEndpoint) -> None:
         file = str(tmp_path / "b.tar")
@@ -59,7 +59,7 @@ def test_a_home_is_saved_while_a_run_is_under_way_and_comes_back(shell: Shell, t
         assert (await shell("runs", "list")).code == 0
 
 
-def test_the_key_of_the_vault_is_named_and_not_saved(shell: Shell, tmp_path: Path) -> None:
+def test_the_backup_names_the_vault_key_and_does_not_contain_it(shell: Shell, tmp_path: Path) -> None:
     async def scenario() -> None:
         await shell("vault", "set", "TOKEN", stdin=b"s3cr3t-canary-value")
         saved = await shell("backup", str(tmp_path / "b.tar"))
@@ -116,7 +116,7 @@ def test_a_session_with_a_run_that_waits_is_refused(shell: Shell) -> None:
         assert (await shell("prune", "--older-than", "1ms", "--yes", "--json")).json[0]["sessions"] == 0
 
 
-def test_what_is_old_is_pruned(shell: Shell) -> None:
+def test_old_sessions_are_pruned(shell: Shell) -> None:
     @against(shell, says("Yes."), says("Yes."))
     async def _(server: FakeEndpoint) -> None:
         await shell("run", "--session", "ses_1", CANARY)
@@ -258,24 +258,24 @@ def test_the_state_of_an_agent_is_kept(shell: Shell) -> None:
 # ── Completion ──
 
 
-async def offered(shell: Shell, line: str) -> list[str]:
+async def list_offers(shell: Shell, line: str) -> list[str]:
     """Return the words that complete a line, as the completion scripts ask for them."""
     done = await shell("__complete", *line.split(" ")[1:])
     assert done.err == ""
     return [offer.partition("\t")[0] for offer in done.out.splitlines()]
 
 
-def test_a_shell_is_offered_what_is_there(shell: Shell) -> None:
+def test_completion_offers_existing_names_and_ids(shell: Shell) -> None:
     @against(shell, Answer([delta(content="Yes."), delta(finish="stop"), DONE]))
     async def _(server: FakeEndpoint) -> None:
         run_id = (await shell("run", "--json", "--session", "ses_1", "go")).json[0]["run_id"]
-        assert await offered(shell, "treadle agents sh") == ["show"]
-        assert await offered(shell, "treadle agents show de") == ["default"]
-        assert await offered(shell, "treadle runs show run_") == [run_id]
-        assert await offered(shell, "treadle runs show zzz") == []
-        assert await offered(shell, "treadle sessions delete ses") == ["ses_1"]
+        assert await list_offers(shell, "treadle agents sh") == ["show"]
+        assert await list_offers(shell, "treadle agents show de") == ["default"]
+        assert await list_offers(shell, "treadle runs show run_") == [run_id]
+        assert await list_offers(shell, "treadle runs show zzz") == []
+        assert await list_offers(shell, "treadle sessions delete ses") == ["ses_1"]
         shell.home.joinpath("treadle.db").write_bytes(b"broken" * 1000)
-        assert await offered(shell, "treadle runs show run_") == []
+        assert await list_offers(shell, "treadle runs show run_") == []
 
 
 # ── At a terminal ──

@@ -30,12 +30,12 @@ def test_anchors_aliases_and_merge_keys_are_refused_in_one_line(tmp_path: Path, 
     assert "\n" not in str(refused.value)
 
 
-def test_signs_in_texts_are_no_anchors(tmp_path: Path) -> None:
+def test_anchor_characters_in_quoted_text_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text("house_rules: 'a & b * c << d'\n")
     assert Home(tmp_path).config().house_rules == "a & b * c << d"
 
 
-def test_a_hard_link_to_a_file_of_the_home_is_the_homes(tmp_path: Path) -> None:
+def test_a_hard_link_to_a_file_of_the_home_is_protected(tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     (home / "deep").mkdir(parents=True)
     work.mkdir()
@@ -60,7 +60,7 @@ def test_only_the_first_megabyte_of_a_page_is_parsed_and_a_note_says_so() -> Non
     assert "the rest was not read" in _format_page(page, text, 1000)
 
 
-def test_json_lines_hold_nothing_that_a_terminal_obeys() -> None:
+def test_json_lines_contain_no_terminal_control_sequences() -> None:
     value = {"text": "\x1b[31m\x07\x9b31m\x7f\u202eevil\u200b\u2066x\ufeff größe"}
     line = inert_json(msgspec.json.encode(value))
     assert not any(sign in line.decode() for sign in "\x1b\x07\x9b\x7f\u202e\u200b\u2066\ufeff")

@@ -20,11 +20,11 @@ def do(shell: Shell, *arguments: str, stdin: str = "") -> Done:
     return asyncio.run(shell("memory", *arguments, stdin=stdin.encode()))
 
 
-async def at_once(shell: Shell, *commands: tuple[str, ...]) -> list[Done]:
+async def run_concurrently(shell: Shell, *commands: tuple[str, ...]) -> list[Done]:
     return await asyncio.gather(*(shell("memory", *command) for command in commands))
 
 
-def listed(shell: Shell, *arguments: str) -> list[Any]:
+def list_memories(shell: Shell, *arguments: str) -> list[Any]:
     return do(shell, "list", "--json", *arguments).json
 
 
@@ -35,7 +35,7 @@ def with_agents(shell: Shell, *names: str, embedder: str = "none") -> Shell:
     return shell
 
 
-def test_add_list_and_forget(shell: Shell) -> None:
+def test_memories_are_added_listed_and_forgotten(shell: Shell) -> None:
     added = do(shell, "add", FACT)
     assert (added.code, added.out) == (0, "")
     assert "Saved as mem_" in added.err
@@ -45,17 +45,17 @@ def test_add_list_and_forget(shell: Shell) -> None:
     assert table[0].split() == ["MEMORY", "AGENT", "USER", "PINNED", "KIND", "SAVED", "TEXT"]
     assert "journal" in table[1]
     assert table[2].endswith(FACT)
-    note, fact = listed(shell)
+    note, fact = list_memories(shell)
     assert (note["text"], note["kind"], note["pinned"], note["agent"]) == ("a note", "journal", True, "default")
     assert fact["source"] == "person"
     gone = do(shell, "forget", fact["memory_id"])
     assert "Deleted 1 memory with the index entries.\n" in gone.err
     assert "The journals of runs that saved or recalled them still hold the text.\n" in gone.err
-    assert [item["text"] for item in listed(shell)] == ["a note"]
+    assert [item["text"] for item in list_memories(shell)] == ["a note"]
     assert all(b"bed at eight" not in file.read_bytes() for file in shell.home.glob("treadle.db*"))
 
 
-def test_nothing_yet(shell: Shell) -> None:
+def test_an_empty_memory_is_reported_and_nothing_is_created(shell: Shell) -> None:
     assert "No memories yet." in do(shell, "list").err
     assert "No memories of the agent `default` yet" in do(shell, "list", "--agent", "default").err
     assert "No memory of `default` matches" in do(shell, "search", "bedtime").err
@@ -67,7 +67,7 @@ def test_nothing_yet(shell: Shell) -> None:
     "arguments",
     [("list", "-a"), ("search", "x", "-a"), ("add", "x", "-a"), ("export", "-a"), ("import", "-", "-a")],
 )
-def test_a_wrong_name_of_an_agent(shell: Shell, arguments: tuple[str, ...]) -> None:
+def test_an_unknown_agent_is_refused_with_a_suggestion(shell: Shell, arguments: tuple[str, ...]) -> None:
     with_agents(shell, "gardener")
     done = do(shell, *arguments, "gardner")
     assert done.code == 2
@@ -87,7 +87,7 @@ def test_search_by_meaning_says_how_it_was_found(shell: Shell) -> None:
     assert 0 < first["score"] <= 1
 
 
-def test_search_by_words_and_an_embedder_that_cannot_be_asked(shell: Shell) -> None:
+def test_search_uses_words_if_the_embedder_is_unusable(shell: Shell) -> None:
     with_agents(shell, "words")
     with_agents(shell, "broken", embedder="nobody/m")
     for agent in ("words", "broken"):
@@ -96,11 +96,11 @@ def test_search_by_words_and_an_embedder_that_cannot_be_asked(shell: Shell) -> N
         assert (found["text"], found["by"], found["agent"]) == (FACT, "text", agent)
     assert "Searched by words alone" in do(shell, "search", "children bed", "-a", "broken").err
     assert "no provider is called `nobody`" in do(shell, "search", "children bed", "-a", "broken").err
-    assert len(listed(shell)) == 2
-    assert len(listed(shell, "--agent", "words")) == 1
+    assert len(list_memories(shell)) == 2
+    assert len(list_memories(shell, "--agent", "words")) == 1
 
 
-def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
+def test_exported_memories_can_be_imported(shell: Shell, tmp_path: Path) -> None:
     with_agents(shell, "one", "two")
     do(shell, "add", FACT, "-a", "one", "--pinned")
     do(shell, "add", "zwei: Grüße", "-a", "two", "--kind", "journal")
@@ -117,29 +117,29 @@ def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     assert do(other, "import", str(moved), "-a", "two", "--json").json == [{"new": 1, "known": 1}]
 
 
-def test_an_agent_is_given_the_memories_of_another(shell: Shell) -> None:
+def test_memories_of_one_agent_are_imported_for_another(shell: Shell) -> None:
     with_agents(shell, "alice", "bob")
     do(shell, "add", FACT, "-a", "alice", "--pinned")
     do(shell, "add", "a note", "-a", "alice", "--kind", "journal")
     lines = do(shell, "export", "-a", "alice").out + '{"text": "no id"}\n{"text": "nor here", "kind": "journal"}\n'
     for new in (4, 0):
         assert do(shell, "import", "-", "-a", "bob", "--json", stdin=lines).json == [{"new": new, "known": 4 - new}]
-    his = {item["text"]: item for item in listed(shell, "-a", "bob")}
-    for hers in listed(shell, "-a", "alice"):
+    his = {item["text"]: item for item in list_memories(shell, "-a", "bob")}
+    for hers in list_memories(shell, "-a", "alice"):
         assert hers["memory_id"] != his[hers["text"]]["memory_id"]
         assert {**hers, "memory_id": "", "agent": ""} == {**his[hers["text"]], "memory_id": "", "agent": ""}
 
 
-def test_a_known_id_with_another_text(shell: Shell) -> None:
+def test_a_known_id_with_another_text_is_a_new_memory(shell: Shell) -> None:
     do(shell, "add", FACT)
-    (his,) = listed(shell)
+    (his,) = list_memories(shell)
     twice = json.dumps({**his, "text": "Another text under a known id."})
     both = f"{twice}\n{json.dumps({**his, 'text': 'A third one.'})}\n{twice}\n"
     assert do(shell, "import", "-", "--json", stdin=both).json == [{"new": 2, "known": 1}]
-    assert len({item["memory_id"] for item in listed(shell)}) == 3
+    assert len({item["memory_id"] for item in list_memories(shell)}) == 3
 
 
-def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
+def test_lines_of_an_unconfigured_agent_are_refused_unless_it_is_named(shell: Shell) -> None:
     line = '{"text": "x", "agent": "bob"}'
     refused = do(shell, "import", "-", stdin=line)
     assert refused.code == 2
@@ -151,7 +151,7 @@ def test_lines_for_an_agent_that_only_the_database_knows(shell: Shell) -> None:
     do(shell, "add", FACT, "-a", "bob")
     (shell.home / "agents/bob/config.yaml").unlink()
     assert do(shell, "import", "-", stdin=line).code == 0
-    assert len(listed(shell, "-a", "bob")) == 2
+    assert len(list_memories(shell, "-a", "bob")) == 2
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_failed_import_creates_no_agent(shell: Shell) -> None:
     assert do(shell, "list", "-a", "bob").complaint == "No agent is called `bob`. Known: default."
 
 
-def test_a_database_that_lasts_no_longer_than_the_command(shell: Shell, tmp_path: Path) -> None:
+def test_an_in_memory_database_is_refused(shell: Shell, tmp_path: Path) -> None:
     shell.cwd = tmp_path
     shell.environment["TREADLE_DATABASE_URL"] = "sqlite:///:memory:"
     done = do(shell, "add", FACT)
@@ -227,34 +227,34 @@ def test_a_database_that_lasts_no_longer_than_the_command(shell: Shell, tmp_path
     assert not list(tmp_path.glob("*.lock"))
 
 
-def test_an_unreadable_file(shell: Shell) -> None:
+def test_an_unreadable_file_is_reported(shell: Shell) -> None:
     done = do(shell, "import", str(shell.home / "nowhere"))
     assert done.code == 2
     assert "cannot be read: No such file" in done.complaint
 
 
-def test_pin_and_unpin(shell: Shell) -> None:
+def test_memories_are_pinned_and_unpinned(shell: Shell) -> None:
     do(shell, "add", FACT)
-    (item,) = listed(shell)
+    (item,) = list_memories(shell)
     assert "Pinned 1 memory" in do(shell, "pin", item["memory_id"]).err
-    assert listed(shell)[0]["pinned"] is True
+    assert list_memories(shell)[0]["pinned"] is True
     assert do(shell, "unpin", item["memory_id"], "--json").json == [
         {"memories": [item["memory_id"]], "pinned": False}
     ]
-    assert "pinned" not in listed(shell)[0]
+    assert "pinned" not in list_memories(shell)[0]
 
 
-def test_an_unknown_memory_and_nothing_is_forgotten(shell: Shell) -> None:
+def test_nothing_is_forgotten_if_one_id_is_unknown(shell: Shell) -> None:
     do(shell, "add", FACT)
-    (item,) = listed(shell)
+    (item,) = list_memories(shell)
     for command in ("forget", "pin"):
         done = do(shell, command, item["memory_id"], "mem_nope")
         assert done.code == 2
         assert done.complaint == "There is no memory mem_nope. `treadle memory list` shows all memories."
-    assert listed(shell) == [item]
+    assert list_memories(shell) == [item]
 
 
-def test_what_remains_after_forgetting_is_reported(shell: Shell) -> None:
+def test_remaining_copies_of_a_forgotten_memory_are_reported(shell: Shell) -> None:
     lines = [{"text": f"fact {name}", "agent": "default", "memory_id": f"mem_{name}"} for name in "abc"]
     lines[0]["run_id"] = lines[1]["run_id"] = "run_1"
     do(shell, "import", "-", stdin="\n".join(map(json.dumps, lines)))
@@ -267,24 +267,24 @@ def test_what_remains_after_forgetting_is_reported(shell: Shell) -> None:
     ]
 
 
-def test_secrets_are_taken_out_before_anything_is_kept(shell: Shell) -> None:
+def test_secrets_are_redacted_before_a_memory_is_stored(shell: Shell) -> None:
     canary = "canary-4f1d0e-in-a-coal-mine"
     asyncio.run(shell("vault", "set", "TOKEN", stdin=canary.encode()))
     do(shell, "add", f"the token is {canary}")
     do(shell, "import", "-", stdin=json.dumps({"text": f"use {canary} there", "agent": "default"}))
-    assert len(listed(shell)) == 2
+    assert len(list_memories(shell)) == 2
     assert canary not in do(shell, "export").out
     assert all(canary.encode() not in file.read_bytes() for file in shell.home.glob("treadle.db*"))
 
 
-def test_a_database_that_is_owned_can_be_looked_at_and_not_changed(shell: Shell) -> None:
+def test_an_owned_database_can_be_read_and_not_changed(shell: Shell) -> None:
     do(shell, "add", FACT)
     lock = DatabaseLock(str(shell.home / "treadle.db"))
     try:
-        assert [item["text"] for item in listed(shell)] == [FACT]
-        (item,) = listed(shell)
+        assert [item["text"] for item in list_memories(shell)] == [FACT]
+        (item,) = list_memories(shell)
         commands = ("add", "x"), ("forget", item["memory_id"]), ("pin", item["memory_id"]), ("import", "-")
-        for done in asyncio.run(at_once(shell, *commands)):  # each waits a while for the owner to go
+        for done in asyncio.run(run_concurrently(shell, *commands)):  # each waits a while for the owner to go
             assert done.code == 1
             assert (
                 f"Nothing was changed. The database {shell.home}/treadle.db is owned by process" in done.complaint
@@ -299,7 +299,7 @@ def test_memories_are_shown_for_a_user_and_assigned_to_another(shell: Shell) -> 
     with_agents(shell, "ada")
     for user, text in (("alice", "Likes tea."), ("bob", "Likes tea."), ("local", "Likes coffee.")):
         assert do(shell, "add", text, "-a", "ada", "--user", user).code == 0
-    assert [line["owner"] for line in listed(shell, "--user", "alice")] == ["alice"]
+    assert [line["owner"] for line in list_memories(shell, "--user", "alice")] == ["alice"]
     assert "coffee" in do(shell, "search", "coffee", "-a", "ada").out
     assert (
         "No memory of `ada` of the user `bob` matches."
@@ -309,7 +309,7 @@ def test_memories_are_shown_for_a_user_and_assigned_to_another(shell: Shell) -> 
     assert "Assigned 1 memory to `carol`" in do(shell, "assign", "carol", "--from-user", "alice").err
     merged = do(shell, "assign", "carol", "-a", "ada", "--json").out
     assert json.loads(merged) == {"moved": 1, "merged": 1}
-    assert {line["owner"] for line in listed(shell)} == {"carol"}
+    assert {line["owner"] for line in list_memories(shell)} == {"carol"}
     nothing = do(shell, "assign", "carol")
     assert (nothing.code, "No memories are selected" in nothing.err) == (2, True)
     wrong = do(shell, "assign", "LOCAL", "-a", "ada")

@@ -20,7 +20,7 @@ def shell(tmp_path: Path) -> Shell:
     return Shell(tmp_path / "home")
 
 
-def test_list_tells_providers_keys_and_aliases(shell: Shell) -> None:
+def test_list_shows_providers_keys_and_aliases(shell: Shell) -> None:
     @against(shell, refuses(200, {"data": [{"id": "m"}]}), refuses(200, {"data": [{"id": "m"}]}))
     async def _(server: FakeEndpoint) -> None:
         shell.environment["OPENROUTER_API_KEY"] = "sk-or-1234"
@@ -51,7 +51,7 @@ def test_list_tells_providers_keys_and_aliases(shell: Shell) -> None:
         ).items()
 
 
-def test_show_tells_what_is_known(shell: Shell) -> None:
+def test_show_prints_the_known_facts_of_a_model(shell: Shell) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
         shell.environment["ANTHROPIC_API_KEY"] = "sk-ant-1234"
@@ -68,7 +68,7 @@ def test_show_tells_what_is_known(shell: Shell) -> None:
         assert facts["context_window_source"] == "assumed"
 
 
-def test_hosted_providers_are_asked_only_when_that_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosted_providers_are_probed_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """The key goes to the address that it is configured for, and to no other."""
 
     async def scenario() -> None:
@@ -99,7 +99,7 @@ def test_hosted_providers_are_asked_only_when_that_is_wanted(monkeypatch: pytest
     asyncio.run(scenario())
 
 
-def test_test_asks_for_one_word(shell: Shell) -> None:
+def test_test_sends_one_request_and_reports_the_answer(shell: Shell) -> None:
     @against(shell, says("ready"), says("ready"))
     async def _(server: FakeEndpoint) -> None:
         done = await shell("models", "test", "fake/m")
@@ -123,7 +123,7 @@ def test_test_asks_for_one_word(shell: Shell) -> None:
     ],
     ids=["key", "model", "html", "gateway", "not http"],
 )
-def test_what_is_wrong_is_one_line_that_names_the_provider_and_the_next_step(
+def test_an_error_is_one_line_that_names_the_provider_and_the_next_step(
     shell: Shell, answer: Answer | Raw, words: str
 ) -> None:
     @against(shell, answer)
@@ -145,7 +145,7 @@ def test_what_is_wrong_is_one_line_that_names_the_provider_and_the_next_step(
         (("test", "m", "--base-url", "nonsense"), "base_url must be an http or https URL"),
     ],
 )
-def test_errors_that_the_user_can_fix(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
+def test_errors_that_the_user_can_fix_say_how(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
         done = await shell("models", *arguments)

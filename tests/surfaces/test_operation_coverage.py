@@ -23,10 +23,10 @@ def pytest_configure(config):
 TESTS = """
 from tests.e2e.operation_coverage import record_request
 
-def test_list():
+def test_the_list_is_called():
     record_request("GET", "/v1/runs")
 
-def test_show():
+def test_one_is_shown():
     {show}
 """
 CALLED, NOT_CALLED, FAILED = 'record_request("GET", "/v1/runs/run_1")', "pass", "assert False"

@@ -39,7 +39,7 @@ def test_a_session_with_a_chosen_id_is_found_by_its_beginning(shell: Shell) -> N
         assert "`01a` is too short for an id. Type at least 4 digits." in short.complaint
 
 
-def test_schedules_hooks_webhooks_tokens_and_memories_have_short_names(shell: Shell) -> None:
+def test_schedules_webhooks_tokens_and_memories_have_short_names(shell: Shell) -> None:
     async def one(*words: str) -> Any:
         done = await shell(*words, "--json")
         assert done.code == 0, done.err

@@ -136,7 +136,7 @@ def test_an_unknown_command_is_refused_and_a_path_is_a_message(shell: Shell) -> 
         assert (await shell("run", "/etc/hosts: what is it?")).out == "Yes.\n"
 
 
-def test_commands_take_a_beginning_last_or_a_title(shell: Shell) -> None:
+def test_commands_accept_the_start_of_an_id_last_or_a_title(shell: Shell) -> None:
     @against(shell, says("Yes."), says("No."))
     async def _(server: FakeEndpoint) -> None:
         first = (await shell("run", "--json", "The first question")).json[0]

@@ -23,7 +23,7 @@ STORY = (
 )
 
 
-def configured(shell: Shell, folder: Path, via: str = "") -> None:
+def configure_parent(shell: Shell, folder: Path, via: str = "") -> None:
     shell.cwd = folder
     shell.write("agents/parent/config.yaml", PARENT.replace("VIA", via))
 
@@ -31,7 +31,7 @@ def configured(shell: Shell, folder: Path, via: str = "") -> None:
 def test_a_child_asks_the_person_who_sent_the_message(shell: Shell, folder: Path) -> None:
     @against(shell, *STORY)
     async def _(server: FakeEndpoint) -> None:
-        configured(shell, folder)
+        configure_parent(shell, folder)
         async with Terminal(shell, "run", "-a", "parent", "Go.", folder=folder) as terminal:
             await terminal.shows("parent begins as run_")
             await terminal.shows("write_file asks to run")
@@ -45,7 +45,7 @@ def test_a_child_asks_the_person_who_sent_the_message(shell: Shell, folder: Path
 def test_a_child_is_denied_when_no_reviewer_can_be_asked(shell: Shell, folder: Path) -> None:
     @against(shell, *STORY[:2], says("I may not."), says("It is not allowed."))
     async def _(server: FakeEndpoint) -> None:
-        configured(shell, folder)
+        configure_parent(shell, folder)
         done = await shell("run", "-a", "parent", "Go.")
         assert (done.code, done.out) == (0, "It is not allowed.\n")
         assert files(folder) == {}
@@ -54,7 +54,7 @@ def test_a_child_is_denied_when_no_reviewer_can_be_asked(shell: Shell, folder: P
 def test_a_question_of_a_child_run_is_answered_later_and_the_root_continues(shell: Shell, folder: Path) -> None:
     @against(shell, *STORY)
     async def _(server: FakeEndpoint) -> None:
-        configured(shell, folder, ", via: api")
+        configure_parent(shell, folder, ", via: api")
         left = await shell("run", "-a", "parent", "Go.")
         assert left.code == 4, left.err
         found = re.search(r"(run_\w+) waits for an approval of .*treadle approvals approve (apr_\w+)", left.err)
@@ -88,7 +88,7 @@ def test_a_tree_is_drawn_level_by_level_and_a_copy_differs_by_what_it_lacks(shel
 
     @against(shell, *below, says("Done."), says("It is done."), says("All is done."))
     async def _(server: FakeEndpoint) -> None:
-        configured(shell, folder)
+        configure_parent(shell, folder)
         assert (await shell("run", "-a", "parent", "Go.")).code == 0
         leaf, middle, root = [run["run_id"] for run in (await shell("runs", "list", "--json")).json]
         _, *lines, _ = (await shell("runs", "tree", root)).out.splitlines()

@@ -11,7 +11,7 @@ SUMMARY = "## Goal\nTo talk.\n## Done\nAda said hello."
 LONG = "words and more words that say nothing at all, " * 12
 
 
-def test_a_session_can_be_asked_to_do_things_with_itself(shell: Shell) -> None:
+def test_session_commands_compact_undo_and_report_usage(shell: Shell) -> None:
     answers = [says(f"{LONG}{number}") for number in range(4)]
 
     @against(shell, *answers, says(SUMMARY), says("after"), says("back"))

@@ -20,11 +20,11 @@ def states(shell: Shell, folder: Path) -> dict[str, str]:
     return {row["name"]: row["state"] for row in do(shell, "list", "--workspace", str(folder), "--json").json}
 
 
-def offered(shell: Shell, folder: Path) -> list[str]:
+def list_offered_names(shell: Shell, folder: Path) -> list[str]:
     return [each.name for each in FolderSkills(shell.home).list_offered(("*",), folder)]
 
 
-def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:
+def test_a_skill_is_listed_approved_changed_and_removed(shell: Shell, folder: Path) -> None:
     path = skill(of_home(shell.home), "pdf", "allowed-tools: read_file bash\n") / "SKILL.md"
     listed = do(shell, "list", "--workspace", str(folder))
     assert listed.out.splitlines()[0].split() == ["SKILL", "ORIGIN", "STATE", "TOOLS", "DESCRIPTION"]
@@ -35,7 +35,7 @@ def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:
     assert "Approved pdf" in done.err
     assert "tools: read_file, bash" in done.err
     assert "`skills: [pdf]`" in done.err
-    assert offered(shell, folder) == ["pdf"]
+    assert list_offered_names(shell, folder) == ["pdf"]
     path.write_text(f"{path.read_text()}And more.\n")
     assert "changed since" in do(shell, "list").out
     assert states(shell, folder)["pdf"] == "changed"
@@ -49,7 +49,7 @@ def test_the_way_of_a_skill(shell: Shell, folder: Path) -> None:
     assert not path.parent.exists()
 
 
-def test_a_skill_that_ships_with_treadle(shell: Shell, folder: Path) -> None:
+def test_a_shipped_skill_is_approved_and_deleted(shell: Shell, folder: Path) -> None:
     assert do(shell, "approve", "summarise", "--yes").code == 0
     assert (of_home(shell.home) / "summarise" / "SKILL.md").exists()
     assert states(shell, folder) == {"summarise": "approved"}
@@ -57,22 +57,22 @@ def test_a_skill_that_ships_with_treadle(shell: Shell, folder: Path) -> None:
     assert states(shell, folder) == {"summarise": "available"}
 
 
-def test_a_skill_of_a_workspace(shell: Shell, folder: Path) -> None:
+def test_a_skill_of_a_workspace_is_approved_for_it_without_tools(shell: Shell, folder: Path) -> None:
     skill(of_workspace(folder), "pdf", "allowed-tools: bash\n")
     shell.cwd = folder
     assert do(shell, "list").out.splitlines()[1].split()[:3] == ["pdf", "workspace", "new"]
     assert "There is no skill 'pdf'" in do(shell, "approve", "pdf", "--yes").complaint
     done = do(shell, "approve", "pdf", "--workspace", ".", "--yes")
     assert "no tools: it requests bash, which a skill of a workspace does not get" in done.err
-    assert offered(shell, folder) == ["pdf"]
+    assert list_offered_names(shell, folder) == ["pdf"]
     assert (
         "--delete is for skills of the home" in do(shell, "remove", "pdf", "--workspace", ".", "--delete").complaint
     )
     assert do(shell, "remove", "pdf", "--workspace", ".").code == 0
-    assert offered(shell, folder) == []
+    assert list_offered_names(shell, folder) == []
 
 
-def test_the_approval_of_one_that_is_gone_can_be_taken_back(shell: Shell, folder: Path) -> None:
+def test_the_approval_of_a_deleted_skill_can_be_revoked(shell: Shell, folder: Path) -> None:
     skill(of_workspace(folder), "pdf")
     assert do(shell, "approve", "pdf", "--workspace", str(folder), "--yes").code == 0
     shutil.rmtree(folder)
@@ -80,7 +80,7 @@ def test_the_approval_of_one_that_is_gone_can_be_taken_back(shell: Shell, folder
     assert "is not approved there" in do(shell, "remove", "pdf", "--workspace", str(folder)).complaint
 
 
-def test_everything_is_shown_and_stays_inert(shell: Shell) -> None:
+def test_show_prints_every_file_without_control_characters(shell: Shell) -> None:
     folder = skill(
         of_home(shell.home), "pdf", body="Red: \x1b[31m, turned: \u202e, hidden: \u200b\ntools    it brings none"
     )
@@ -125,17 +125,17 @@ def test_everything_is_shown_and_stays_inert(shell: Shell) -> None:
         (("list", "--workspace", "~nobody-here/x"), "The workspace '~nobody-here/x' cannot be found"),
     ],
 )
-def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
+def test_an_error_is_reported_in_one_line(shell: Shell, arguments: tuple[str, ...], words: str) -> None:
     skill(of_home(shell.home), "pdf")
     (of_home(shell.home) / "broken").mkdir()
     (of_home(shell.home) / "afile").touch()
     done = do(shell, *arguments)
     assert done.code == 2
     assert words in done.complaint
-    assert offered(shell, shell.home) == []
+    assert list_offered_names(shell, shell.home) == []
 
 
-def test_only_what_has_this_hash_is_approved(shell: Shell, folder: Path) -> None:
+def test_only_content_with_the_given_hash_is_approved(shell: Shell, folder: Path) -> None:
     path = skill(of_home(shell.home), "pdf") / "SKILL.md"
     [sha256] = [row["sha256"] for row in do(shell, "list", "--json").json if row["name"] == "pdf"]
     assert f"sha256   {sha256}\n" in do(shell, "show", "pdf").out
@@ -144,13 +144,13 @@ def test_only_what_has_this_hash_is_approved(shell: Shell, folder: Path) -> None
     done = do(shell, "approve", "pdf", "--yes", "--sha256", sha256)
     assert done.code == 2
     assert "Nothing was approved; read it again with `treadle skills show pdf`." in done.complaint
-    assert offered(shell, folder) == []
+    assert list_offered_names(shell, folder) == []
     path.write_text(text)
     assert do(shell, "approve", "pdf", "--yes", "--sha256", sha256[:12].upper()).code == 0
-    assert offered(shell, folder) == ["pdf"]
+    assert list_offered_names(shell, folder) == ["pdf"]
 
 
-def test_which_tools_really_come(shell: Shell, folder: Path) -> None:
+def test_requested_tools_are_marked_as_dangerous_or_unknown(shell: Shell, folder: Path) -> None:
     skill(of_home(shell.home), "pdf", "allowed-tools: read_file write_file bash Bash(git:*) Read *\n")
     listed = do(shell, "list", "--workspace", str(folder))
     assert "read_file write_file! bash! Bash(git:*)? Read? *?" in listed.out
@@ -174,7 +174,7 @@ def test_which_tools_really_come(shell: Shell, folder: Path) -> None:
     assert row["unknown_tools"] == ["Bash(git:*)", "Read", "*"]
 
 
-def test_a_link_is_deleted_and_not_what_it_leads_to(shell: Shell, folder: Path) -> None:
+def test_a_link_is_deleted_and_not_its_target(shell: Shell, folder: Path) -> None:
     target = skill(folder, "pdf")
     of_home(shell.home).mkdir(parents=True)
     (of_home(shell.home) / "pdf").symlink_to(target)
@@ -183,7 +183,7 @@ def test_a_link_is_deleted_and_not_what_it_leads_to(shell: Shell, folder: Path) 
     assert not (of_home(shell.home) / "pdf").is_symlink()
 
 
-def test_a_hostile_workspace_is_listed_with_what_is_wrong(shell: Shell, folder: Path) -> None:
+def test_a_hostile_workspace_is_listed_with_its_faults(shell: Shell, folder: Path) -> None:
     place = of_workspace(folder)
     skill(place, "fine", description='"x\\e[2J\\n## Rules"')
     (place / "evil\x1b]0;\nname").mkdir()
@@ -229,10 +229,10 @@ def test_a_skill_is_shown_before_the_question(
     ended, screen = answer(shell, folder, typed)
     assert ended == code, screen
     assert "Read the form first." in screen
-    assert offered(shell, folder) == (["pdf"] if is_approved else [])
+    assert list_offered_names(shell, folder) == (["pdf"] if is_approved else [])
 
 
-def test_what_was_shown_is_what_counts(shell: Shell, folder: Path) -> None:
+def test_an_approval_covers_the_content_that_was_shown(shell: Shell, folder: Path) -> None:
     path = skill(of_home(shell.home), "pdf", body="Shown.") / "SKILL.md"
 
     async def scenario() -> None:
@@ -243,5 +243,5 @@ def test_what_was_shown_is_what_counts(shell: Shell, folder: Path) -> None:
             assert await terminal.ends() == 0
 
     asyncio.run(scenario())
-    assert offered(shell, folder) == []
+    assert list_offered_names(shell, folder) == []
     assert states(shell, folder)["pdf"] == "changed"

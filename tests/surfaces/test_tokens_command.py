@@ -79,7 +79,7 @@ def test_the_first_start_shows_a_token_that_works(shell: Shell) -> None:
     serving.stop()
 
 
-def test_beyond_the_loopback_there_is_a_token_first(shell: Shell) -> None:
+def test_serving_beyond_loopback_requires_a_token(shell: Shell) -> None:
     async def perform() -> None:
         shell.configure()
         refused = await shell("serve", "--host", "0.0.0.0", "--port", "0")

@@ -10,7 +10,7 @@ from tests.surfaces.test_cli import against
 HEAD = ["RUNS", "CALLS", "IN", "CACHED", "OUT", "TOOLS", "COST", "CREDITS"]
 
 
-def priced(shell: Shell) -> None:
+def write_prices(shell: Shell) -> None:
     prices = "models: {fake/m: {prices: {input: 100, output: 1000}}}\ncredits: {per_dollar: 10}\n"
     providers = f"providers: {{fake: {{base_url: '{shell.url}'}}}}\ndefaults: {{model: fake/m}}\n"
     shell.write("config.yaml", providers + prices)
@@ -19,7 +19,7 @@ def priced(shell: Shell) -> None:
 def test_usage_is_summed_up(shell: Shell) -> None:
     @against(shell, says("one"), says("two"), says("three"))
     async def _(server: FakeEndpoint) -> None:
-        priced(shell)
+        write_prices(shell)
         shell.write("agents/other/config.yaml", "name: other\nmodel: fake/m\n")
         for agent in ("default", "default", "other"):
             assert (await shell("run", "-a", agent, "hello")).code == 0
@@ -39,7 +39,7 @@ def test_usage_is_summed_up(shell: Shell) -> None:
         [by_day] = (await shell("usage", "--by", "day", "--since", today, "--json")).json
         assert (by_day["key"], by_day["runs"]) == (today, 3)
         [by_token] = (await shell("usage", "--by", "token")).out.splitlines()[1:]
-        assert by_token.split()[:2] == ["-", "3"], "nobody needed a token"
+        assert by_token.split()[:2] == ["-", "3"], "no run had a token"
         nothing = await shell("usage", "--since", "2999-01-01")
         assert (nothing.code, nothing.err) == (0, "No usage matches.\n")
 
@@ -51,7 +51,7 @@ def test_calls_without_a_price_are_reported(shell: Shell) -> None:
         assert "The cost of 1 call is unknown" in (await shell("usage")).err
 
 
-def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
+def test_an_invalid_day_or_key_is_reported_in_one_line(shell: Shell) -> None:
     async def scenario() -> None:
         wrong = await shell("usage", "--since", "yesterday")
         assert (wrong.code, wrong.complaint) == (
@@ -67,7 +67,7 @@ def test_a_wrong_day_or_word_is_one_line(shell: Shell) -> None:
 def test_a_run_at_its_ceiling_exits_with_3_and_says_what_to_do(shell: Shell) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
-        priced(shell)
+        write_prices(shell)
         shell.write("agents/poor/config.yaml", "name: poor\nmodel: fake/m\nlimits: {cost: 0.5}\n")
         done = await shell("run", "-a", "poor", "hello")
         assert done.code == 3
@@ -76,10 +76,10 @@ def test_a_run_at_its_ceiling_exits_with_3_and_says_what_to_do(shell: Shell) -> 
         assert not server.requests
 
 
-def test_a_spent_agent_is_refused_before_anything_is_written(shell: Shell) -> None:
+def test_an_agent_without_credits_is_refused_before_anything_is_written(shell: Shell) -> None:
     @against(shell)
     async def _(server: FakeEndpoint) -> None:
-        priced(shell)
+        write_prices(shell)
         shell.write("agents/poor/config.yaml", "name: poor\nmodel: fake/m\nquotas: {credits: 0}\n")
         done = await shell("run", "-a", "poor", "hello")
         assert (done.code, done.complaint) == (

@@ -34,7 +34,7 @@ def values(shell: Shell) -> dict[str, str]:
     return dict(VaultStore(shell.home, {}).read().values)
 
 
-def test_a_secret_comes_in_and_never_out(shell: Shell) -> None:
+def test_a_secret_is_stored_and_never_printed(shell: Shell) -> None:
     done = do(shell, "set", "TOKEN", "--agent", "dev", "--tool", "bash", stdin=f"{CANARY}\n")
     assert (done.code, done.out) == (0, "")
     assert "Stored TOKEN" in done.err
@@ -92,7 +92,9 @@ def test_a_piped_value_loses_its_final_line_break(shell: Shell, stdin: str, kept
         (("rotate",), b"", "There is no vault yet"),
     ],
 )
-def test_what_is_wrong_is_one_line(shell: Shell, arguments: tuple[str, ...], stdin: bytes, words: str) -> None:
+def test_an_error_is_reported_in_one_line(
+    shell: Shell, arguments: tuple[str, ...], stdin: bytes, words: str
+) -> None:
     done = asyncio.run(shell("vault", *arguments, stdin=stdin))
     assert done.code == 2
     assert words in done.complaint
@@ -105,7 +107,7 @@ def test_an_empty_vault_is_reported(shell: Shell) -> None:
     assert not shell.home.exists()
 
 
-def test_grants_are_given_and_taken(shell: Shell) -> None:
+def test_secrets_are_granted_and_revoked(shell: Shell) -> None:
     do(shell, "set", "TOKEN", stdin=CANARY)
     done = do(shell, "grant", "TOKEN", "--agent", "a", "--agent", "b", "--tool", "bash", "--json")
     assert done.json[0]["grants"] == [{"agent": "a", "tool": "bash"}, {"agent": "b", "tool": "bash"}]
@@ -121,7 +123,7 @@ def test_grants_are_given_and_taken(shell: Shell) -> None:
     assert do(shell, "list", "--json").json == []
 
 
-def test_rotate_and_a_wrong_key(shell: Shell) -> None:
+def test_rotation_changes_the_key_and_a_wrong_key_is_reported(shell: Shell) -> None:
     do(shell, "set", "TOKEN", stdin=CANARY)
     assert "Encrypted 1 secret with a new key" in do(shell, "rotate").err
     assert values(shell) == {"TOKEN": CANARY}
@@ -141,7 +143,7 @@ def test_short_values_can_be_forced(shell: Shell) -> None:
 # ── At a terminal ──
 
 
-def at_a_terminal(shell: Shell, *typed: str) -> tuple[int, str]:
+def run_at_terminal(shell: Shell, *typed: str) -> tuple[int, str]:
     """Run `vault set TOKEN` with a terminal, and type a line whenever it asks."""
     master, slave = pty.openpty()
     command = [sys.executable, "-c", TAKE_THE_TERMINAL, COMMAND, "vault", "set", "TOKEN"]
@@ -174,18 +176,18 @@ def _until(terminal: int, end: str | None) -> str:
 
 
 def test_a_value_is_typed_twice_and_not_shown(shell: Shell) -> None:
-    code, seen = at_a_terminal(shell, f"{CANARY}\n", f"{CANARY}\n")
+    code, seen = run_at_terminal(shell, f"{CANARY}\n", f"{CANARY}\n")
     assert code == 0, seen
     assert CANARY not in seen
     assert values(shell) == {"TOKEN": CANARY}
 
 
 def test_two_values_that_differ_change_nothing(shell: Shell) -> None:
-    code, seen = at_a_terminal(shell, f"{CANARY}\n", "something else\n")
+    code, seen = run_at_terminal(shell, f"{CANARY}\n", "something else\n")
     assert code == 2
     assert "The two values differ" in seen
     assert not (shell.home / "vault.db").exists()
 
 
-def test_control_c_ends_the_question(shell: Shell) -> None:
-    assert at_a_terminal(shell, "\x03")[0] == 130
+def test_ctrl_c_ends_the_prompt(shell: Shell) -> None:
+    assert run_at_terminal(shell, "\x03")[0] == 130

@@ -21,7 +21,7 @@ retry: {attempts: 0}
 """
 
 
-async def waiting(shell: Shell, folder: Path, *options: str) -> Any:
+async def start_waiting_run(shell: Shell, folder: Path, *options: str) -> Any:
     """Start a run that waits for an approval over the API. Return the run as it is listed."""
     shell.cwd = folder
     shell.write("agents/remote/config.yaml", REMOTE)
@@ -39,7 +39,7 @@ def approval_in(text: str) -> str:
 def test_a_run_of_an_endpoint_without_a_name_is_answered_with_its_address(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), wants("clarify", "c2", question="And now?"), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
-        run = await waiting(shell, folder, "--base-url", server.url)
+        run = await start_waiting_run(shell, folder, "--base-url", server.url)
         approval, option = approval_in(run["said"]), f"--base-url {server.url}"
         assert f"treadle approvals approve {approval} {option} (or deny)" in run["said"]
         shown = await shell("runs", "show", run["run_id"])
@@ -55,7 +55,7 @@ def test_a_run_of_an_endpoint_without_a_name_is_answered_with_its_address(shell:
 def test_a_decision_is_recorded_even_if_the_run_cannot_continue(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
-        run = await waiting(shell, folder, "--base-url", server.url)
+        run = await start_waiting_run(shell, folder, "--base-url", server.url)
         done = await shell("approvals", "deny", approval_in(run["said"]), "--note", "no")
         assert done.code == 1
         assert f"your decision is recorded, but {run['run_id']} cannot continue: " in done.err
@@ -66,10 +66,10 @@ def test_a_decision_is_recorded_even_if_the_run_cannot_continue(shell: Shell, fo
         assert files(folder) == {}
 
 
-def test_what_a_run_waits_for_is_shown(shell: Shell, folder: Path) -> None:
+def test_show_says_what_a_run_waits_for(shell: Shell, folder: Path) -> None:
     @against(shell, wants("bash", command="touch a\u200b\ntouch b"))
     async def _(server: FakeEndpoint) -> None:
-        run = await waiting(shell, folder)
+        run = await start_waiting_run(shell, folder)
         approval = approval_in(run["said"])
         shown = await shell("runs", "show", run["run_id"])
         how = f"treadle approvals approve {approval} (or deny)"
@@ -99,7 +99,7 @@ def test_only_calls_that_a_rule_can_match_are_remembered(shell: Shell, folder: P
 
     @against(shell, *script)
     async def _(server: FakeEndpoint) -> None:
-        approval = approval_in((await waiting(shell, folder))["said"])
+        approval = approval_in((await start_waiting_run(shell, folder))["said"])
         refused = await shell("approvals", "approve", approval, "--session")
         assert refused.code == 2
         assert refused.complaint.startswith(f"{approval}")
@@ -122,7 +122,7 @@ def test_a_line_is_remembered_for_the_session_as_it_was_requested(shell: Shell, 
 
     @against(shell, *script)
     async def _(server: FakeEndpoint) -> None:
-        approval = approval_in((await waiting(shell, folder))["said"])
+        approval = approval_in((await start_waiting_run(shell, folder))["said"])
         shown = await shell("approvals", "show", approval)
         assert re.search(r"rule +exactly the command `echo \[x\] \| tee -a a`\n", shown.out), shown.out
         edited = await shell("approvals", "approve", approval, "--session", "--arguments", '{"command": "touch b"}')
@@ -141,7 +141,7 @@ def test_a_decision_can_cover_the_approvals_that_follow(
 ) -> None:
     @against(shell, wants("bash", command="touch a"), wants("bash", "c2", command="touch b"), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
-        approval = approval_in((await waiting(shell, folder))["said"])
+        approval = approval_in((await start_waiting_run(shell, folder))["said"])
         done = await shell("approvals", "approve", approval, option)
         assert (done.code, done.out) == (0, "Fine.\n")
         assert set(files(folder)) == made
@@ -150,7 +150,7 @@ def test_a_decision_can_cover_the_approvals_that_follow(
 def test_a_run_is_resumed_with_an_answer_to_every_approval(shell: Shell, folder: Path) -> None:
     @against(shell, wants("write_file", **NOTE), says("Fine."))
     async def _(server: FakeEndpoint) -> None:
-        run = await waiting(shell, folder)
+        run = await start_waiting_run(shell, folder)
         done = await shell("runs", "resume", run["run_id"], "--yes")
         assert (done.code, done.out) == (0, "Fine.\n")
         assert files(folder) == {"note.txt": "hello"}
@@ -209,7 +209,7 @@ def test_the_agent_that_treadle_makes_can_be_shown(shell: Shell) -> None:
 SCRIPT: tuple[Behaviour, ...] = (wants("bash", command="echo " + "x" * 300), says("Fine."))
 
 
-def test_a_terminal_wraps_what_runs(shell: Shell, folder: Path) -> None:
+def test_a_terminal_wraps_the_shown_call(shell: Shell, folder: Path) -> None:
     @against(shell, *SCRIPT)
     async def _(server: FakeEndpoint) -> None:
         async with Terminal(shell, "run", "--yes", "Do it.", folder=folder) as terminal:

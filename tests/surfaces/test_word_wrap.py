@@ -14,7 +14,7 @@ def test_a_note_that_fits_stays_as_it_is() -> None:
     assert fold_note("any width at all", None) == ["any width at all"]
 
 
-def test_a_command_at_the_end_gets_a_line_of_its_own() -> None:
+def test_a_command_at_the_end_gets_its_own_line() -> None:
     note = "run_1 waits for an approval of `bash` (rm -r notes): treadle approvals approve apr_1 (or deny)"
     assert fold_note(note, 50) == [
         "run_1 waits for an approval of `bash` (rm -r",

@@ -34,7 +34,7 @@ class Notebook:
         self.lines.append(f"{run_id} is left to others")
 
 
-class Broken:
+class BrokenWatcher:
     def remember(self, event: Event) -> None:
         raise RuntimeError("it never worked")
 
@@ -45,7 +45,7 @@ class Broken:
         raise RuntimeError("it never worked")
 
 
-class Kept:
+class PagedJournal:
     """A journal, in pages of two."""
 
     def __init__(self, *events: EventData) -> None:
@@ -63,17 +63,17 @@ class Kept:
         return self.events[after : after + 2]
 
 
-def told(*events: EventData) -> list[Draft]:
+def make_committed(*events: EventData) -> list[Draft]:
     return make_drafts(ids, 2.0, events)
 
 
-def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> None:
+def test_earlier_events_of_a_run_are_read_before_new_ones() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested(), StepStart(2), END)
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 4, told(StepStart(2)))
+        watch(ORIGIN, 4, make_committed(StepStart(2)))
         await asyncio.sleep(0)
-        watch(ORIGIN, 5, told(END))
+        watch(ORIGIN, 5, make_committed(END))
         assert notebook.lines == []
         kept.open.set()
         await watch.close()
@@ -87,11 +87,11 @@ def test_what_was_committed_before_is_read_first_and_nothing_overtakes_it() -> N
 
 def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1))
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1))
         watch = Watch([notebook], kept.read)
         watch.take(kept.events)
         watch.take(kept.events)
-        watch(ORIGIN, 3, told(END))
+        watch(ORIGIN, 3, make_committed(END))
         await watch.close()
         assert notebook.lines == ["(1 run_queued)", "(2 step_start)", "3 run_end"]
         assert kept.reads == 0
@@ -101,9 +101,9 @@ def test_a_run_that_is_resumed_here_is_not_read_again() -> None:
 
 def test_a_run_that_is_being_read_is_reported_once() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), ResumeRequested())
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), ResumeRequested())
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 3, told(ResumeRequested()))
+        watch(ORIGIN, 3, make_committed(ResumeRequested()))
         watch.take(kept.events)
         kept.open.set()
         await watch.close()
@@ -112,27 +112,27 @@ def test_a_run_that_is_being_read_is_reported_once() -> None:
     asyncio.run(scenario())
 
 
-def test_a_run_that_begins_here_is_never_read() -> None:
+def test_the_journal_of_a_run_that_starts_here_is_not_read() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept()
+        notebook, kept = Notebook(), PagedJournal()
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 1, told(QUEUED))
-        watch(ORIGIN, 2, told(StepStart(1), END))
+        watch(ORIGIN, 1, make_committed(QUEUED))
+        watch(ORIGIN, 2, make_committed(StepStart(1), END))
         assert notebook.lines == ["1 run_queued", "2 step_start", "3 run_end"]
         assert kept.reads == 0
 
     asyncio.run(scenario())
 
 
-def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
+def test_a_run_of_another_process_is_forgotten_until_it_returns() -> None:
     async def scenario() -> None:
-        notebook, kept = Notebook(), Kept(QUEUED, StepStart(1), StepStart(2), END)
+        notebook, kept = Notebook(), PagedJournal(QUEUED, StepStart(1), StepStart(2), END)
         kept.open.set()
         watch = Watch([notebook], kept.read)
-        watch(ORIGIN, 1, told(QUEUED))
+        watch(ORIGIN, 1, make_committed(QUEUED))
         watch.forget(ORIGIN.run_id)
         watch.forget(ORIGIN.run_id)
-        watch(ORIGIN, 3, told(StepStart(2)))
+        watch(ORIGIN, 3, make_committed(StepStart(2)))
         watch.forget(ORIGIN.run_id)  # while its beginning is being read
         await watch.close()
         left = "run_1 is left to others"
@@ -142,12 +142,12 @@ def test_a_run_of_another_process_is_forgotten_until_it_comes_back() -> None:
     asyncio.run(scenario())
 
 
-def test_one_that_fails_does_not_keep_the_others_from_seeing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_watcher_does_not_affect_the_others(caplog: pytest.LogCaptureFixture) -> None:
     notebook = Notebook()
-    watch = Watch([Broken(), notebook], Kept().read)
-    watch(ORIGIN, 1, told(QUEUED))
+    watch = Watch([BrokenWatcher(), notebook], PagedJournal().read)
+    watch(ORIGIN, 1, make_committed(QUEUED))
     assert notebook.lines == ["1 run_queued"]
-    assert "Broken failed on events of run_1" in caplog.text
+    assert "BrokenWatcher failed on events of run_1" in caplog.text
 
 
 def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pytest.LogCaptureFixture) -> None:
@@ -157,7 +157,7 @@ def test_an_unreadable_journal_is_reported_and_new_events_are_shown(caplog: pyte
     async def scenario() -> None:
         notebook = Notebook()
         watch = Watch([notebook], unreadable)
-        watch(ORIGIN, 4, told(END))
+        watch(ORIGIN, 4, make_committed(END))
         await watch.close()
         assert notebook.lines == ["4 run_end"]
 

@@ -13,7 +13,7 @@ texts = st.text(alphabet=st.characters(codec=None), max_size=100)
 
 
 @given(st.lists(st.tuples(texts, texts), max_size=10), st.floats(allow_nan=False, allow_infinity=False))
-def test_any_label_and_any_number_come_back_as_they_were(labels: list[tuple[str, str]], amount: float) -> None:
+def test_any_label_and_number_can_be_read_back(labels: list[tuple[str, str]], amount: float) -> None:
     names = Names()
     family = Family("a_total", "It says \\ and\nmore.", ("one", "two"))
     for one, two in labels:
@@ -24,13 +24,13 @@ def test_any_label_and_any_number_come_back_as_they_were(labels: list[tuple[str,
 
 
 @given(texts)
-def test_a_name_is_short_and_nothing_in_it_acts(name: str) -> None:
+def test_a_label_value_is_short_and_printable(name: str) -> None:
     shown = Names().of(name)
     assert len(shown) <= 80
     assert shown.isprintable()
 
 
-def test_there_are_only_so_many_names() -> None:
+def test_the_number_of_label_values_is_limited() -> None:
     names = Names(max_names=3)
     assert [names.of(name) for name in "abcdea"] == ["a", "b", "c", "other", "other", "a"]
 
@@ -48,7 +48,7 @@ def test_a_histogram_counts_everything_once(seconds: list[float]) -> None:
         assert value(samples, "h_bucket", who="me", le=label) == sum(each <= bound for each in seconds)
 
 
-def test_the_strict_reader_refuses_what_is_wrong() -> None:
+def test_the_strict_reader_refuses_invalid_text() -> None:
     for wrong in (
         b"a 1\n",
         b"# HELP a x\n# TYPE a gauge\na 1",

@@ -32,7 +32,7 @@ class OneSecret(NoVault):
     redactor = SecretRedactor([("KEY", SECRET)])  # pyright: ignore[reportAssignmentType] -- one that has something to do
 
 
-class Unreadable(NoVault):
+class UnreadableVault(NoVault):
     @property
     def redactor(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride] -- it fails when it is asked
         raise VaultError("no key fits")
@@ -45,7 +45,7 @@ def line(message: str, *arguments: object, vault: NoVault | None = None, **more:
 
 
 @given(st.text(alphabet=st.characters(codec=None)))
-def test_any_text_is_one_line_that_does_nothing_and_says_the_same(text: str) -> None:
+def test_any_text_is_one_printable_line_with_the_same_content(text: str) -> None:
     made = line("%s", text)
     assert made.isprintable(), "no control character, no change of direction, no line break of any kind"
     said = json.loads(made)["message"]
@@ -59,7 +59,7 @@ def test_invisible_characters_are_written_as_numbers() -> None:
     assert json.loads(escape_unprintable('"\U000e0041"')) == "\U000e0041"
 
 
-def test_a_line_has_its_time_its_level_and_who_says_it() -> None:
+def test_a_line_has_its_time_level_logger_and_run() -> None:
     said = json.loads(line("hello", created=0.5, run_id="run_1"))
     assert said == {
         "time": "1970-01-01T00:00:00.500Z",
@@ -70,7 +70,7 @@ def test_a_line_has_its_time_its_level_and_who_says_it() -> None:
     }
 
 
-def test_secrets_and_tokens_are_taken_out_wherever_they_stand() -> None:
+def test_secrets_and_tokens_are_redacted_in_every_field() -> None:
     try:
         raise ValueError(f"it was {SECRET}")
     except ValueError as error:
@@ -105,14 +105,14 @@ def test_plain_words_stay_as_they_are() -> None:
 
 
 def test_a_log_line_is_withheld_if_the_vault_cannot_be_read() -> None:
-    assert json.loads(line("hello", vault=Unreadable()))["message"] == WITHHELD
+    assert json.loads(line("hello", vault=UnreadableVault()))["message"] == WITHHELD
 
 
-def test_a_text_without_end_is_cut() -> None:
+def test_an_endless_text_is_truncated() -> None:
     assert len(line("x" * 1_000_000)) < 21_000
 
 
-def test_the_file_is_private_and_does_not_grow_without_end(tmp_path: Path) -> None:
+def test_the_file_is_private_and_bounded(tmp_path: Path) -> None:
     handler = PrivateLogFile(tmp_path / "logs" / "treadle.log", size=500, kept=2)
     handler.setFormatter(JsonLogFormatter(NoVault(), RunLog()))
     for number in range(40):
@@ -126,7 +126,7 @@ def test_the_file_is_private_and_does_not_grow_without_end(tmp_path: Path) -> No
     assert json.loads(files[0].read_text().splitlines()[-1])["message"] == "line 39"
 
 
-def test_a_full_disk_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_reported_once(capsys: pytest.CaptureFixture[str]) -> None:
     handler = PrivateLogFile(Path("/dev/full"))
     for _ in range(3):
         handler.handle(logging.LogRecord("x", logging.INFO, "", 1, "hello", (), None))
@@ -141,7 +141,7 @@ def test_a_full_disk_is_complained_of_once(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.fixture
-def untouched() -> Generator[None, None, None]:
+def restore_loggers() -> Generator[None, None, None]:
     """Restore the loggers of this process after a test."""
     root, ours = logging.getLogger(), logging.getLogger("treadle")
     before = (root.handlers.copy(), ours.level)
@@ -149,7 +149,7 @@ def untouched() -> Generator[None, None, None]:
     assert (root.handlers, ours.level) == before
 
 
-def test_the_life_of_runs_is_logged_with_their_owners(tmp_path: Path, untouched: None) -> None:
+def test_the_start_and_end_of_runs_are_logged_with_their_owners(tmp_path: Path, restore_loggers: None) -> None:
     @treadle.tool
     async def grumble() -> str:
         """Log something."""
@@ -180,8 +180,8 @@ def test_the_life_of_runs_is_logged_with_their_owners(tmp_path: Path, untouched:
     assert lines[-1]["message"].startswith(f"{run} ended: completed, 2 steps, ")
 
 
-def test_standard_error_is_json_where_it_is_asked_for(
-    tmp_path: Path, untouched: None, capsys: pytest.CaptureFixture[str]
+def test_standard_error_is_json_on_request(
+    tmp_path: Path, restore_loggers: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def scenario() -> None:
         async with watched(tmp_path, ScriptedModel(say("done")), Telemetry(log_json=True)) as engine:
@@ -193,7 +193,7 @@ def test_standard_error_is_json_where_it_is_asked_for(
     assert not (tmp_path / "home" / "logs").exists()
 
 
-def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path, untouched: None) -> None:
+def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Path, restore_loggers: None) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "logs").write_text("in the way")
 
@@ -205,7 +205,7 @@ def test_a_log_that_cannot_be_written_is_reported_before_the_start(tmp_path: Pat
         asyncio.run(scenario())
 
 
-def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, untouched: None) -> None:
+def test_a_secret_that_a_tool_logs_is_redacted(tmp_path: Path, restore_loggers: None) -> None:
     with closing(VaultStore(tmp_path / "home", {})) as vault:
         vault.put("TOKEN", SECRET, (SecretGrant("hero"),))
 

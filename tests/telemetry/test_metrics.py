@@ -86,7 +86,7 @@ def statuses(samples: Samples) -> tuple[float, ...]:
     return tuple(value(samples, "treadle_runs", status=status) for status in ("pending", "running", "waiting"))
 
 
-def test_a_run_is_where_it_is_also_after_a_restart_and_counted_with_its_agent(tmp_path: Path) -> None:
+def test_a_run_keeps_its_state_and_agent_in_the_metrics_after_a_restart(tmp_path: Path) -> None:
     async def scenario() -> None:
         gate = Gate()
 
@@ -140,7 +140,7 @@ def test_nothing_is_counted_without_metrics(tmp_path: Path) -> None:
 # ── Every event ──
 
 
-class Told:
+class EventMetrics:
     """Numbers of events that are told one by one."""
 
     def __init__(self, most_names: int | None = None) -> None:
@@ -156,7 +156,7 @@ class Told:
         return read(self.metrics.render())
 
 
-def ended(outcome: str) -> e.RunEnd:
+def end_run(outcome: str) -> e.RunEnd:
     return e.RunEnd("failed", outcome, Used())  # pyright: ignore[reportArgumentType] -- one of the outcomes
 
 
@@ -174,34 +174,34 @@ def fires() -> Sequence[tuple[str, str, tuple[EventData, ...]]]:
     return [
         ("loop", "warn", (e.LoopWarning("t", "k", 3, "n"),)),
         ("loop", "block", (e.ToolCallBlocked("c", "t", "loop", "no"),)),
-        ("loop", "stop", (e.LoopWarning("t", "k", 3, "n"), ended("stuck"))),
-        ("loop", "stop", (ended("stuck"),)),
+        ("loop", "stop", (e.LoopWarning("t", "k", 3, "n"), end_run("stuck"))),
+        ("loop", "stop", (end_run("stuck"),)),
         ("stuck", "warn", (e.StuckDetected("failing_tool", 3),)),
         ("stuck", "block", (e.ToolCallBlocked("c", "t", "stuck", "no"),)),
-        ("stuck", "stop", (e.StuckDetected("failing_tool", 3), ended("stuck"))),
+        ("stuck", "stop", (e.StuckDetected("failing_tool", 3), end_run("stuck"))),
         ("phantom", "warn", (e.PhantomAction(1, "I did", "n"),)),
         ("empty", "warn", (e.EmptyTurn(1, "n"),)),
-        ("empty", "stop", (ended("empty"),)),
+        ("empty", "stop", (end_run("empty"),)),
         ("continuation", "warn", (e.Continuation(1, "n"),)),
-        ("continuation", "stop", (ended("truncated"),)),
+        ("continuation", "stop", (end_run("truncated"),)),
         ("written_call", "warn", (e.CallWritten(1, "x", "n"),)),
         ("output", "warn", (e.OutputRejected(1, "x", "n"),)),
         ("budget_hint", "warn", (e.BudgetHint(70, "n"),)),
         ("context", "warn", (e.ContextTrimmed("shrink", 10),)),
-        ("context", "stop", (ended("context_overflow"),)),
-        ("quarantine", "stop", (e.RunQuarantined(4), ended("quarantined"))),
-        ("max_steps", "stop", (ended("max_steps"),)),
-        ("deadline", "stop", (ended("deadline"),)),
+        ("context", "stop", (end_run("context_overflow"),)),
+        ("quarantine", "stop", (e.RunQuarantined(4), end_run("quarantined"))),
+        ("max_steps", "stop", (end_run("max_steps"),)),
+        ("deadline", "stop", (end_run("deadline"),)),
         ("budget", "warn", (e.QuotaWarning("tree/run_1", "cost", 1.0, 0.9),)),
         ("budget", "block", (e.RunWaiting("budget", "others must settle first"),)),
-        ("budget", "stop", (ended("budget_exhausted"),)),
+        ("budget", "stop", (end_run("budget_exhausted"),)),
         ("quota", "warn", (e.QuotaWarning("agent/a", "calls", 10, 9),)),
         ("quota", "block", (e.RunWaiting("quota", "until the minute is over"),)),
-        ("quota", "stop", (ended("quota_exceeded"),)),
+        ("quota", "stop", (end_run("quota_exceeded"),)),
         ("credits", "warn", (e.QuotaWarning("agent/a", "credits", 10, 9),)),
-        ("credits", "stop", (ended("insufficient_credits"),)),
+        ("credits", "stop", (end_run("insufficient_credits"),)),
         ("approval", "block", (e.ApprovalExpired("apr_1", "c"),)),  # pyright: ignore[reportArgumentType] -- an id
-        ("approval", "stop", (ended("approval_expired"),)),
+        ("approval", "stop", (end_run("approval_expired"),)),
     ]
 
 
@@ -210,14 +210,14 @@ def test_every_guard_is_armed_and_fires_under_its_name() -> None:
     assert {(guard, verdict) for guard, verdict, _ in told} == set(FIRES)
     assert {guard for guard, _, _ in told} == set(GUARDS)
     for guard, verdict, events in told:
-        counts = Told()
+        counts = EventMetrics()
         counts("run_1", e.RunQueued(WITH_ALL, token_quotas=Quotas(credits=5.0)), *events)
         seen = counts.numbers
         assert value(seen, "treadle_guard_armed_total", guard=guard) == 1
         assert value(seen, "treadle_guard_fired_total", guard=guard, verdict=verdict) == 1, (guard, verdict)
 
 
-def test_the_budget_of_the_parents_limits_a_child() -> None:
+def test_a_child_run_is_limited_by_the_budget_of_its_ancestors() -> None:
     above = Lineage(
         RunId("run_1"),
         1,
@@ -228,14 +228,14 @@ def test_the_budget_of_the_parents_limits_a_child() -> None:
         quotas=(("hero", Quotas(max_tool_calls_per_minute=5, credits=1.0)),),
     )
     for lineage, times in ((None, 0), (above, 1)):
-        counts = Told()
+        counts = EventMetrics()
         counts("run_2", e.RunQueued(AgentSpec("plain", "x"), lineage=lineage))
         for guard in ("budget", "quota", "credits"):
             assert value(counts.numbers, "treadle_guard_armed_total", guard=guard) == times
 
 
 def test_approvals_secrets_and_killed_processes_are_counted() -> None:
-    counts = Told()
+    counts = EventMetrics()
     counts(
         "run_1",
         e.RunQueued(WITH_ALL),
@@ -275,8 +275,8 @@ def test_approvals_secrets_and_killed_processes_are_counted() -> None:
     assert value(seen, "treadle_tokens_total", provider="p", model="small", kind="input") == 30
 
 
-def test_users_who_make_up_names_without_end_do_not_fill_the_memory() -> None:
-    counts = Told(most_names=3)
+def test_the_number_of_agent_names_in_the_metrics_is_bounded() -> None:
+    counts = EventMetrics(most_names=3)
     for number in range(50):
         spec = AgentSpec(f"agent-{number}", "p/m")
         counts(
@@ -286,10 +286,10 @@ def test_users_who_make_up_names_without_end_do_not_fill_the_memory() -> None:
             e.LlmResponse(1, 1, (), "end_turn", Usage(1, 1), 5),
             e.ToolCallStart("c", f"tool_{number}", "{}", "k"),
             e.ToolCallEnd("c", f"tool_{number}", "x", 5),
-            ended("failed"),
+            end_run("failed"),
         )
     before = len(counts.numbers)
-    counts("run_new", e.RunQueued(AgentSpec("new", "p/m")), e.LlmRequest(1, 1, "new", "m", 1), ended("failed"))
+    counts("run_new", e.RunQueued(AgentSpec("new", "p/m")), e.LlmRequest(1, 1, "new", "m", 1), end_run("failed"))
     seen = counts.numbers
     assert len(seen) == before
     assert value(seen, "treadle_runs_total", agent="other", outcome="failed") == 48
@@ -298,23 +298,23 @@ def test_users_who_make_up_names_without_end_do_not_fill_the_memory() -> None:
 
 
 def test_a_run_that_has_ended_is_forgotten() -> None:
-    counts = Told()
+    counts = EventMetrics()
     counts("run_1", e.RunQueued(WITH_ALL))
-    counts("run_1", ended("failed"))
+    counts("run_1", end_run("failed"))
     assert statuses(counts.numbers) == (0, 0, 0)
     counts("run_1", e.RunQueued(WITH_ALL))
     assert statuses(counts.numbers) == (1, 0, 0)
 
 
-def test_streams_go_up_and_down() -> None:
-    counts = Told()
+def test_open_streams_are_counted() -> None:
+    counts = EventMetrics()
     counts.metrics.stream_opened()
     counts.metrics.stream_opened()
     counts.metrics.stream_closed()
     assert value(counts.numbers, "treadle_sse_streams_open") == 1
 
 
-def test_a_breaker_that_is_open_shows_it() -> None:
+def test_the_state_of_each_breaker_is_shown() -> None:
     states = [("p", "m", "closed"), ("p", "m", "open"), ("p", "n", "half_open")]
     metrics = MetricsWatcher(FakeClock(), lambda: states)
     seen = read(metrics.render())

@@ -47,14 +47,14 @@ TRACED = Telemetry(traces=True)
 ENDS = {"llm_response": "chat x", "tool_call_end": "execute_tool look", "run_end": "invoke_agent hero"}
 
 
-class Seen:
+class TraceRecorder:
     """Traces of events that are told, and the spans they made."""
 
     def __init__(self, contents: bool = False) -> None:
         self._exporter = InMemorySpanExporter()
         self.traces = Traces(SimpleSpanProcessor(self._exporter), Resource({}), contents)
 
-    def tell(self, events: Sequence[Event]) -> "Seen":
+    def tell(self, events: Sequence[Event]) -> "TraceRecorder":
         for event in events:
             made = Draft(event.event_id, event.timestamp, event.type, event.data, event.raw)
             self.traces.see(event.origin, event.sequence, [made])
@@ -72,7 +72,7 @@ class Seen:
         return {span.name: span for span in finished}
 
 
-def performed(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
+def run_and_read(tmp_path: Path, model: ScriptedModel, **fields: Any) -> list[Event]:
     async def scenario() -> list[Event]:
         async with watched(tmp_path, model) as engine:
             result = await engine.run(agent(**{"tools": [look], **fields}), "what is in the hall?")
@@ -94,8 +94,8 @@ def script() -> ScriptedModel:
 
 
 def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> None:
-    events = performed(tmp_path, script())
-    origin, seen = events[0].origin, Seen().tell(events)
+    events = run_and_read(tmp_path, script())
+    origin, seen = events[0].origin, TraceRecorder().tell(events)
     exported = seen._exporter.get_finished_spans()  # pyright: ignore[reportPrivateUsage] -- its own
     assert [span.name for span in exported] == ["chat x", "execute_tool look", "chat x", "invoke_agent hero"]
     first, tool, second, whole = exported
@@ -141,9 +141,9 @@ def test_a_run_its_model_calls_and_its_tool_calls_are_spans(tmp_path: Path) -> N
     assert span_names.INPUT_TOKENS not in attributes(whole), "or a backend that adds them up counts them twice"
 
 
-def test_spans_begin_and_end_when_their_events_happened(tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
-    spans = Seen().tell(events).spans
+def test_spans_start_and_end_at_the_times_of_their_events(tmp_path: Path) -> None:
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    spans = TraceRecorder().tell(events).spans
     at = {event.type: round(event.timestamp * 1e9) for event in events}
     for name, begin, end in (
         ("invoke_agent hero", "run_queued", "run_end"),
@@ -156,11 +156,11 @@ def test_spans_begin_and_end_when_their_events_happened(tmp_path: Path) -> None:
     assert whole.status.description == "max_steps"
 
 
-def test_contents_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
-    shown = {name: repr(attributes(span)) for name, span in Seen().tell(events).spans.items()}
+def test_contents_are_left_out_unless_enabled(tmp_path: Path) -> None:
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    shown = {name: repr(attributes(span)) for name, span in TraceRecorder().tell(events).spans.items()}
     assert not any("hall" in text for text in shown.values())
-    spans = Seen(contents=True).tell(events).spans
+    spans = TraceRecorder(contents=True).tell(events).spans
     tool = attributes(spans["execute_tool look"])
     assert (tool[span_names.TOOL_ARGUMENTS], tool[span_names.TOOL_RESULT]) == (
         '{"place":"hall"}',
@@ -176,10 +176,10 @@ def test_contents_are_left_out_unless_they_are_asked_for(tmp_path: Path) -> None
 
 
 def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
-    whole = Seen().tell(events).spans
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+    whole = TraceRecorder().tell(events).spans
     for cut in range(len(events)):
-        seen = Seen()
+        seen = TraceRecorder()
         for event in events[:cut]:
             seen.traces.remember(event)
         after = seen.tell(events[cut:]).spans
@@ -188,7 +188,7 @@ def test_text_that_was_sent_is_not_repeated_and_open_items_are_complete(tmp_path
             assert span.to_json() == whole[name].to_json(), f"{name}, when cut before {events[cut].type}"
 
 
-def test_a_tree_of_runs_is_one_trace_in_which_a_child_is_part_of_the_call(tmp_path: Path) -> None:
+def test_a_run_tree_is_one_trace_with_child_runs_below_their_calls(tmp_path: Path) -> None:
     def policy(request: ModelRequest) -> ScriptStep:
         said = request.conversation.messages[0].text
         if said.startswith("<task>"):
@@ -206,7 +206,7 @@ def test_a_tree_of_runs_is_one_trace_in_which_a_child_is_part_of_the_call(tmp_pa
                 found += [record.origin.run_id for record in below]
             return [await journal(engine, run_id) for run_id in found]
 
-    seen, families = Seen(), asyncio.run(scenario())
+    seen, families = TraceRecorder(), asyncio.run(scenario())
     for events in reversed(families):  # each process tells what it has seen, in whatever order
         seen.tell(events)
     root = families[0][0].run_id
@@ -235,13 +235,13 @@ def _path(span: ReadableSpan, contexts: dict[int, ReadableSpan]) -> tuple[str, .
     return (*_path(above, contexts), above.name)
 
 
-def test_a_sample_has_whole_traces_or_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    events = performed(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
+def test_a_trace_is_sampled_completely_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    events = run_and_read(tmp_path, ScriptedModel(ask(call("look", "c1", place="hall"))), limits={"max_steps": 1})
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     sizes: list[int] = []
     ids = TimeOrderedIds()
-    seen = Seen()
+    seen = TraceRecorder()
     for _ in range(60):
         origin = Origin(RunId(ids("run")), SessionId("ses_1"), AgentId("agt_1"))
         for event in events:
@@ -256,7 +256,7 @@ def test_a_sample_has_whole_traces_or_none(monkeypatch: pytest.MonkeyPatch, tmp_
 # ── Over the wire ──
 
 
-def test_spans_arrive_at_a_collector_also_when_the_process_before_died(
+def test_spans_reach_a_collector_after_the_previous_process_died(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> tuple[str, float]:
@@ -283,7 +283,7 @@ def test_spans_arrive_at_a_collector_also_when_the_process_before_died(
     assert collector.resource["deployment.environment"] == "test"
 
 
-def test_a_collector_that_never_answers_costs_the_run_nothing_and_the_end_a_moment(
+def test_a_collector_that_never_answers_does_not_delay_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("treadle.telemetry.traces.Traces.close.__defaults__", (0.2,))
@@ -302,7 +302,7 @@ def test_a_collector_that_never_answers_costs_the_run_nothing_and_the_end_a_mome
 # ── Settings ──
 
 
-def test_traces_are_on_where_the_usual_variables_name_a_collector() -> None:
+def test_traces_are_on_if_the_standard_variables_name_a_collector() -> None:
     def wanted(**environment: str) -> bool:
         return Telemetry.from_environment(environment).traces
 
@@ -329,7 +329,7 @@ def test_a_missing_sdk_is_reported_with_how_to_install_it(tmp_path: Path, monkey
         asyncio.run(scenario())
 
 
-def test_the_names_are_those_of_the_conventions() -> None:
+def test_attribute_names_follow_the_semantic_conventions() -> None:
     conventions = vars(import_module("opentelemetry.semconv._incubating.attributes.gen_ai_attributes"))
     known = {value for name, value in conventions.items() if name.startswith("GEN_AI_")}
     ours = {value for value in vars(span_names).values() if isinstance(value, str) and value.startswith("gen_ai.")}
@@ -339,7 +339,7 @@ def test_the_names_are_those_of_the_conventions() -> None:
     assert {span_names.CHAT, span_names.INVOKE_AGENT, span_names.EXECUTE_TOOL} <= operations
 
 
-def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
+def test_the_sdk_is_imported_only_if_traces_are_on() -> None:
     program = (
         "import sys\n"
         "from treadle.api.engine import create_engine\n"
@@ -351,9 +351,9 @@ def test_the_sdk_is_imported_only_where_traces_are_on() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_a_call_that_is_left_to_another_run_lasts_as_long_as_that(tmp_path: Path) -> None:
+def test_the_span_of_a_delegated_call_lasts_as_long_as_its_child_run(tmp_path: Path) -> None:
     """The evaluation of the run is not one of its calls."""
-    events = performed(
+    events = run_and_read(
         tmp_path,
         ScriptedModel(
             ask(call("agent_spawn", "c1", message="part")),
@@ -366,7 +366,7 @@ def test_a_call_that_is_left_to_another_run_lasts_as_long_as_that(tmp_path: Path
     )
     begun = next(event for event in events if event.type == "agent_spawn")
     ended = next(event for event in events if event.type == "tool_call_end")
-    seen = Seen(contents=True)
+    seen = TraceRecorder(contents=True)
     seen.tell(events)
     finished = [span for span in seen.all if span.name.startswith("execute_tool")]
     [span] = finished

@@ -35,12 +35,12 @@ def named(checks: Iterable[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
-def test_sqlite_on_a_file(check: StoreCheck, tmp_path: Path) -> None:
+def test_sqlite_on_a_file_keeps_the_contract_of_stores(check: StoreCheck, tmp_path: Path) -> None:
     asyncio.run(_bounded(check, OnFile(tmp_path)))
 
 
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
-def test_sqlite_in_memory(check: StoreCheck) -> None:
+def test_sqlite_in_memory_keeps_the_contract_of_stores(check: StoreCheck) -> None:
     asyncio.run(_bounded(check, InMemory()))
 
 
@@ -51,17 +51,17 @@ async def _bounded(check: StoreCheck, harness: OnFile | InMemory) -> None:
 
 @pytest.mark.parametrize("harness", [Scripted(), Function(), OverHttp()], ids=lambda it: type(it).__name__)
 @pytest.mark.parametrize("check", named(model.CHECKS))
-def test_models(check: ModelCheck, harness: ModelHarness) -> None:
-    asyncio.run(_checked(check, harness))
+def test_each_model_keeps_the_contract_of_models(check: ModelCheck, harness: ModelHarness) -> None:
+    asyncio.run(_check(check, harness))
 
 
-async def _checked(check: ModelCheck, harness: ModelHarness) -> None:
+async def _check(check: ModelCheck, harness: ModelHarness) -> None:
     await check(harness)
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("check", named(dispatcher.CHECKS))
-def test_local_dispatcher(check: DispatcherCheck, seed: int) -> None:
+def test_the_local_dispatcher_keeps_the_contract_of_dispatchers(check: DispatcherCheck, seed: int) -> None:
     async def checked() -> None:
         await check(Local())
 

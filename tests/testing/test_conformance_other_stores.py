@@ -18,7 +18,7 @@ KEPT_CHECKS = tuple(check for part in PARTS for check in part.CHECKS)
 
 
 @pytest.mark.parametrize("check", named(KEPT_CHECKS))
-def test_sqlite(check: FullStoreCheck, tmp_path: Path) -> None:
+def test_sqlite_keeps_the_contracts_of_the_other_stores(check: FullStoreCheck, tmp_path: Path) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
             await check(KeptOnFile(tmp_path))

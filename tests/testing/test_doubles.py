@@ -28,7 +28,7 @@ from treadle.testing.models import FunctionModel, ScriptedFailure, ScriptedModel
 from treadle.testing.time import CountingIds, FakeClock, LoopClock
 
 
-def asking(*texts: str) -> ModelRequest:
+def make_request(*texts: str) -> ModelRequest:
     conversation = Conversation(user(text) for text in texts)
     return ModelRequest("m", Preamble("", ()), conversation, ModelSettings())
 
@@ -36,7 +36,7 @@ def asking(*texts: str) -> ModelRequest:
 def answer(model: Model, request: ModelRequest | None = None) -> list[Delta | Completed | Failed]:
     async def run() -> list[Delta | Completed | Failed]:
         events: list[Delta | Completed | Failed] = []
-        events.append(await model.reply(request or asking("hello"), events.append))
+        events.append(await model.reply(request or make_request("hello"), events.append))
         return events
 
     return asyncio.run(run())
@@ -45,7 +45,7 @@ def answer(model: Model, request: ModelRequest | None = None) -> list[Delta | Co
 # ── ScriptedModel ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_script_is_followed_word_by_word() -> None:
+def test_a_script_is_followed_exactly() -> None:
     with ScriptedModel(say("one two", thinking="hm"), ask(call("look", n=1))) as model:
         events = answer(model)
         assert events[:3] == [ReasoningDelta("hm"), TextDelta("one"), TextDelta(" two")]
@@ -75,18 +75,18 @@ def test_an_unused_step_does_not_hide_the_error_before_it() -> None:
         raise ValueError("the real one")
 
 
-def test_a_step_may_look_at_its_request() -> None:
+def test_a_step_may_inspect_its_request() -> None:
     def check(request: ModelRequest) -> None:
         assert request.conversation.messages[-1].text == "expected"
 
-    answer(ScriptedModel(say("ok", check=check)), asking("expected"))
+    answer(ScriptedModel(say("ok", check=check)), make_request("expected"))
     with pytest.raises(AssertionError):
-        answer(ScriptedModel(say("ok", check=check)), asking("something else"))
+        answer(ScriptedModel(say("ok", check=check)), make_request("something else"))
 
 
 def test_requests_are_kept_as_they_were() -> None:
     model = ScriptedModel(say("ok"))
-    request = asking("before")
+    request = make_request("before")
     answer(model, request)
     request.conversation.messages.append(user("after"))
     assert [message.text for message in model.requests[0].conversation.messages] == ["before"]
@@ -104,8 +104,8 @@ def test_a_function_answers_each_request() -> None:
         return say(request.conversation.messages[-1].text.upper())
 
     model = FunctionModel(echo)
-    assert answer(model, asking("hello"))[0] == TextDelta("HELLO")
-    assert answer(model, asking("again"))[0] == TextDelta("AGAIN")
+    assert answer(model, make_request("hello"))[0] == TextDelta("HELLO")
+    assert answer(model, make_request("again"))[0] == TextDelta("AGAIN")
 
 
 # ── Time and names ─────────────────────────────────────────────────────────────────────────────────
@@ -120,7 +120,7 @@ def test_a_fake_clock_stands_still_until_moved() -> None:
     assert (clock.now(), clock.monotonic()) == (1005.0 - 3600, 5.0)
 
 
-def test_a_loop_clock_goes_by_its_loop() -> None:
+def test_a_loop_clock_follows_the_time_of_its_loop() -> None:
     async def pass_an_hour() -> tuple[float, float]:
         clock = LoopClock(1000.0)
         await asyncio.sleep(3600)
@@ -164,7 +164,7 @@ class Faulty:
 
 
 @pytest.mark.parametrize("fault", ["before", "after", None])
-def test_a_write_takes_place_or_not(fault: Fault | None) -> None:
+def test_a_faulty_write_happens_or_not_by_the_kind_of_fault(fault: Fault | None) -> None:
     async def run() -> tuple[list[str], int]:
         async with open_in_one_process(InMemory()) as process:
             claim = await process.claimed()
@@ -182,7 +182,7 @@ def test_a_write_takes_place_or_not(fault: Fault | None) -> None:
     assert crashes == (0 if fault is None else 1)
 
 
-def test_the_dead_stay_dead() -> None:
+def test_a_crashed_process_stays_crashed() -> None:
     async def run() -> None:
         async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()
@@ -208,7 +208,7 @@ def test_the_dead_stay_dead() -> None:
     asyncio.run(run())
 
 
-def test_waiting_callers_end_with_the_process() -> None:
+def test_waiting_callers_fail_when_the_process_crashes() -> None:
     async def run() -> None:
         async with open_in_one_process(InMemory()) as process:
             run_id = await process.submit()
@@ -236,5 +236,5 @@ def test_a_stalled_process_does_nothing() -> None:
     assert simulated(run()) == 25
 
 
-def test_a_crash_is_not_an_error_that_anyone_handles() -> None:
+def test_a_crash_is_not_an_exception_that_code_handles() -> None:
     assert not issubclass(Crashed, Exception)

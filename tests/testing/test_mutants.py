@@ -44,7 +44,7 @@ SCHEDULES = 300
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
 
-def here() -> SimulatedProcess:
+def get_current_process() -> SimulatedProcess:
     process = PROCESS.get()
     assert process is not None
     return process
@@ -60,7 +60,7 @@ def orphans_run_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "_judge_call", careless)
 
 
-def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
+def approvals_are_skipped(patch: pytest.MonkeyPatch) -> None:
     """Run calls that need an approval without one."""
 
     async def permitted(*_: Any) -> None:
@@ -69,7 +69,7 @@ def nobody_is_asked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(tool_preparation, "_check_permission", permitted)
 
 
-def denials_are_taken_for_approvals(patch: pytest.MonkeyPatch) -> None:
+def denials_count_as_approvals(patch: pytest.MonkeyPatch) -> None:
     judge = vars(plan)["_check_approval"]
 
     def approved(state: RunState, call: Call, asked: e.ApprovalRequested, now: Instant) -> Any:
@@ -92,7 +92,7 @@ def an_approval_has_many_answers(patch: pytest.MonkeyPatch) -> None:
     deliver = FaultyJournal.deliver
 
     async def anew(self: FaultyJournal, run_id: RunId, event: Draft, key: str) -> int | None:
-        here().world.disk.execute("UPDATE approvals SET decision = NULL")
+        get_current_process().world.disk.execute("UPDATE approvals SET decision = NULL")
         return await deliver(self, run_id, event, event.event_id if key.startswith("apr") else key)
 
     patch.setattr(FaultyJournal, "deliver", anew)
@@ -108,12 +108,16 @@ def intents_are_always_accepted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FaultyJournal, "advance", blind)
 
 
-def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
+def stale_owners_can_write(patch: pytest.MonkeyPatch) -> None:
     """Accept every append as one of the present owner."""
     advance = SqliteJournal.advance
 
     async def unfenced(self: SqliteJournal, wanted: Advance) -> Advanced:
-        row = here().world.disk.execute("SELECT epoch FROM runs WHERE run_id = ?", (wanted.run_id,)).fetchone()
+        row = (
+            get_current_process()
+            .world.disk.execute("SELECT epoch FROM runs WHERE run_id = ?", (wanted.run_id,))
+            .fetchone()
+        )
         return await advance(self, msgspec.structs.replace(wanted, epoch=row[0] if row else wanted.epoch))
 
     patch.setattr(SqliteJournal, "advance", unfenced)
@@ -121,11 +125,11 @@ def nobody_is_fenced(patch: pytest.MonkeyPatch) -> None:
 
 def leases_do_not_hold(patch: pytest.MonkeyPatch) -> None:
     """Let a run be claimed while a healthy worker owns it, without fencing that worker."""
-    nobody_is_fenced(patch)
+    stale_owners_can_write(patch)
     claim = FaultyJournal.claim
 
     async def greedy(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
-        here().world.disk.execute("UPDATE runs SET lease_until = 0 WHERE run_id = ?", (run_id,))
+        get_current_process().world.disk.execute("UPDATE runs SET lease_until = 0 WHERE run_id = ?", (run_id,))
         return await claim(self, run_id, worker)
 
     patch.setattr(FaultyJournal, "claim", greedy)
@@ -153,7 +157,7 @@ def results_are_lost(patch: pytest.MonkeyPatch) -> None:
 
     def forgetful(self: OwnedRun, *facts: EventData) -> None:
         record(self, *facts)
-        here().world.effects.clear()
+        get_current_process().world.effects.clear()
 
     patch.setattr(OwnedRun, "record", forgetful)
 
@@ -177,7 +181,7 @@ def sessions_are_out_of_order(patch: pytest.MonkeyPatch) -> None:
     claim = FaultyJournal.claim
 
     async def impatient(self: FaultyJournal, run_id: RunId, worker: str) -> Claim:
-        disk = here().world.disk
+        disk = get_current_process().world.disk
         disk.execute(
             "UPDATE runs SET session_id = '!' || session_id "
             "WHERE session_id = (SELECT session_id FROM runs WHERE run_id = ?1) AND run_id != ?1",
@@ -210,7 +214,7 @@ def wakes_are_lost(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FaultyJournal, "runnable", blind)
 
 
-def readers_are_not_told_of_the_end(patch: pytest.MonkeyPatch) -> None:
+def readers_do_not_see_the_end(patch: pytest.MonkeyPatch) -> None:
     committed = EventHub.on_committed
 
     def silent(self: EventHub, origin: Origin, first: int, drafts: Sequence[Draft]) -> None:
@@ -235,7 +239,7 @@ def events_are_published_before_they_are_committed(patch: pytest.MonkeyPatch) ->
 
     async def rash(self: FaultyJournal, wanted: Advance) -> Advanced:
         if wanted.seen != ANY:
-            process = here()
+            process = get_current_process()
             row = process.world.disk.execute(
                 "SELECT session_id, agent_id FROM runs WHERE run_id = ?", (wanted.run_id,)
             ).fetchone()
@@ -288,12 +292,12 @@ def the_end(_: RunState, finish: Finish, __: Instant) -> Finish:
     return finish
 
 
-def ends_are_not_told(patch: pytest.MonkeyPatch) -> None:
+def ends_are_not_reported(patch: pytest.MonkeyPatch) -> None:
     """Never deliver the end of a child run to its parent."""
     patch.setattr(engine_loop, "notify_of_end", nothing)
 
 
-def ends_are_told_twice(patch: pytest.MonkeyPatch) -> None:
+def ends_are_reported_twice(patch: pytest.MonkeyPatch) -> None:
     told = engine_loop.notify_of_end
 
     def stutter(*args: Any) -> tuple[ChildMessage, ...]:
@@ -343,7 +347,7 @@ def any_number_runs_at_a_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(plan, "free_child_slots", plenty)
 
 
-def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
+def a_judged_run_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
     """Leave calls without a result when the end of a run is evaluated."""
     judges = decide.evaluate_end
 
@@ -354,7 +358,7 @@ def who_is_judged_forgets_its_calls(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(decide, "evaluate_end", forgetful)
 
 
-def who_judges_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
+def a_judge_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
     """Lose the answer of a run that is sent back and cannot continue."""
 
     def hasty(state: RunState, step: Any, environment: Environment) -> Any:
@@ -369,12 +373,12 @@ def who_judges_can_fail_a_run(patch: pytest.MonkeyPatch) -> None:
 
 MUTANTS: tuple[Mutation, ...] = (
     orphans_run_again,
-    nobody_is_asked,
-    denials_are_taken_for_approvals,
+    approvals_are_skipped,
+    denials_count_as_approvals,
     edited_arguments_are_ignored,
     an_approval_has_many_answers,
     intents_are_always_accepted,
-    nobody_is_fenced,
+    stale_owners_can_write,
     leases_do_not_hold,
     steered_messages_are_dropped,
     cancels_are_dropped,
@@ -387,21 +391,21 @@ MUTANTS: tuple[Mutation, ...] = (
     lost_calls_are_free,
     replies_are_not_settled,
     runs_are_counted_twice,
-    ends_are_not_told,
-    ends_are_told_twice,
+    ends_are_not_reported,
+    ends_are_reported_twice,
     children_are_left_behind,
     children_have_every_tool,
     children_are_begun_in_a_commit_of_their_own,
     trees_grow_for_ever,
     children_spend_for_themselves,
     any_number_runs_at_a_time,
-    who_is_judged_forgets_its_calls,
-    who_judges_can_fail_a_run,
+    a_judged_run_forgets_its_calls,
+    a_judge_can_fail_a_run,
 )
-AMONG_WORKERS = (nobody_is_fenced, leases_do_not_hold)
+AMONG_WORKERS = (stale_owners_can_write, leases_do_not_hold)
 """What matters only where two processes work on one store."""
 PUBLISHING: tuple[Mutation, ...] = (
-    readers_are_not_told_of_the_end,
+    readers_do_not_see_the_end,
     events_are_published_under_each_others_numbers,
     events_are_published_before_they_are_committed,
 )
@@ -412,16 +416,16 @@ PUBLISHING: tuple[Mutation, ...] = (
 def test_a_broken_engine_is_noticed(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
     workers = 2 if mutate in AMONG_WORKERS else 1
-    assert noticed(workers), f"{SCHEDULES} schedules, and none noticed"
+    assert find_violation(workers), f"{SCHEDULES} schedules, and none noticed"
 
 
 @pytest.mark.parametrize("mutate", PUBLISHING, ids=lambda mutation: mutation.__name__)
 def test_a_broken_publisher_is_noticed(mutate: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutate(monkeypatch)
-    assert noticed(workers=1), f"{SCHEDULES} schedules, and none noticed"
+    assert find_violation(workers=1), f"{SCHEDULES} schedules, and none noticed"
 
 
-def noticed(workers: Literal[1, 2]) -> str | None:
+def find_violation(workers: Literal[1, 2]) -> str | None:
     """Return the first violation that a schedule finds."""
     for seed in range(SCHEDULES):
         try:
@@ -432,7 +436,7 @@ def noticed(workers: Literal[1, 2]) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_over() -> Iterator[None]:
+def end_leftover_tasks() -> Iterator[None]:
     """End the tasks that a failed simulation leaves behind, so that they do not disturb other tests."""
     logging.disable(logging.CRITICAL)
     yield
@@ -440,7 +444,7 @@ def nothing_left_over() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-def test_the_engine_as_it_is_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_unchanged_engine_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The wrapper that makes mutants breaks nothing without a mutation."""
     claim = FaultyJournal.claim
 

@@ -29,7 +29,7 @@ for seed in range(6):
 
 
 @pytest.fixture(autouse=True)
-def logging_as_it_was() -> Iterator[None]:
+def restore_logging() -> Iterator[None]:
     """`run_block` silences the log of its process, which other tests want to read."""
     before = logging.root.manager.disable
     yield
@@ -37,7 +37,7 @@ def logging_as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("first", range(0, BLOCK * BLOCKS, BLOCK))
-def test_schedules(first: int) -> None:
+def test_random_schedules_violate_no_invariant(first: int) -> None:
     found, failed = run_block(first, BLOCK)
     assert failed == [], f"replay: python -m treadle.testing.simulation --seed {failed[0][0]}"
     assert found["crashes"] > BLOCK / 2, "the schedules hardly crash any more: they show nothing"
@@ -51,7 +51,7 @@ def writes_of(schedule: SimulationSchedule) -> int:
 
 @pytest.mark.parametrize(("seed", "runs"), [(7, 3), (6, 5)], ids=["alone", "with runs under them"])
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_crash_around_every_write(workers: int, seed: int, runs: int) -> None:
+def test_a_crash_around_any_write_loses_nothing(workers: int, seed: int, runs: int) -> None:
     """One worker dies before every other write, and after those between. The command of the simulation crashes
     around each write in both ways."""
     undisturbed = simulate(_schedule(seed, workers, ()))
@@ -68,7 +68,7 @@ def test_a_crash_around_every_write(workers: int, seed: int, runs: int) -> None:
     assert survived[1] == len(crashes), "a crash was planned for a write that was never made"
 
 
-def test_two_crashes_in_a_row() -> None:
+def test_two_crashes_in_a_row_lose_nothing() -> None:
     """The process that takes over dies at its first writes too."""
     for number in range(0, writes_of(_schedule(11, 1, ())), 3):
         for again in range(1, 4):
@@ -79,12 +79,12 @@ def _schedule(seed: int, workers: int, crashes: tuple[tuple[int, Fault], ...]) -
     return SimulationSchedule(seed, 2 if workers == 2 else 1, crashes)
 
 
-def test_a_schedule_replays() -> None:
+def test_a_schedule_is_deterministic() -> None:
     for seed in range(8):
         assert simulate(schedule_of(seed)) == simulate(schedule_of(seed))
 
 
-def test_a_schedule_replays_in_another_process() -> None:
+def test_a_schedule_is_deterministic_across_processes() -> None:
     """Nothing depends on the hashes that Python draws for each process."""
     printed = {
         subprocess.run(

@@ -29,7 +29,7 @@ def commands() -> Iterator[ShellCommands]:
     opened.close()
 
 
-class Around:
+class CallContext:
     """The context of a tool call, and its side effects."""
 
     def __init__(self, workspace: Path, policy: SandboxPolicy = OFF) -> None:
@@ -48,7 +48,7 @@ class Around:
         )
 
 
-def call(bash: Bash, around: Around, command: str, timeout: float = HANG_SECONDS) -> Observation:
+def call(bash: Bash, around: CallContext, command: str, timeout: float = HANG_SECONDS) -> Observation:
     arguments = bash.parse(msgspec.json.encode({"command": command, "timeout": timeout}).decode())
     return asyncio.run(bash.run(arguments, around.context))
 
@@ -72,7 +72,7 @@ def test_a_refusal_says_what_to_do(arguments: str, told: str, commands: ShellCom
         Bash(commands).parse(arguments)
 
 
-def test_the_declaration_of_the_tool(commands: ShellCommands) -> None:
+def test_bash_declares_its_effect_and_parameters(commands: ShellCommands) -> None:
     spec = Bash(commands).spec
     assert spec.names == ("bash", "run_command")
     assert (spec.effect, spec.repeatable, spec.concurrent) == ("external", False, False)
@@ -82,7 +82,7 @@ def test_the_declaration_of_the_tool(commands: ShellCommands) -> None:
     assert list(spec.schema["properties"]) == ["command", "timeout"]
 
 
-def test_the_subjects_for_rules(commands: ShellCommands) -> None:
+def test_rules_see_every_command_of_the_line(commands: ShellCommands) -> None:
     bash = Bash(commands)
 
     def subjects(command: str) -> tuple[tuple[str, ...], bool, bool, str | None]:
@@ -96,8 +96,10 @@ def test_the_subjects_for_rules(commands: ShellCommands) -> None:
     assert subjects("curl x | sh") == (("curl x", "sh"), True, True, None)
 
 
-def test_output_code_and_secrets(commands: ShellCommands, tmp_path: Path) -> None:
-    observed = call(Bash(commands), Around(tmp_path), "echo $TOKEN; pwd; exit 3")
+def test_a_result_has_the_output_and_exit_status_with_secrets_in_the_environment(
+    commands: ShellCommands, tmp_path: Path
+) -> None:
+    observed = call(Bash(commands), CallContext(tmp_path), "echo $TOKEN; pwd; exit 3")
     ending = "[The command failed with exit status 3.]"
     assert observed == Observation(f"s3cret-value\n{tmp_path}\n{ending}", 3, is_error=True)
 
@@ -112,7 +114,7 @@ def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
         "echo two | diff - notes > /dev/null",
         "cd . && grep -c x notes",
     ):
-        observed = call(Bash(commands), Around(tmp_path), line)
+        observed = call(Bash(commands), CallContext(tmp_path), line)
         assert (observed.exit_code, observed.is_error) == (1, False), line
     for line, status in (
         ("false", 1),
@@ -121,13 +123,13 @@ def test_a_failing_command_is_an_error_and_a_negative_answer_is_not(
         ("kill -9 $$", 137),
         ("sh -c 'exit 7'", 7),
     ):
-        observed = call(Bash(commands), Around(tmp_path), line)
+        observed = call(Bash(commands), CallContext(tmp_path), line)
         assert (observed.exit_code, observed.is_error) == (status, True), line
         assert observed.content.endswith(f"[The command failed with exit status {status}.]")
 
 
-def test_progress_comes_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:
-    around = Around(tmp_path)
+def test_progress_is_reported_in_few_pieces(commands: ShellCommands, tmp_path: Path) -> None:
+    around = CallContext(tmp_path)
     began = time.monotonic()
     observed = call(Bash(commands), around, "for i in $(seq 60); do echo $i; sleep 0.005; done")
     assert "".join(around.shown) == observed.content
@@ -136,7 +138,7 @@ def test_progress_comes_in_few_pieces(commands: ShellCommands, tmp_path: Path) -
 
 def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
     for seconds in (0.5, 5, 50):  # the first that is long enough for this machine to start the command
-        around = Around(tmp_path)
+        around = CallContext(tmp_path)
         observed = call(Bash(commands), around, "echo begun; setsid sleep 1000 & sleep 1000", seconds)
         assert observed.is_error
         assert observed.exit_code is None
@@ -151,7 +153,7 @@ def test_a_timeout_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> N
 
 
 def test_too_much_output_says_what_to_do(commands: ShellCommands, tmp_path: Path) -> None:
-    around = Around(tmp_path)
+    around = CallContext(tmp_path)
     observed = call(Bash(commands), around, "yes")
     assert observed.content.endswith("Filter its output, or write it to a file.]")
     assert len(observed.content) < 1_100_000
@@ -159,7 +161,7 @@ def test_too_much_output_says_what_to_do(commands: ShellCommands, tmp_path: Path
 
 
 def test_a_cancelled_command_ends_all_processes_and_propagates(commands: ShellCommands, tmp_path: Path) -> None:
-    around = Around(tmp_path)
+    around = CallContext(tmp_path)
     bash = Bash(commands)
 
     async def cancelled() -> None:
@@ -179,7 +181,7 @@ def test_a_limit_of_the_engine_is_a_timeout(commands: ShellCommands, tmp_path: P
 
     async def limited() -> None:
         async with asyncio.timeout(0.2):
-            await bash.run(bash.parse('{"command": "sleep 50"}'), Around(tmp_path).context)
+            await bash.run(bash.parse('{"command": "sleep 50"}'), CallContext(tmp_path).context)
 
     with pytest.raises(TimeoutError):
         asyncio.run(limited())
@@ -194,7 +196,7 @@ class NoSandbox:
 
 
 def test_a_required_sandbox_that_is_missing_is_reported(tmp_path: Path) -> None:
-    around = Around(tmp_path, SandboxPolicy("required"))
+    around = CallContext(tmp_path, SandboxPolicy("required"))
     with pytest.raises(ToolError, match="not installed"):
         call(Bash(NoSandbox()), around, "ls")
     assert around.events == [SandboxDenied("call_1", "bubblewrap is not installed: apt-get install bubblewrap")]

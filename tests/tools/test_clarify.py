@@ -11,7 +11,7 @@ from treadle.tools.clarify import clarify
 CONTEXT = ToolContext(RunId("run_1"), SessionId("ses_1"), "c1", "run_1/c1", lambda text: None)
 
 
-def test_the_declaration() -> None:
+def test_clarify_declares_that_it_asks_a_person() -> None:
     made: Tool = clarify
     spec = made.spec
     assert (spec.name, spec.asks_a_person, spec.interactive, spec.effect) == ("clarify", True, True, "none")
@@ -19,7 +19,7 @@ def test_the_declaration() -> None:
     assert "Only for a decision that is theirs" in spec.description
 
 
-def test_the_question_and_the_options() -> None:
+def test_the_question_and_the_options_are_parsed() -> None:
     arguments = clarify.parse('{"question": "Which?", "options": ["a", "b"]}')
     assert (arguments.question, arguments.options) == ("Which?", ("a", "b"))
     assert clarify.parse('{"question": "Which?"}').options == ()

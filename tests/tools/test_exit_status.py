@@ -41,7 +41,7 @@ def test_every_other_status_is_a_failure(line: str) -> None:
     assert not is_failure(line, None)
 
 
-def test_a_line_that_takes_too_long_to_understand_is_not_looked_at() -> None:
+def test_a_line_that_is_too_long_to_analyse_counts_as_failed() -> None:
     assert is_failure("grep x " + "$(" * 2000, 1)
     assert is_failure("grep " + "x" * 200_000, 1)
 
@@ -55,18 +55,18 @@ def test_a_line_that_takes_too_long_to_understand_is_not_looked_at() -> None:
         ("find . -exec grep x {} +", "find: './a': Permission denied\n"),
     ],
 )
-def test_a_command_that_failed_before_an_answering_one(line: str, output: str) -> None:
+def test_an_error_before_an_answering_command_is_a_failure(line: str, output: str) -> None:
     assert is_failure(line, 1, output)
     assert not is_failure(line, 1, "one line\nof its own output\n")
 
 
 @pytest.mark.parametrize("line", ["find . | xargs grep x", "ls | xargs -0 -n 1 -P4 grep x", "time xargs rg x"])
-def test_xargs_passes_the_answer_of_its_command_on(line: str) -> None:
+def test_xargs_passes_on_the_answer_of_its_command(line: str) -> None:
     assert not is_failure(line, 123)
     assert is_failure(line, 1)
     assert is_failure(line, 124)
 
 
 @pytest.mark.parametrize("line", ["ls | xargs cat", "grep x f", "test -f x", "bash -c 'grep x f'"])
-def test_the_status_of_xargs_means_nothing_else(line: str) -> None:
+def test_status_123_of_other_commands_is_a_failure(line: str) -> None:
     assert is_failure(line, 123)

@@ -49,7 +49,7 @@ def invalid(made: Tool, arguments: str) -> str:
     return str(raised.value)
 
 
-def test_the_declaration() -> None:
+def test_a_function_declares_its_schema_and_description() -> None:
     spec = add.spec
     assert (spec.name, spec.effect, spec.repeatable, spec.concurrent) == ("add", "read", True, True)
     assert spec.description == "Add two numbers.\n\nWhole ones.\n\nReturns:\n    The sum."
@@ -71,7 +71,7 @@ def test_undeclared_properties_default_to_the_most_restrictive() -> None:
     assert (plain.spec.name, plain.spec.description) == ("plain", "")
 
 
-def test_every_declaration_can_be_set() -> None:
+def test_every_property_of_a_tool_can_be_set() -> None:
     made = tool(parallel=True, interactive=True, poller=True, timeout=3, name="other-name", description="Does it.")(
         lambda: "x"
     )
@@ -117,7 +117,7 @@ def test_the_context_is_supplied_and_not_in_the_schema() -> None:
     ("result", "text"),
     [("plain", "plain"), (None, ""), (1.5, "1.5"), ([1, "ü"], '[1,"ü"]'), (Point(1), '{"x":1,"y":0}')],
 )
-def test_results(result: Any, text: str) -> None:
+def test_return_values_become_text(result: Any, text: str) -> None:
     @tool
     async def give() -> Any:
         return result
@@ -134,7 +134,7 @@ def test_a_result_that_is_not_json_is_refused() -> None:
         run(give)
 
 
-def test_rich_types_and_defaults() -> None:
+def test_rich_types_and_defaults_are_described_and_decoded() -> None:
     fallback = [1, 2]
 
     @tool
@@ -183,11 +183,11 @@ def test_rich_types_and_defaults() -> None:
         ('{"a": "\ud800"}', "the arguments are not JSON ("),
     ],
 )
-def test_arguments_that_do_not_fit(arguments: str, words: str) -> None:
+def test_invalid_arguments_are_explained(arguments: str, words: str) -> None:
     assert invalid(add, arguments).startswith(words)
 
 
-def test_arguments_that_are_nested_too_deeply() -> None:
+def test_deeply_nested_arguments_are_refused() -> None:
     @tool
     def anything(value: Any) -> None: ...
 
@@ -210,7 +210,7 @@ def any_keyword(**a: int) -> None: ...
 def unreadable(a: threading.Thread) -> None: ...
 
 
-def written(source: str) -> Callable[..., Any]:
+def define_function(source: str) -> Callable[..., Any]:
     """Return a function `odd` that a type checker would reject."""
     namespace: dict[str, Any] = {}
     exec(source, namespace)
@@ -223,9 +223,9 @@ def written(source: str) -> Callable[..., Any]:
         (positional_only, "tool `positional_only`: parameter `a` is positional-only"),
         (any_positional, "tool `any_positional`: parameter `a` takes any number of positional values"),
         (any_keyword, "tool `any_keyword`: parameter `a` takes any keyword"),
-        (written("def odd(a): ..."), "tool `odd`: parameter `a` has no annotation"),
+        (define_function("def odd(a): ..."), "tool `odd`: parameter `a` has no annotation"),
         (unreadable, "type cannot be read from JSON: type <class 'threading.Thread'>"),
-        (written("def odd(a: 'Nowhere'): ..."), "tool `odd`: an annotation cannot be resolved"),
+        (define_function("def odd(a: 'Nowhere'): ..."), "tool `odd`: an annotation cannot be resolved"),
         (lambda: None, "`<lambda>` is not a valid tool name"),
     ],
 )

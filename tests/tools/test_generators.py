@@ -66,7 +66,7 @@ def test_an_exception_in_a_generator_is_raised() -> None:
         run(breaks)
 
 
-def test_a_sync_one_is_stopped_at_its_next_yield() -> None:
+def test_a_sync_generator_is_stopped_at_its_next_yield() -> None:
     closed, go_on = threading.Event(), threading.Event()
 
     @tool

@@ -35,7 +35,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_instructions_and_a_file(home: Path) -> None:
+def test_the_instructions_and_files_of_a_skill_are_returned(home: Path) -> None:
     assert call('{"name": "pdf"}', home).startswith(f'{BODY}\n\nFiles of this skill; load_skill(name="pdf", file=')
     assert call('{"name": "pdf", "file": "form.md"}', home) == "The form.\n"
 
@@ -51,7 +51,7 @@ def test_a_skill_that_cannot_be_loaded_is_explained(home: Path) -> None:
         call("{}")
 
 
-def test_the_declaration() -> None:
+def test_load_skill_declares_its_effect_and_parameters() -> None:
     spec = load_skill.spec
     assert (spec.name, spec.effect, spec.repeatable) == ("load_skill", "read", True)
     assert list(spec.schema["properties"]) == ["name", "file"]

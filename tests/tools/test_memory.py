@@ -28,7 +28,7 @@ def memory(number: int, text: str, kind: MemoryKind = "long_term") -> Memory:
     return Memory(f"mem_{number}", AgentId("agt_1"), kind, text, MARCH)
 
 
-class Remembered:
+class FakeMemory:
     """What an agent remembers, and what it was asked and told."""
 
     def __init__(self, *memories: Memory, notes: Sequence[Memory] = (), degraded: str | None = None) -> None:
@@ -57,21 +57,21 @@ class Remembered:
 
 
 def test_results_show_their_date() -> None:
-    remembered = Remembered(memory(1, "Likes tea.\nA lot."), notes=[memory(2, "go on", "journal")])
+    remembered = FakeMemory(memory(1, "Likes tea.\nA lot."), notes=[memory(2, "go on", "journal")])
     assert remembered.call(memory_search, query=" what to drink? ") == (
         "- 2026-03-01: Likes tea. A lot. (score 0.50)\nYour latest journal notes:\n- 2026-03-01: go on"
     )
     assert remembered.asked == [("what to drink?", 5)]
 
 
-def test_empty_results_and_word_only_searches() -> None:
-    assert Remembered().call(memory_search, query="x", limit=20) == "Nothing that is remembered fits."
-    shown = Remembered(degraded="down").call(memory_search, query="x")
+def test_empty_results_and_word_only_searches_are_reported() -> None:
+    assert FakeMemory().call(memory_search, query="x", limit=20) == "Nothing that is remembered fits."
+    shown = FakeMemory(degraded="down").call(memory_search, query="x")
     assert shown.endswith("[only words were compared, not meanings: if nothing fits, try other words]")
 
 
-def test_saving() -> None:
-    remembered = Remembered()
+def test_a_saved_memory_is_stored_and_recorded() -> None:
+    remembered = FakeMemory()
     assert remembered.call(memory_save, text="  Likes tea. ", pinned=True) == "Remembered as mem_new."
     assert remembered.reported == [MemorySaved("mem_new", "Likes tea.", "tool", True)]
 
@@ -84,15 +84,15 @@ def test_saving() -> None:
         (memory(7, "The user likes tea.", "journal"), None),
     ],
 )
-def test_a_known_fact_is_refreshed(known: Memory, repeats: str | None) -> None:
-    remembered = Remembered(memory(1, "Something else."), known)
+def test_a_known_fact_is_updated(known: Memory, repeats: str | None) -> None:
+    remembered = FakeMemory(memory(1, "Something else."), known)
     told = remembered.call(memory_save, text="The user likes tea.")
     assert remembered.reported == [MemorySaved("mem_new", "The user likes tea.", "tool", repeats=repeats)]
     assert ("remembered already (mem_7)" in told) == (repeats is not None)
 
 
-def test_a_note() -> None:
-    remembered = Remembered()
+def test_a_note_is_stored_and_recorded() -> None:
+    remembered = FakeMemory()
     assert remembered.call(journal_write, text="stopped at step 3\n") == "Noted."
     assert remembered.reported == [JournalWritten("mem_new", "stopped at step 3")]
     assert remembered.asked == []
@@ -114,19 +114,19 @@ def test_a_note() -> None:
     ],
 )
 def test_invalid_texts_are_refused(tool: Tool, arguments: dict[str, Any], words: str) -> None:
-    remembered = Remembered()
+    remembered = FakeMemory()
     with pytest.raises(ToolError, match=words):
         remembered.call(tool, **arguments)
     assert remembered.reported == []
 
 
-def test_arguments_that_do_not_fit() -> None:
+def test_invalid_arguments_are_refused() -> None:
     for arguments in ({"query": "x", "limit": 0}, {"query": "x", "limit": 21}, {"limit": 2}):
         with pytest.raises(InvalidArguments):
-            Remembered().call(memory_search, **arguments)
+            FakeMemory().call(memory_search, **arguments)
 
 
-def test_the_declarations() -> None:
+def test_the_memory_tools_declare_their_names_and_needs() -> None:
     assert [tool.spec.name for tool in (memory_search, memory_save, journal_write)] == [
         "memory_search",
         "memory_save",

@@ -111,7 +111,7 @@ class EvenNumber:
 
 @pytest.mark.parametrize("output", [Even, EvenNumber])
 @pytest.mark.parametrize(("answers", "outcome"), [((1, 2), "completed"), ((1, 3, 5), "failed")])
-def test_an_answer_that_the_type_refuses_is_asked_for_again(
+def test_an_answer_that_the_type_refuses_is_requested_again(
     tmp_path: Path, output: Any, answers: tuple[int, ...], outcome: str
 ) -> None:
     async def scenario() -> None:

@@ -11,12 +11,12 @@ from treadle.tools.recall import recall
 TEXT = "0123456789" * 10
 
 
-async def kept(call_id: str) -> str | None:
+async def read_kept(call_id: str) -> str | None:
     return TEXT if call_id == "c7" else None
 
 
 def call(arguments: str) -> str:
-    context = ToolContext(RunId("run_1"), SessionId("ses_1"), "c9", "run_1/c9", lambda text: None, recall=kept)
+    context = ToolContext(RunId("run_1"), SessionId("ses_1"), "c9", "run_1/c9", lambda text: None, recall=read_kept)
     return str(asyncio.run(recall.run(recall.parse(arguments), context)))
 
 
@@ -29,7 +29,7 @@ def call(arguments: str) -> str:
         ('{"call_id": "c7", "start": -500, "length": 1}', "0\n[characters 0-1 of 100; start=1 reads on]"),
     ],
 )
-def test_a_part_of_the_text(arguments: str, text: str) -> None:
+def test_a_part_of_the_text_is_returned(arguments: str, text: str) -> None:
     assert call(arguments) == text
 
 
@@ -47,7 +47,7 @@ def test_a_part_of_the_text(arguments: str, text: str) -> None:
         ('"0-1000000"', "0-100"),
     ],
 )
-def test_a_range_in_place_of_start_and_length(given: str, read: str) -> None:
+def test_a_range_replaces_start_and_length(given: str, read: str) -> None:
     first, _, end = read.partition("-")
     answer = call(f'{{"call_id": "c7", "range": {given}}}')
     assert answer.startswith(f"{TEXT[int(first) : int(end)]}\n[characters {read} of 100")
@@ -56,7 +56,7 @@ def test_a_range_in_place_of_start_and_length(given: str, read: str) -> None:
 @pytest.mark.parametrize(
     "given", ['"15-5"', '"all"', "null", f'"{"9" * 9000}"', "{}", "[1, 2, 3]", '"5-15", "start": 5']
 )
-def test_a_range_that_is_none_is_refused_with_the_parameters(given: str) -> None:
+def test_an_invalid_range_is_refused_with_the_parameters(given: str) -> None:
     with pytest.raises(InvalidArguments, match=r"range.*recall takes: call_id"):
         call(f'{{"call_id": "c7", "range": {given}}}')
 
@@ -70,6 +70,6 @@ def test_invalid_ranges_are_refused() -> None:
         call('{"call_id": "c7", "length": 0}')
 
 
-def test_the_declaration() -> None:
+def test_recall_declares_its_effect_and_needs() -> None:
     spec = recall.spec
     assert (spec.effect, spec.repeatable, spec.needs) == ("read", True, ("results",))

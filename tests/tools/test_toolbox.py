@@ -41,7 +41,7 @@ def test_an_allowlist_names_tools_in_a_fixed_order(allowlist: list[str], names: 
     assert [selected.spec.name for selected in TOOLS.select(allowlist)] == names
 
 
-def test_finding_one() -> None:
+def test_a_tool_is_found_by_its_exact_name() -> None:
     assert TOOLS.find("read_url") is read_url
     assert TOOLS.find("read_*") is None
 
@@ -87,7 +87,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("value", "names"), [("one", ["one"]), ("both", ["one", "two"])])
-def test_plugins_bring_a_tool_or_several(install: Path, value: str, names: list[str]) -> None:
+def test_plugins_add_one_or_several_tools(install: Path, value: str, names: list[str]) -> None:
     install.write_text(f"[{PLUGIN_GROUP}]\nmine = plugin_under_test:{value}\n")
     registry = ToolRegistry([read_file])
     registry.add_plugins()

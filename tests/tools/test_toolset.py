@@ -43,20 +43,20 @@ async def twice(spec: ToolSpec, arguments: Any, context: ToolContext, proceed: P
     return f"{await proceed(arguments)} {await proceed(arguments)}"
 
 
-def test_a_set_is_chosen_from() -> None:
+def test_tools_of_a_set_are_selected_by_pattern() -> None:
     assert NOTES.only("read_*").names == ("read_note",)
     assert NOTES.without("read_*").names == ("write_note",)
     assert NOTES.names == ("read_note", "write_note"), "the old one stays"
 
 
-def test_a_set_goes_under_other_names() -> None:
+def test_the_tools_of_a_set_can_be_prefixed() -> None:
     renamed = NOTES.prefixed("old_")
     assert renamed.names == ("old_read_note", "old_write_note")
     assert [tool.spec.effect for tool in renamed] == ["read", "write"]
     assert run(next(iter(renamed))) == "note a"
 
 
-def test_wrappers_compose_the_first_is_the_outermost() -> None:
+def test_wrappers_compose_with_the_first_outermost() -> None:
     tool = next(iter(NOTES.wrapped(loud, twice)))
     assert run(tool) == "read_note: NOTE A NOTE A"
     tool = next(iter(NOTES.wrapped(twice, loud)))
@@ -86,7 +86,7 @@ def test_a_user_defined_tool_replaces_a_built_in_one() -> None:
         registry.add(next(iter(NOTES.wrapped(twice))))
 
 
-def test_an_agent_takes_a_set() -> None:
+def test_an_agent_accepts_a_set_as_tools() -> None:
     agent = treadle.Agent(name="a", model="x/y", tools=[NOTES, "bash"])
     assert agent.spec.tools == ("read_note", "write_note", "bash")
     assert len(agent.tools) == 2

@@ -46,7 +46,7 @@ ESCAPES: Mapping[str, Callable[[str], str]] = {
 secrets = st.text(st.sampled_from(ALPHABET), min_size=12, max_size=40).filter(lambda s: len(canonicalize(s)) >= 12)
 
 
-def shown(secret: str, text: str, cuts: list[int]) -> str:
+def redact_in_pieces(secret: str, text: str, cuts: list[int]) -> str:
     stream = SecretRedactor([("T", secret)]).stream()
     bounds = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     return "".join(stream.feed(text[a:b]) for a, b in pairwise(bounds)) + stream.flush()
@@ -55,12 +55,12 @@ def shown(secret: str, text: str, cuts: list[int]) -> str:
 @pytest.mark.parametrize("escape", ESCAPES)
 @pytest.mark.parametrize("size", [1, 3, 1000])
 @pytest.mark.parametrize("end", [">", "", "%", "\\", "&", "\n"])
-def test_a_single_encoding(escape: str, size: int, end: str) -> None:
+def test_a_secret_in_any_single_encoding_is_redacted(escape: str, size: int, end: str) -> None:
     """Also where nothing follows, or the beginning of another escape."""
     for secret in ("sk-live_9fK2mQ7xWz81Lp+Qa/0=", "sk-live_9fK2mQ7xWz81Lp+Qa/0e"):
         text = f"<{''.join(map(ESCAPES[escape], secret))}{end}"
         cuts = list(range(0, len(text), size))
-        left = shown(secret, text, cuts)
+        left = redact_in_pieces(secret, text, cuts)
         assert "[redacted:T]" in left
         assert len(left) <= len("<[redacted:T]>") + 12, (
             left
@@ -69,12 +69,12 @@ def test_a_single_encoding(escape: str, size: int, end: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(secrets, st.data())
-def test_any_mixture_cut_anywhere(secret: str, data: st.DataObject) -> None:
+def test_a_secret_in_mixed_encodings_is_redacted_for_any_split(secret: str, data: st.DataObject) -> None:
     kinds = data.draw(st.lists(st.sampled_from(sorted(ESCAPES)), min_size=len(secret), max_size=len(secret)))
     text = "".join(ESCAPES[kind](character) for kind, character in zip(kinds, secret, strict=True))
     cuts = data.draw(st.lists(st.integers(0, len(text)), max_size=10))
     after = data.draw(st.sampled_from((" after", "")))
-    left = shown(secret, f"before {text}{after}", cuts)
+    left = redact_in_pieces(secret, f"before {text}{after}", cuts)
     plain = canonicalize(left.replace("[redacted:T]", "|"))
     assert not [
         part for part in _runs(canonicalize(secret)) if part in plain.replace("before", "").replace("after", "")
@@ -83,7 +83,7 @@ def test_any_mixture_cut_anywhere(secret: str, data: st.DataObject) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(secrets, st.binary(max_size=7), st.binary(max_size=7), st.integers(0, 80), st.data())
-def test_no_tail_of_base64_is_left(
+def test_no_part_of_a_base64_secret_is_left(
     secret: str, before: bytes, after: bytes, wrap: int, data: st.DataObject
 ) -> None:
     coding = data.draw(st.sampled_from(["utf-8", "utf-16-le", "utf-16-be"]))
@@ -91,7 +91,7 @@ def test_no_tail_of_base64_is_left(
     text = encode(before + secret.encode(coding) + after).decode()
     lines = [text[at : at + wrap] for at in range(0, len(text), wrap)] if wrap > 3 else [text]
     text = "\n".join(lines)
-    left = shown(secret, text, data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    left = redact_in_pieces(secret, text, data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     assert "[redacted:T]" in left
     head, _, tail = left.partition("[redacted:T]")
     assert len("".join(head.split())) <= len(before) * 8 // 6
@@ -102,7 +102,7 @@ def test_no_tail_of_base64_is_left(
 def test_utf_16_in_hex_is_known(coding: str) -> None:
     secret = "correct-horse-battery"
     for digits in (secret.encode(coding).hex(), secret.encode(coding).hex().upper()):
-        assert shown(secret, f"x {digits} y", [4]) == "x [redacted:T] y"
+        assert redact_in_pieces(secret, f"x {digits} y", [4]) == "x [redacted:T] y"
 
 
 ORDINARY = (
@@ -125,7 +125,7 @@ def test_ordinary_text_is_left_alone(text: str) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("%25\\ux41&#;amp\x1b[m d8c3a9\0\u200b"), max_size=40), st.integers(0, 40))
-def test_a_text_is_decoded_alike_however_it_is_cut(text: str, cut: int) -> None:
+def test_a_text_is_decoded_alike_for_any_split(text: str, cut: int) -> None:
     done = find_stable_end(text[:cut])
     assert canonicalize(text[:done]) + canonicalize(text[done:]) == canonicalize(text)
 
@@ -135,7 +135,7 @@ def test_a_text_is_decoded_alike_however_it_is_cut(text: str, cut: int) -> None:
     st.text(st.sampled_from("%25\\ux41&#;amp\x1b[m d8c3a9\0\u200bsecr-"), max_size=60), st.lists(st.integers(0, 60))
 )
 def test_text_without_secrets_is_unchanged(text: str, cuts: list[int]) -> None:
-    assert shown("never-in-the-text-XYZ", text, cuts) == text
+    assert redact_in_pieces("never-in-the-text-XYZ", text, cuts) == text
 
 
 def _runs(secret: str) -> set[str]:

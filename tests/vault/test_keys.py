@@ -27,7 +27,7 @@ SOME_KEY = b"\xfb\xff" * 16
     "text",
     [base64.b64encode(SOME_KEY).decode(), base64.urlsafe_b64encode(SOME_KEY).decode().rstrip("="), SOME_KEY.hex()],
 )
-def test_the_key_may_be_a_variable(tmp_path: Path, text: str) -> None:
+def test_the_key_can_come_from_a_variable(tmp_path: Path, text: str) -> None:
     store(tmp_path, {KEY: f" {text}\n"}).put("TOKEN", CANARY)
     assert store(tmp_path, {KEY: SOME_KEY.hex().upper()}).read().values == {"TOKEN": CANARY}
     assert not (tmp_path / "vault.key").exists()
@@ -52,7 +52,7 @@ def test_a_wrong_key_gives_one_clear_error(tmp_path: Path) -> None:
     assert store(tmp_path).read().values == {"TOKEN": CANARY}
 
 
-def test_a_lost_key_is_not_made_anew(tmp_path: Path) -> None:
+def test_a_lost_key_is_not_replaced(tmp_path: Path) -> None:
     store(tmp_path).put("TOKEN", CANARY)
     (tmp_path / "vault.key").unlink()
     with pytest.raises(VaultError, match="there is none in the file"):
@@ -103,7 +103,7 @@ def test_rotation_changes_the_key_and_nothing_else(tmp_path: Path) -> None:
         store(tmp_path, {KEY: old}).read()
 
 
-def test_a_key_in_a_variable_is_rotated_by_who_sets_it(tmp_path: Path) -> None:
+def test_a_key_in_a_variable_is_rotated_with_a_second_variable(tmp_path: Path) -> None:
     old, new = new_key(), new_key()
     store(tmp_path, {KEY: old}).put("TOKEN", CANARY)
     with pytest.raises(UsageError, match=f"Set {NEXT_KEY} to a new key"):
@@ -184,7 +184,7 @@ def test_a_rotation_that_dies_anywhere_loses_nothing(tmp_path: Path) -> None:
     ]
 
 
-def test_a_rotation_that_was_cut_off_is_settled_by_the_next_one_to_come(tmp_path: Path) -> None:
+def test_an_interrupted_rotation_is_completed_by_the_next_process(tmp_path: Path) -> None:
     vault = store(tmp_path)
     vault.put("TOKEN", CANARY)
     old = (tmp_path / "vault.key").read_bytes()
@@ -216,7 +216,7 @@ class FakeKeyring:
         del self.kept[service, name]
 
 
-def test_a_keyring_is_used_where_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyring_is_used_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keyring = pytest.importorskip("keyring")
     ring = FakeKeyring()
     monkeypatch.setattr(keyring, "get_keyring", lambda: ring)

@@ -60,7 +60,7 @@ def test_a_redactor_without_secrets_is_idle() -> None:
 
 @each("encoding", ENCODINGS)
 @each("value", [TOKEN, "plain-token-0123456789", "Grüße an die Welt €", "p" * 200, "two lines\nof a secret"])
-def test_the_usual_encodings_are_known(encoding: str, value: str) -> None:
+def test_the_usual_encodings_are_redacted(encoding: str, value: str) -> None:
     encoded = ENCODINGS[encoding](value)
     assert redact(f"<<{encoded}>>", T=value) == "<<[redacted:T]>>"
 
@@ -76,7 +76,7 @@ def test_a_value_inside_a_longer_base64_text_loses_all_but_its_edges(before: byt
     assert len(right.rstrip("=")) <= len(after) * 4 / 3 + 2
 
 
-def test_an_encoding_that_repeats_without_white_space_takes_no_longer_than_its_length() -> None:
+def test_an_encoding_that_repeats_without_white_space_takes_linear_time() -> None:
     value = "tok_9fK2mQ7xWz81Lp"
     redactor = SecretRedactor({"T": value}.items())
     encoded = value.encode().hex()
@@ -108,14 +108,14 @@ def test_short_derived_forms_are_not_used() -> None:
     assert "short" not in list_forms("a long first line\nshort\n")
 
 
-def test_of_overlapping_secrets_none_is_left_and_the_longest_gives_the_name() -> None:
+def test_overlapping_secrets_are_redacted_under_the_longest_name() -> None:
     assert redact("abcdefghijklmnop", A="abcdefgh", B="efghijklmnop") == "[redacted:B]"
     assert redact("xabcdefghijx", IN="bcdefghi", OUT="abcdefghij") == "x[redacted:OUT]x"
     assert redact("abcdefghabcdefgh", A="abcdefgh") == "[redacted:A][redacted:A]"
 
 
 @each("value", ["redacted", "redacted:", "[redacted:T]", "abcdefg[", "]abcdefg", "T]abcdefg"])
-def test_the_mark_never_brings_a_secret_back(value: str) -> None:
+def test_the_redaction_mark_never_contains_a_secret(value: str) -> None:
     redactor = SecretRedactor({"T": value, "U": "some-other-secret"}.items())
     shown = redactor.redact(f"a {value} b {value}{value} some-other-secret{value} abcdefgsome-other-secret").text
     assert value not in shown
@@ -126,7 +126,7 @@ def test_the_mark_never_brings_a_secret_back(value: str) -> None:
 @given(leaks())
 @example(({"A": "a"}, "banana"))
 @example(({"A": "aaaaaaaa"}, "a" * 50))
-def test_no_form_is_in_what_is_shown(leak: tuple[dict[str, str], str]) -> None:
+def test_redacted_text_contains_no_form_of_a_secret(leak: tuple[dict[str, str], str]) -> None:
     secrets, text = leak
     redactor = SecretRedactor(secrets.items())
     shown = redactor.redact(text)
@@ -142,7 +142,7 @@ def test_no_form_is_in_what_is_shown(leak: tuple[dict[str, str], str]) -> None:
     st.text(max_size=5) | st.sampled_from(BEGUN_ESCAPES),
     st.text(max_size=5),
 )
-def test_what_a_library_encodes_is_found(value: str, encoding: str, before: str, after: str) -> None:
+def test_encodings_of_libraries_are_found(value: str, encoding: str, before: str, after: str) -> None:
     encoded = ENCODINGS[encoding](value)
     redaction = SecretRedactor({"A": value}.items()).redact(before + encoded + after)
     assert encoded.strip() not in redaction.text
@@ -164,7 +164,7 @@ def test_the_surrounding_text_does_not_matter(value: str, before: bytes, after: 
 @settings(max_examples=80, deadline=None)
 @given(pieces())
 @example(({"A": "aaaaaaaa"}, "a" * 30, ["a"] * 30))
-def test_cut_anywhere_it_is_the_same_and_nothing_is_let_out_early(
+def test_a_stream_is_redacted_alike_for_any_split(
     cut: tuple[dict[str, str], str, list[str]],
 ) -> None:
     secrets, text, parts = cut
@@ -221,7 +221,7 @@ def test_a_secret_that_repeats_endlessly_takes_no_memory() -> None:
 # ── Speed ──
 
 
-def test_64_kilobytes_cost_little() -> None:
+def test_redacting_64_kilobytes_costs_little() -> None:
     secrets = {f"S{n}": f"{randomness.token_urlsafe(30)}/+\"'é&{n}" for n in range(20)}
     redactor = SecretRedactor(secrets.items())
     source = " ".join(f"{zlib.crc32(bytes([n % 256, n // 256])):x} word\n" for n in range(9000))[:65536]
@@ -265,7 +265,7 @@ def test_a_long_secret_that_comes_in_small_pieces_costs_little() -> None:
         "printf %s \"user:$TOKEN\" | base64",
     ],
 )  # fmt: skip
-def test_what_a_shell_prints_of_its_variables_is_hidden(value: str, command: str) -> None:
+def test_variables_that_a_shell_prints_are_redacted(value: str, command: str) -> None:
     environment = {"PATH": os.environ["PATH"], "TOKEN": value, "LC_ALL": "C.UTF-8"}
     done = subprocess.run(["bash", "-c", command], env=environment, capture_output=True, check=True)
     printed = (done.stdout + done.stderr).decode()

@@ -51,7 +51,7 @@ def test_values_and_grants_are_kept_for_the_next_process(tmp_path: Path) -> None
     assert moment.secrets[0].grants == (SecretGrant("researcher", "bash"), SecretGrant("writer", "*"))
 
 
-def test_looking_makes_nothing(tmp_path: Path) -> None:
+def test_reading_creates_no_file(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert store(home).read().values == {}
     assert store(home).inventory() == ()
@@ -59,7 +59,7 @@ def test_looking_makes_nothing(tmp_path: Path) -> None:
     assert not home.exists()
 
 
-def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
+def test_all_files_are_private_to_their_owner(tmp_path: Path) -> None:
     home = tmp_path / "home"
     before = os.umask(0)
     try:
@@ -70,10 +70,10 @@ def test_everything_is_its_owners_alone(tmp_path: Path) -> None:
     assert {stat.S_IMODE(file.stat().st_mode) for file in home.iterdir()} == {0o600}
 
 
-def test_no_value_is_in_any_file_not_even_what_was_changed_or_removed(tmp_path: Path) -> None:
+def test_no_current_or_former_value_is_in_any_file(tmp_path: Path) -> None:
     vault = store(tmp_path)
     vault.put("TOKEN", CANARY)
-    sealed = _sealed(tmp_path)
+    sealed = _read_encrypted(tmp_path)
     vault.put("TOKEN", CANARY[::-1])
     vault.remove("TOKEN")
     for file in tmp_path.iterdir():
@@ -83,23 +83,23 @@ def test_no_value_is_in_any_file_not_even_what_was_changed_or_removed(tmp_path: 
         assert sealed not in content
 
 
-def _sealed(home: Path) -> bytes:
+def _read_encrypted(home: Path) -> bytes:
     with closing(connect(home)) as connection:
         found = connection.execute("SELECT sealed FROM secrets").fetchone()
     assert found
     return bytes(found[0])
 
 
-def test_the_same_value_is_never_encrypted_to_the_same(tmp_path: Path) -> None:
+def test_the_same_value_is_encrypted_differently_each_time(tmp_path: Path) -> None:
     vault = store(tmp_path)
     found: set[bytes] = set()
     for _ in range(4):
         vault.put("TOKEN", CANARY)
-        found.add(_sealed(tmp_path))
+        found.add(_read_encrypted(tmp_path))
     assert len(found) == 4
 
 
-def test_grants_come_and_go(tmp_path: Path) -> None:
+def test_grants_are_added_and_revoked(tmp_path: Path) -> None:
     vault = store(tmp_path)
     vault.put("TOKEN", CANARY)
     vault.grant(
@@ -129,7 +129,7 @@ def test_names_that_would_break_a_shell_are_refused(tmp_path: Path, name: str) -
 
 
 @each("value", ["", "1234567", "   short    ", "nul\0in the middle", "x" * 70_000, "half \ud800 a pair"])
-def test_values_that_cannot_be_kept_are_refused_and_not_shown(tmp_path: Path, value: str) -> None:
+def test_values_that_cannot_be_stored_are_refused_and_not_shown(tmp_path: Path, value: str) -> None:
     with pytest.raises(UsageError) as refused:
         store(tmp_path).put("TOKEN", value)
     assert not value or value.strip() not in str(refused.value)
@@ -160,7 +160,7 @@ def test_a_changed_value_is_refused_by_name(tmp_path: Path) -> None:
     assert store(tmp_path).read().values == {"TOKEN": CANARY}
 
 
-def test_values_cannot_change_places(tmp_path: Path) -> None:
+def test_an_encrypted_value_cannot_be_moved_to_another_name(tmp_path: Path) -> None:
     store(tmp_path).put("HARMLESS", "everybody may know")
     store(tmp_path).put("SECRET", CANARY)
     change(tmp_path, "UPDATE secrets SET sealed = (SELECT sealed FROM secrets WHERE name = 'SECRET')")
@@ -168,7 +168,7 @@ def test_values_cannot_change_places(tmp_path: Path) -> None:
         store(tmp_path).read()
 
 
-def test_an_old_value_cannot_come_back(tmp_path: Path) -> None:
+def test_an_old_encrypted_value_is_refused(tmp_path: Path) -> None:
     store(tmp_path).put("TOKEN", "the old value")
     change(tmp_path, "CREATE TABLE kept AS SELECT sealed FROM secrets")
     store(tmp_path).put("TOKEN", CANARY)
@@ -177,7 +177,7 @@ def test_an_old_value_cannot_come_back(tmp_path: Path) -> None:
         store(tmp_path).read()
 
 
-def test_values_of_another_vault_do_not_fit(tmp_path: Path) -> None:
+def test_values_of_another_vault_are_refused(tmp_path: Path) -> None:
     key = {KEY: new_key()}
     for home in ("one", "two"):
         store(tmp_path / home, key).put("TOKEN", f"{CANARY} {home}")

@@ -48,7 +48,7 @@ def test_a_secret_is_for_the_agents_and_tools_it_was_granted_to(vault: Vault, st
         vault.reveal("DEPLOY", "dev-1", "grep")
 
 
-def test_a_refusal_does_not_tell_whether_there_is_such_a_secret(vault: Vault, store: VaultStore) -> None:
+def test_a_refusal_does_not_reveal_whether_a_secret_exists(vault: Vault, store: VaultStore) -> None:
     store.put("THERE", CANARY, [SecretGrant("somebody-else")])
     store.put("MINE", CANARY + "2", [SecretGrant("a")])
     said: list[SecretRefused] = []
@@ -61,7 +61,7 @@ def test_a_refusal_does_not_tell_whether_there_is_such_a_secret(vault: Vault, st
     assert [refused.reason for refused in said] == ["not granted to the agent a", "there is no such secret"]
 
 
-def test_the_engine_itself_may_have_a_value(tmp_path: Path, store: VaultStore) -> None:
+def test_the_engine_can_read_a_value_without_a_grant(tmp_path: Path, store: VaultStore) -> None:
     store.put("OPENAI_API_KEY", CANARY)
     vault = HomeVault(tmp_path, {}, poll_interval=0)
     assert vault.value("OPENAI_API_KEY") == CANARY
@@ -92,7 +92,7 @@ def set_elsewhere(home: Path, name: str, value: str) -> None:
     subprocess.run([sys.executable, "-c", SET, str(home), name], input=value, text=True, check=True)
 
 
-def test_what_another_process_changes_is_noticed_before_the_next_use(vault: Vault, tmp_path: Path) -> None:
+def test_changes_by_another_process_are_noticed_before_the_next_use(vault: Vault, tmp_path: Path) -> None:
     assert vault.redactor.is_idle
     set_elsewhere(tmp_path, "TOKEN", CANARY)
     assert vault.redactor.redact(CANARY).text == "[redacted:TOKEN]"
@@ -113,14 +113,14 @@ def test_a_granted_value_stays_redacted_when_it_is_changed(vault: Vault, store: 
     assert vault.redactor.redact(f"{CANARY} never-handed-out").text == "[redacted:USED] never-handed-out"
 
 
-def test_a_rotation_goes_unnoticed(vault: Vault, store: VaultStore) -> None:
+def test_a_rotation_does_not_affect_a_running_engine(vault: Vault, store: VaultStore) -> None:
     store.put("TOKEN", CANARY, [SecretGrant("a")])
     assert vault.reveal("TOKEN", "a", "bash") == CANARY
     store.rotate()
     assert vault.reveal("TOKEN", "a", "bash") == CANARY
 
 
-def test_a_vault_that_is_taken_away_or_put_back_is_noticed(vault: Vault, store: VaultStore, tmp_path: Path) -> None:
+def test_a_removed_or_restored_vault_is_noticed(vault: Vault, store: VaultStore, tmp_path: Path) -> None:
     store.put("TOKEN", CANARY, [SecretGrant("a")])
     assert set(vault.names("a")) == {"TOKEN"}
     store.close()
@@ -130,7 +130,7 @@ def test_a_vault_that_is_taken_away_or_put_back_is_noticed(vault: Vault, store: 
     assert set(vault.names("a")) == {"TOKEN"}
 
 
-def test_many_processes_write_at_once(tmp_path: Path) -> None:
+def test_many_processes_can_write_concurrently(tmp_path: Path) -> None:
     """Also the first: one key is made, and all use it."""
     writers = [
         subprocess.Popen([sys.executable, "-c", SET, str(tmp_path), f"S{n}"], stdin=subprocess.PIPE, text=True)
@@ -148,7 +148,7 @@ def test_a_vault_that_cannot_be_read_fails_at_once(tmp_path: Path, store: VaultS
         _ = HomeVault(tmp_path, {KEY: base64.b64encode(bytes(32)).decode()}).redactor
 
 
-def test_a_vault_that_can_be_read_no_more_still_hides_and_hands_nothing_out(
+def test_an_unreadable_vault_still_redacts_and_reveals_nothing(
     tmp_path: Path, store: VaultStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.put("TOKEN", CANARY, [SecretGrant("a")])
@@ -163,7 +163,7 @@ def test_a_vault_that_can_be_read_no_more_still_hides_and_hands_nothing_out(
         vault.reveal("TOKEN", "a", "bash")
 
 
-def test_looking_for_changes_costs_microseconds(tmp_path: Path, store: VaultStore) -> None:
+def test_polling_for_changes_costs_microseconds(tmp_path: Path, store: VaultStore) -> None:
     store.put("TOKEN", CANARY)
     vault = HomeVault(tmp_path, {}, poll_interval=0)
     assert not vault.redactor.is_idle
@@ -178,7 +178,7 @@ def test_looking_for_changes_costs_microseconds(tmp_path: Path, store: VaultStor
 # ── Handles ──
 
 
-def test_the_tool_gives_a_handle_that_is_filled_later(vault: Vault, store: VaultStore) -> None:
+def test_the_tool_returns_a_handle_that_is_resolved_later(vault: Vault, store: VaultStore) -> None:
     value = 'a "quoted" \\ value\nof two lines'
     store.put("TOKEN", value, [SecretGrant("a")])
     tool = make_vault_get(vault)

@@ -7,7 +7,7 @@ from tests.wording.prompts import RECORDED, find_texts, render_prompts
 HOW = "Models read other texts. If that is meant: python -m tests.wording.prompts, in a commit of its own"
 
 
-def test_texts_for_models_are_those_that_are_recorded() -> None:
+def test_texts_for_models_match_the_record() -> None:
     before, now = RECORDED.read_text(), render_prompts()
     lines = unified_diff(before.splitlines(), now.splitlines(), "recorded", "now", lineterm="", n=0)
     assert before == now, "\n".join([HOW, *lines])

@@ -47,7 +47,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, Recorde
 
 
 @pytest.fixture(scope="module")
-def found(records: list[tuple[str, Recorded]], tmp_path_factory: pytest.TempPathFactory) -> Found:
+def reworded_replays(records: list[tuple[str, Recorded]], tmp_path_factory: pytest.TempPathFactory) -> Found:
     """Return what a process finds in which every message is reworded."""
     folder = tmp_path_factory.mktemp("reworded")
     save(folder / RECORDS, records)
@@ -63,7 +63,7 @@ def assert_same(outcomes: list[Outcome]) -> None:
         assert (each.divergence, each.cannot) == ("", ""), each.story
 
 
-def test_stories_hold_every_fact_that_replay_needs(records: list[tuple[str, Recorded]]) -> None:
+def test_stories_contain_every_fact_that_replay_needs(records: list[tuple[str, Recorded]]) -> None:
     events = [event for _, record in records for event in record.events]
     assert {(event.type, getattr(event.data, "cause", None)) for event in events} >= CAUSES
     waits = {event.data.reason for event in events if isinstance(event.data, e.RunWaiting)}
@@ -83,39 +83,43 @@ def test_stories_replay_with_the_wording_they_were_recorded_with(records: list[t
     assert {type_ for each in outcomes for type_ in each.reworded} == set()
 
 
-def test_reworded_code_records_and_replays_the_same_stories(found: Found) -> None:
-    assert found.message == reword(AFTER_A_DENIAL), "the messages of the engine are reworded"
-    assert_same(found.own)
-    assert {type_ for each in found.own for type_ in each.reworded} == set()
+def test_reworded_code_records_and_replays_the_same_stories(reworded_replays: Found) -> None:
+    assert reworded_replays.message == reword(AFTER_A_DENIAL), "the messages of the engine are reworded"
+    assert_same(reworded_replays.own)
+    assert {type_ for each in reworded_replays.own for type_ in each.reworded} == set()
 
 
-def test_reworded_code_replays_records_of_the_ordinary_wording_with_wording_differences_only(found: Found) -> None:
-    assert_same(found.ordinary)
-    reworded = {type_ for each in found.ordinary for type_ in each.reworded}
+def test_reworded_code_replays_records_of_the_ordinary_wording_with_wording_differences_only(
+    reworded_replays: Found,
+) -> None:
+    assert_same(reworded_replays.ordinary)
+    reworded = {type_ for each in reworded_replays.ordinary for type_ in each.reworded}
     assert reworded >= {"tool_call_error", "run_waiting", "run_end", "hook_blocked", "llm_fallback", "loop_warning"}
 
 
-def test_records_of_version_1_replay_with_the_same_facts(found: Found) -> None:
+def test_records_of_version_1_replay_with_the_same_facts(reworded_replays: Found) -> None:
     records = load(VERSION_1)
     assert {event.version for _, record in records for event in record.events} == {1}
     outcomes = check(records)
     assert_same(outcomes)
     assert {type_ for each in outcomes for type_ in each.reworded} == REWORDED_SINCE_VERSION_1
-    assert_same(found.older)
-    assert {"tool_call_error", "run_waiting"} <= {type_ for each in found.older for type_ in each.reworded}
+    assert_same(reworded_replays.older)
+    assert {"tool_call_error", "run_waiting"} <= {
+        type_ for each in reworded_replays.older for type_ in each.reworded
+    }
 
 
-def test_activity_is_rendered_from_facts(records: list[tuple[str, Recorded]], found: Found) -> None:
+def test_activity_is_rendered_from_facts(records: list[tuple[str, Recorded]], reworded_replays: Found) -> None:
     ordinary = [each.lines for each in check(records)]
-    for outcome, lines in zip(found.ordinary, ordinary, strict=True):
+    for outcome, lines in zip(reworded_replays.ordinary, ordinary, strict=True):
         assert [line is None for line in outcome.lines] == [line is None for line in lines]
     assert sum(line == f"  {REMEDY}" for lines in ordinary for line in lines) == 1
-    assert sum(line == f"  {reword(REMEDY)}" for each in found.ordinary for line in each.lines) == 1
-    assert sum(line == f"  {reword(REMEDY)}" for each in found.own for line in each.lines) == 1
-    assert sum(line == f"  {reword(REMEDY)}" for each in found.older for line in each.lines) == 1
+    assert sum(line == f"  {reword(REMEDY)}" for each in reworded_replays.ordinary for line in each.lines) == 1
+    assert sum(line == f"  {reword(REMEDY)}" for each in reworded_replays.own for line in each.lines) == 1
+    assert sum(line == f"  {reword(REMEDY)}" for each in reworded_replays.older for line in each.lines) == 1
 
 
-def test_marks_in_stored_transcripts_are_a_format() -> None:
+def test_marks_in_stored_transcripts_do_not_change() -> None:
     """Later runs of a session find these marks in stored messages, so they are no messages to reword."""
     memory = Memory("mem_1", AgentId("agt_1"), "long_term", "Ada likes tea", 0.0)
     section = make_section(Recall((FoundMemory(memory, 1.0, "text"),), (memory,)), frozenset(), 5).text

@@ -62,15 +62,15 @@ async def write(path: Path) -> None:
         posting = await engine.submit(AGENT, "Please post a letter.", session="ses_first")
         await engine.submit(AGENT, "And where is the key now?", session="ses_first")
         thinking = await engine.submit(AGENT, "Please think.", session="ses_second")
-        await reaches(engine, posting, "tool_call_start")
-        await reaches(engine, thinking, "llm_request")
+        await wait_for_type(engine, posting, "tool_call_start")
+        await wait_for_type(engine, thinking, "llm_request")
         await engine.interrupt(thinking)
-        await reaches(engine, thinking, "run_waiting")
+        await wait_for_type(engine, thinking, "run_waiting")
         await engine.steer(posting, "Use the red stamp.")
         (FOLDER / f"v{len(load_migrations())}.sql").write_text("\n".join(dump(str(path))) + "\n")
 
 
-async def reaches(engine: HostedEngine, run_id: str, type_: str) -> None:
+async def wait_for_type(engine: HostedEngine, run_id: str, type_: str) -> None:
     async for event in engine.events(run_id):
         if event.type == type_:
             return

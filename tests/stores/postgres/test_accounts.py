@@ -73,7 +73,7 @@ def test_usage_of_a_long_run_is_visible_while_it_is_in_progress(url: str) -> Non
     asyncio.run(scenario())
 
 
-def test_what_was_refused_is_not_counted(url: str) -> None:
+def test_usage_of_refused_appends_is_not_counted(url: str) -> None:
     """Intents that wait for a delivery, and an append that cannot be stored, together with one that can."""
 
     async def scenario() -> None:
@@ -109,7 +109,7 @@ TURNS = (
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_usage_adds_up_to_what_the_journals_say(url: str, seed: int) -> None:
+def test_usage_equals_the_sum_of_the_journals(url: str, seed: int) -> None:
     async def scenario() -> None:
         random = Random(seed)
         async with desk(url) as process:
@@ -133,7 +133,7 @@ def test_usage_adds_up_to_what_the_journals_say(url: str, seed: int) -> None:
     asyncio.run(scenario())
 
 
-def test_an_account_tells_how_it_stands(url: str) -> None:
+def test_an_account_reports_its_usage_and_shortage(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             bound = (Ceilings("agent/bound", tokens=100, cost=5.0), Ceilings("token/poor", cost=0.5))
@@ -157,7 +157,7 @@ def test_an_account_tells_how_it_stands(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_steps_and_runs_are_counted_for_good(url: str) -> None:
+def test_steps_and_runs_of_a_tree_are_counted_permanently(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             bound = (Ceilings("tree/one", steps=2, runs=1),)
@@ -172,7 +172,7 @@ def test_steps_and_runs_are_counted_for_good(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_the_state_of_an_agent_is_everybodys(url: str) -> None:
+def test_the_state_of_an_agent_is_shared_by_all_processes(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
             assert await one.accounts.state("hero") == "running"

@@ -28,7 +28,7 @@ from treadle.testing.models import ScriptedModel, say
 PAGE = (Path(__file__).parents[3] / "docs" / "postgres.md").read_text()
 
 
-def told(url: str, folder: Path) -> tuple[list[str], list[str]]:
+def read_told_commands(url: str, folder: Path) -> tuple[list[str], list[str]]:
     """How to save the database and how to put it back, as the refusal of `treadle backup` says."""
     with pytest.raises(UsageError) as refused:
         back_up(Home(folder, url), folder / "x", replace=False)
@@ -71,10 +71,10 @@ def test_a_database_is_restored_and_its_runs_continue(url: str, bare: str, tmp_p
             return (await second.wait(run_id)).text
 
     waiting = asyncio.run(before())
-    save = perform(told(url, tmp_path)[0], tmp_path)
+    save = perform(read_told_commands(url, tmp_path)[0], tmp_path)
     assert (save.returncode, save.stderr) == (0, "")
     asyncio.run(tell(url, "DELETE FROM treadle.events"))
-    put_back = told(bare, tmp_path)[1]
+    put_back = read_told_commands(bare, tmp_path)[1]
     done = perform(put_back, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     held = asyncio.run(facts(bare))
@@ -90,7 +90,7 @@ def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_pa
     """Otherwise a later process could get the number of a lease that another process has."""
 
     async def scenario() -> None:
-        save, put_back = told(url, tmp_path)
+        save, put_back = read_told_commands(url, tmp_path)
         async with process_on(url) as early, process_on(url) as late:
             run_id = await early.submit()
             assert (await asyncio.to_thread(perform, save, tmp_path)).returncode == 0
@@ -109,13 +109,13 @@ def test_processes_that_worked_since_the_backup_do_not_continue(url: str, tmp_pa
     asyncio.run(scenario())
 
 
-def test_the_page_tells_the_same_commands(tmp_path: Path) -> None:
-    for command in told("postgresql://db.example/treadle", tmp_path):
+def test_the_documentation_shows_the_same_commands(tmp_path: Path) -> None:
+    for command in read_told_commands("postgresql://db.example/treadle", tmp_path):
         options = [word.partition("=")[0] for word in command if word.startswith("--")]
         [line] = re.findall(rf"^\$ ({command[0]} .*)$", PAGE, re.MULTILINE)
         assert [word.partition("=")[0] for word in shlex.split(line) if word.startswith("--")] == options
 
 
-def test_what_the_page_asks_the_database_is_answered(url: str) -> None:
+def test_the_documented_queries_run(url: str) -> None:
     [block] = re.findall(r"^```sql\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     asyncio.run(tell(url, *block.split(";")[:-1]))

@@ -26,7 +26,7 @@ def batches(writer: PostgresWriter) -> int:
     return writer._number  # pyright: ignore[reportPrivateUsage] -- how often it has asked the server
 
 
-def test_what_is_refused_is_refused_alone_and_in_the_same_batch(url: str) -> None:
+def test_a_refused_append_does_not_affect_others_in_its_batch(url: str) -> None:
     async def scenario() -> None:
         async with process_on(url) as (process, writer):
             fine, late, waiting, fenced, gone = claims = [await process.claimed() for _ in range(5)]
@@ -66,7 +66,7 @@ def test_what_is_refused_is_refused_alone_and_in_the_same_batch(url: str) -> Non
     asyncio.run(scenario())
 
 
-def test_two_advances_of_one_run_are_done_one_after_the_other(url: str) -> None:
+def test_two_advances_of_one_run_are_applied_in_order(url: str) -> None:
     async def scenario() -> None:
         async with process_on(url) as (process, writer):
             claim, other = await process.claimed(), await process.claimed()

@@ -49,7 +49,7 @@ class Side:
 
 
 @asynccontextmanager
-async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
+async def open_side(url: str, name: str) -> AsyncGenerator[Side, None]:
     database = await open_database(url)
     hub = EventHub(CLOCK, IDS, lambda run_id, at: None)
     writer = PostgresWriter(database, hub.on_lost, CLOCK.now)
@@ -66,12 +66,12 @@ async def side(url: str, name: str) -> AsyncGenerator[Side, None]:
 
 
 @asynccontextmanager
-async def two(url: str) -> AsyncGenerator[tuple[Side, Side], None]:
-    async with side(url, "here") as here, side(url, "there") as there:
+async def open_two_sides(url: str) -> AsyncGenerator[tuple[Side, Side], None]:
+    async with open_side(url, "here") as here, open_side(url, "there") as there:
         yield here, there
 
 
-class Speaking:
+class LiveText:
     """Text that a worker has said so far."""
 
     def __init__(self, origin: Origin, request: int, text: str) -> None:
@@ -82,7 +82,7 @@ class Speaking:
         return self.said
 
 
-async def asked(there: Side, claim: Claim) -> int:
+async def request_model(there: Side, claim: Claim) -> int:
     """Append a request to a run that the other process owns, and return its sequence."""
     request = LlmRequest(1, 1, "scripted", "x", 1, True)
     return (await there.process.advance(claim, 2, intents=[request])).sequence
@@ -92,12 +92,12 @@ def reply(text: str) -> LlmResponse:
     return LlmResponse(1, 1, (Text(text),), "end_turn", Usage(), 1)
 
 
-async def heard_that_somebody_listens(there: Side, run_id: RunId) -> None:
+async def wait_for_reader(there: Side, run_id: RunId) -> None:
     while not there.hub.has_readers(run_id):  # noqa: ASYNC110 -- no event reports that it was received
         await asyncio.sleep(0.005)
 
 
-def own(there: Side, claim: Claim) -> None:
+def set_owner_of_claim(there: Side, claim: Claim) -> None:
     there.hub.set_owner(claim.origin.run_id, lambda: None)
 
 
@@ -114,9 +114,9 @@ async def texts_until(events: AsyncGenerator[Sequence[Event], None], whole: str)
             return
 
 
-def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
+def test_a_reader_sees_everything_that_another_process_commits(url: str) -> None:
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
 
@@ -135,11 +135,11 @@ def test_a_reader_here_sees_all_that_is_committed_there(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_many_readers_and_both_sides_at_once(url: str) -> None:
+def test_many_readers_see_events_of_both_processes_without_gaps(url: str) -> None:
     """The run executes here, and its messages come from the other process: with no gaps or duplicates."""
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
 
@@ -164,7 +164,7 @@ def test_many_readers_and_both_sides_at_once(url: str) -> None:
 
 def test_a_caller_that_waits_for_an_end_is_notified(url: str) -> None:
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             end = here.hub.await_end(claim.origin.run_id)
             await there.process.end(claim, 2)
@@ -176,7 +176,7 @@ def test_a_caller_that_waits_for_an_end_is_notified(url: str) -> None:
 
 def test_the_owner_is_notified_of_a_delivery_and_everyone_of_commits(url: str) -> None:
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             heard = asyncio.Event()
             there.hub.set_owner(claim.origin.run_id, heard.set)
@@ -197,7 +197,7 @@ def test_missed_notifications_are_caught_up(url: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(ClusterSync, "on_changed", lambda self, runs: None)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType] -- drop notifications
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
             heard = asyncio.Event()
@@ -213,9 +213,9 @@ def test_missed_notifications_are_caught_up(url: str, monkeypatch: pytest.Monkey
     asyncio.run(scenario())
 
 
-def test_news_that_come_late_twice_or_in_disorder_change_nothing(url: str) -> None:
+def test_late_duplicate_or_unordered_notifications_change_nothing(url: str) -> None:
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
             reading = asyncio.create_task(_sequences(here, run_id))
@@ -233,7 +233,7 @@ def test_a_notification_about_missing_events_hides_no_later_event(url: str) -> N
     """Who says so may be mistaken: what comes under that number later is shown all the same."""
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
             reading = asyncio.create_task(_sequences(here, run_id))
@@ -257,7 +257,7 @@ def test_a_notification_connection_that_is_cut_while_in_use_is_restored_each_tim
     cut = CUT + "(query LIKE 'LISTEN%' OR query LIKE 'SELECT pg_notify%')"
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id, seen = claim.origin.run_id, 2
             reading = asyncio.create_task(_sequences(here, run_id))
@@ -289,7 +289,7 @@ def test_a_notification_connection_is_restored_and_no_event_is_missing(
     monkeypatch.setattr(line, "FIRST_BACKOFF_SECONDS", 0.01)
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id = claim.origin.run_id
             reading = asyncio.create_task(_sequences(here, run_id))
@@ -307,12 +307,12 @@ def test_a_notification_connection_is_restored_and_no_event_is_missing(
 
 def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_text(url: str) -> None:
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
-            own(there, claim)
-            request = await asked(there, claim)
-            speech = Speaking(origin, request, "")
+            set_owner_of_claim(there, claim)
+            request = await request_model(there, claim)
+            speech = LiveText(origin, request, "")
             there.hub.set_live_text(run_id, speech)
 
             def say(text: str) -> None:
@@ -324,7 +324,7 @@ def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_tex
             first, second = here.follow(run_id), here.follow(run_id)
             async with aclosing(first), aclosing(second):
                 reading = asyncio.create_task(texts_until(first, "nobody hears this yet, and this"))
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
                 say("yet, ")
                 say("and this")
                 await reading
@@ -337,21 +337,21 @@ def test_tokens_of_another_process_arrive_and_a_late_reader_gets_the_earlier_tex
     asyncio.run(scenario())
 
 
-def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missed_live_text_is_requested_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_sync, "REQUEST_INTERVAL_SECONDS", 0.01)
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
-            own(there, claim)
-            request = await asked(there, claim)
-            speech = Speaking(origin, request, "")
+            set_owner_of_claim(there, claim)
+            request = await request_model(there, claim)
+            speech = LiveText(origin, request, "")
             there.hub.set_live_text(run_id, speech)
             lost = list[bytes]()
             async with aclosing(here.follow(run_id)) as events:
                 reading = asyncio.create_task(texts_until(events, "one two three"))
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
                 with monkeypatch.context() as deaf:
                     deaf.setattr(here.others, "on_message", lost.append)
                     there.hub.show_live(origin, request, Token(request, 1, 0, "one "))
@@ -378,13 +378,13 @@ def test_text_that_was_not_heard_is_asked_for(url: str, monkeypatch: pytest.Monk
 
 def test_text_of_any_length_and_alphabet_arrives(url: str) -> None:
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
-            own(there, claim)
-            request = await asked(there, claim)
+            set_owner_of_claim(there, claim)
+            request = await request_model(there, claim)
             text = 'ä☃𝄞"\\\n\x00' * 5000
-            there.hub.set_live_text(run_id, Speaking(origin, request, text))
+            there.hub.set_live_text(run_id, LiveText(origin, request, text))
             async with aclosing(here.follow(run_id)) as events:
                 await texts_until(events, text)
 
@@ -395,14 +395,14 @@ def test_late_live_events_are_not_shown(url: str, monkeypatch: pytest.MonkeyPatc
     """A token may be overtaken by the reply that it is part of: the reply has it."""
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id, origin = claim.origin.run_id, claim.origin
-            own(there, claim)
-            request = await asked(there, claim)
+            set_owner_of_claim(there, claim)
+            request = await request_model(there, claim)
             async with aclosing(here.follow(run_id)) as events:
                 await anext(events)
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
                 replied = (await there.process.advance(claim, request, facts=[reply("all of it")])).sequence
                 with monkeypatch.context() as watched:
                     heard, told_here = asyncio.Event(), here.others.on_message
@@ -427,15 +427,15 @@ def test_no_live_events_are_sent_when_no_other_process_listens(url: str, monkeyp
     monkeypatch.setattr(cluster_sync, "INTEREST_SECONDS", 0.3)
 
     async def scenario() -> None:
-        async with two(url) as (here, there):
+        async with open_two_sides(url) as (here, there):
             claim = await there.process.claimed()
             run_id, sent = claim.origin.run_id, list[object]()
-            own(there, claim)
+            set_owner_of_claim(there, claim)
             monkeypatch.setattr(there.others, "send_live", sent.append)
             there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone"))
             async with aclosing(here.follow(run_id)) as events:
                 await anext(events)
-                await heard_that_somebody_listens(there, run_id)
+                await wait_for_reader(there, run_id)
             # who says no more that they listen is forgotten
             await until(lambda: not there.hub.has_readers(run_id))
             there.hub.show_live(claim.origin, 2, Token(2, 1, 0, "alone again"))

@@ -11,7 +11,7 @@ from treadle.testing.conformance.store import StoreCheck
 
 
 @pytest.mark.parametrize("check", named(STORE_CHECKS))
-def test_postgresql(check: StoreCheck, url: str) -> None:
+def test_postgresql_keeps_the_contract_of_stores(check: StoreCheck, url: str) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(HANG_SECONDS):
             await check(OnServer(url))

@@ -39,7 +39,7 @@ async def engine(
         yield made
 
 
-def test_a_run_that_is_asked_for_here_is_worked_on_there_and_seen_here(url: str, tmp_path: Path) -> None:
+def test_a_run_executes_in_another_process_and_is_followed_here(url: str, tmp_path: Path) -> None:
     """With every token and every durable event, each once and in order."""
     text = "one two three four five six seven eight nine ten"
 
@@ -93,7 +93,7 @@ def test_a_message_reaches_a_worker_in_another_process(url: str, tmp_path: Path)
     asyncio.run(scenario())
 
 
-def test_a_command_works_on_its_own_runs_and_leaves_those_of_others(url: str, tmp_path: Path) -> None:
+def test_a_command_executes_only_its_own_runs(url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with engine(url, tmp_path, share=NOTHING) as asking:
             of_others = await asking.submit(agent(), "hello")
@@ -145,7 +145,7 @@ def test_a_stopping_engine_releases_its_runs_at_a_safe_point_and_another_continu
     asyncio.run(scenario())
 
 
-def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(url: str, tmp_path: Path) -> None:
+def test_read_only_and_maintenance_commands_open_the_database_directly(url: str, tmp_path: Path) -> None:
     home = Home(tmp_path / "home", url)
 
     async def scenario() -> None:
@@ -162,7 +162,7 @@ def test_commands_that_look_and_commands_that_keep_open_the_database_themselves(
     asyncio.run(scenario())
 
 
-def test_each_run_is_counted_where_it_is_worked_on(url: str, tmp_path: Path) -> None:
+def test_each_run_is_counted_by_the_process_that_executes_it(url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         model = ScriptedModel(say("done"))
         async with engine(url, tmp_path, share=NOTHING) as here, engine(url, tmp_path, model) as there:
@@ -207,7 +207,7 @@ def test_many_readers_follow_a_run_of_another_process(url: str, tmp_path: Path) 
     asyncio.run(scenario())
 
 
-def test_the_doctor_looks_at_the_server_and_changes_nothing(url: str, bare: str, tmp_path: Path) -> None:
+def test_doctor_checks_the_server_and_changes_nothing(url: str, bare: str, tmp_path: Path) -> None:
     async def database(of: str) -> list[tuple[str, str]]:
         found = await examine(Home(tmp_path / "home", of))
         return [(each.state, each.found) for each in found if each.about == "database"]
@@ -220,7 +220,7 @@ def test_the_doctor_looks_at_the_server_and_changes_nothing(url: str, bare: str,
         assert (state, found.endswith("is empty")) == ("note", True)
 
 
-def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(
+def test_the_concurrency_limit_of_an_agent_holds_over_all_processes(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No run waits for a sweep: there is none."""
@@ -248,7 +248,7 @@ def test_an_agent_has_no_more_runs_at_a_time_than_it_says_over_all_processes(
 
 
 @pytest.mark.parametrize("session", ["ses_shared", None], ids=["of a session", "of an agent"])
-def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
+def test_a_run_that_waits_for_a_run_of_another_process_starts_after_it(
     url: str, tmp_path: Path, session: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Although both take only their own, and the first has left by then."""
@@ -277,7 +277,7 @@ def test_a_run_that_must_wait_for_that_of_another_process_has_its_turn(
     asyncio.run(scenario())
 
 
-def test_what_is_not_installed_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_reported_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("treadle.bootstrap.postgres", "treadle.dispatch.pgqueuer"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.delattr("treadle.bootstrap.postgres", raising=False)

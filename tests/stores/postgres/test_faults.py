@@ -54,7 +54,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MAX_BACKOFF_SECONDS", 0.1)
 
 
-class Wired(StoreProcess):
+class ProcessOverWire(StoreProcess):
     wire: Wire
     writer: PostgresWriter
     url: str
@@ -62,17 +62,17 @@ class Wired(StoreProcess):
 
 
 @asynccontextmanager
-async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[Wired, None]:
+async def open_process_over_wire(url: str, folder: Path) -> AsyncGenerator[ProcessOverWire, None]:
     async with wire(url, folder) as (address, between), process_on(address) as process:
         process.wire, process.url = between, url
         yield process
 
 
 @asynccontextmanager
-async def process_on(url: str) -> AsyncGenerator[Wired, None]:
+async def process_on(url: str) -> AsyncGenerator[ProcessOverWire, None]:
     clock, told = FakeClock(), Recorder()
     async with opened(url, told, clock) as (journal, _, writer):
-        process = Wired(journal, told, clock, CountingIds(), "worker")
+        process = ProcessOverWire(journal, told, clock, CountingIds(), "worker")
         process.writer, process.url = writer, url
         yield process
 
@@ -129,7 +129,7 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
     """The server has committed when the connection breaks: the batch is sent again, and answered as it was."""
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed("s")
             later = await process.submit("s")
             process.told.events.clear()
@@ -150,9 +150,9 @@ def test_a_commit_whose_answer_is_lost_is_not_made_again(url: str, folder: Path)
     run(scenario())
 
 
-def test_a_commit_that_never_got_there_is_made(url: str, folder: Path) -> None:
+def test_a_commit_that_did_not_reach_the_server_is_repeated(url: str, folder: Path) -> None:
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.on_request = once(b'"advance"')
             assert (await process.advance(claim, 2, [make_step(1)])).sequence == 3
@@ -200,11 +200,11 @@ def test_a_late_batch_is_not_applied_twice(url: str) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_cuts_at_any_point_lose_nothing_and_double_nothing(url: str, folder: Path) -> None:
+def test_cut_connections_cause_no_gaps_or_duplicates(url: str, folder: Path) -> None:
     """Many runs go on while connections are cut again and again."""
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claims = [await process.claimed() for _ in range(10)]
 
             async def live(claim: Claim) -> None:
@@ -240,7 +240,7 @@ def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
     url: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.down = True
             process.wire.cut()
@@ -268,7 +268,7 @@ def test_readers_get_an_error_while_the_server_is_down_and_workers_wait(
 @pytest.mark.usefixtures("quick")
 def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder: Path) -> None:
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as process:
+        async with open_process_over_wire(url, folder) as process:
             claim = await process.claimed()
             process.wire.holding = True
             advancing = asyncio.ensure_future(process.advance(claim, 2, [make_step(1)]))
@@ -282,10 +282,10 @@ def test_readers_do_not_wait_for_a_server_that_does_not_answer(url: str, folder:
 
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("silent", [False, True])
-def test_a_store_can_be_closed_while_the_server_is_away(url: str, folder: Path, silent: bool) -> None:
+def test_a_store_can_be_closed_while_the_server_is_unreachable(url: str, folder: Path, silent: bool) -> None:
     async def scenario() -> None:
         with ExitStack() as leaving:
-            async with over_a_wire(url, folder) as process:
+            async with open_process_over_wire(url, folder) as process:
                 claim = await process.claimed()
                 process.wire.holding = silent
                 if not silent:
@@ -404,7 +404,7 @@ def test_a_transaction_that_lost_to_another_is_retried(url: str, state: str) -> 
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> None:
+def test_a_full_disk_refuses_new_work_and_keeps_work_in_progress(url: str) -> None:
     async def scenario() -> None:
         async with process_on(url) as process:
             claim = await process.claimed()
@@ -420,7 +420,7 @@ def test_a_full_disk_refuses_new_work_and_keeps_what_is_under_way(url: str) -> N
     run(scenario())
 
 
-def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
+def test_two_processes_with_overlapping_batches_do_not_deadlock(url: str) -> None:
     """Runs of both, told of each other in both orders, in batches that overlap."""
 
     async def scenario() -> None:
@@ -443,7 +443,7 @@ def test_two_processes_that_cross_each_other_get_through(url: str) -> None:
 # ── Beyond repair ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url: str) -> None:
+def test_a_database_that_lost_acknowledged_data_stops_the_store(url: str) -> None:
     """As after a failover to a standby that was behind, or a restored backup."""
 
     async def scenario() -> None:
@@ -461,7 +461,7 @@ def test_a_database_that_has_forgotten_what_it_acknowledged_stops_everything(url
     run(scenario())
 
 
-def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_writer_registers_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "WRITER_EXPIRY_SECONDS", 0.0)
 
     async def scenario() -> None:
@@ -476,7 +476,7 @@ def test_a_writer_that_was_long_silent_is_known_again(url: str, monkeypatch: pyt
     run(scenario())
 
 
-def test_what_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
+def test_an_append_that_cannot_be_stored_fails_alone_and_is_named(url: str) -> None:
     async def scenario() -> None:
         async with process_on(url) as process:
             good, bad = await process.claimed(), await process.claimed()

@@ -14,7 +14,7 @@ from treadle.stores.postgres.leader_lock import LeaderLock
 
 
 @asynccontextmanager
-async def taking(url: str, name: str, holders: list[str], begun: asyncio.Event) -> AsyncGenerator[None, None]:
+async def take_lock(url: str, name: str, holders: list[str], begun: asyncio.Event) -> AsyncGenerator[None, None]:
     """Run a process that competes for the leader lock."""
     database = await open_database(url)
 
@@ -35,15 +35,15 @@ async def taking(url: str, name: str, holders: list[str], begun: asyncio.Event) 
         await database.close()
 
 
-def test_one_at_a_time_and_the_next_when_that_one_is_gone(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_process_holds_the_lock_and_the_next_takes_over(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader_lock, "POLL_INTERVAL_SECONDS", 0.02)
 
     async def scenario() -> None:
         holders, begun = list[str](), asyncio.Event()
         async with asyncio.timeout(HANG_SECONDS), AsyncExitStack() as opened:
-            async with taking(url, "first", holders, begun):
+            async with take_lock(url, "first", holders, begun):
                 await begun.wait()
-                await opened.enter_async_context(taking(url, "second", holders, begun))
+                await opened.enter_async_context(take_lock(url, "second", holders, begun))
                 await asyncio.sleep(0.1)
                 assert holders == ["first"]
                 begun.clear()

@@ -56,11 +56,11 @@ VALUES ('telegram', 'k', '11', 'ready', 1.5, '{"key":"k","conversation":"11","te
 """
 
 
-class Stopped(Exception):
+class MigrationStopped(Exception):
     """The move was broken off here."""
 
 
-async def live(desk: FullStoreProcess) -> None:
+async def fill_store(desk: FullStoreProcess) -> None:
     """Write something to every table."""
     kept = desk.kept
     await desk.store.agent("ada", AGENT)
@@ -100,7 +100,7 @@ async def live(desk: FullStoreProcess) -> None:
 def home(tmp_path: Path) -> str:
     async def make() -> None:
         async with open_full_store(KeptOnFile(tmp_path)) as desk:
-            await live(desk)
+            await fill_store(desk)
 
     asyncio.run(make())
     path = str(tmp_path / "conformance.db")
@@ -109,7 +109,7 @@ def home(tmp_path: Path) -> str:
     return path
 
 
-def held(path: str) -> dict[str, int]:
+def count_tables(path: str) -> dict[str, int]:
     with closing(open_reader(path)) as db:
         return {table.name: db.execute(table.select_count).fetchall()[0][0] for table in TABLES}
 
@@ -131,7 +131,7 @@ async def schemas(url: str) -> set[str]:
         await connection.close()
 
 
-async def all_is_there(url: str, old: KeptOnFile) -> None:
+async def check_target(url: str, old: KeptOnFile) -> None:
     """Check that the target has the data of the source, and that runs continue."""
     async with open_full_store(old) as here, open_full_store(KeptOnServer(url)) as there:
         runs = await here.store.find()
@@ -165,7 +165,7 @@ async def all_is_there(url: str, old: KeptOnFile) -> None:
         assert pending.number == 8, "no number is given twice"
 
 
-def test_every_table_is_moved(home: str) -> None:
+def test_every_table_is_migrated(home: str) -> None:
     with closing(open_reader(home)) as db:
         found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         columns = {name: {row[1] for row in db.execute(f"PRAGMA table_info({name})")} for name in found}
@@ -176,18 +176,20 @@ def test_every_table_is_moved(home: str) -> None:
     for table in TABLES:
         moved = {*table.columns, *table.source.values(), *MADE_ANEW.get(table.name, ())}
         assert columns[table.name] <= moved, table.name
-    assert [name for name, rows in held(home).items() if rows == 0] == [], "or these tests show nothing of it"
+    assert [name for name, rows in count_tables(home).items() if rows == 0] == [], (
+        "or these tests show nothing of it"
+    )
 
 
-def test_a_home_moves_with_its_whole_history(home: str, bare: str) -> None:
+def test_a_home_is_migrated_with_its_whole_history(home: str, bare: str) -> None:
     told: list[tuple[str, int, int]] = []
-    before = held(home)
+    before = count_tables(home)
     moved = run(migrate_database(home, bare, lambda table, done, total: told.append((table, done, total))))
-    assert dict(moved.tables) == before == held(home)
+    assert dict(moved.tables) == before == count_tables(home)
     assert moved.rows == sum(before.values())
     assert {table: done for table, done, total in told if done == total} == before
     assert run(schemas(bare)) == {"treadle"}
-    run(all_is_there(bare, KeptOnFile(Path(home).parent)))
+    run(check_target(bare, KeptOnFile(Path(home).parent)))
 
 
 def test_an_interrupted_migration_resumes_where_it_stopped(
@@ -204,7 +206,7 @@ def test_an_interrupted_migration_resumes_where_it_stopped(
             if (table, done) not in parts:
                 parts.append((table, done))
             if len(parts) > known + 4:
-                raise Stopped
+                raise MigrationStopped
 
         return told
 
@@ -212,15 +214,15 @@ def test_an_interrupted_migration_resumes_where_it_stopped(
     while True:
         try:
             moved = run(migrate_database(home, url, one_more(len(parts))))
-        except Stopped:
+        except MigrationStopped:
             times += 1
             assert run(schemas(url)) == {"treadle", "treadle_moving"}
         else:
             break
     assert times > 5
-    assert dict(moved.tables) == held(home)
+    assert dict(moved.tables) == count_tables(home)
     assert run(schemas(url)) == {"treadle"}
-    run(all_is_there(url, KeptOnFile(Path(home).parent)))
+    run(check_target(url, KeptOnFile(Path(home).parent)))
 
 
 KILLED = """
@@ -245,8 +247,8 @@ def test_a_killed_migration_resumes_where_it_stopped(home: str, bare: str) -> No
         told.setdefault(table, done)
 
     moved = run(migrate_database(home, bare, first_told))
-    assert (told["runs"], told["events"], told["said"]) == (held(home)["runs"], 6, 0), "from where it was"
-    assert dict(moved.tables) == held(home)
+    assert (told["runs"], told["events"], told["said"]) == (count_tables(home)["runs"], 6, 0), "from where it was"
+    assert dict(moved.tables) == count_tables(home)
 
 
 def test_a_target_that_is_not_empty_is_left_alone(home: str, url: str) -> None:
@@ -263,21 +265,21 @@ def test_a_target_that_is_used_during_the_migration_is_left_alone(home: str, bar
 
     def use(table: str, done: int, total: int) -> None:
         if table == "dead_letters" and done == total:
-            raise Stopped
+            raise MigrationStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(MigrationStopped):
         run(migrate_database(home, bare, use))
     run(scenario())
     with pytest.raises(UsageError, match="is not empty"):
         run(migrate_database(home, bare))
 
 
-def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: str, bare: str) -> None:
+def test_a_migration_of_another_or_changed_home_is_not_resumed(home: str, bare: str) -> None:
     def stop(table: str, done: int, _: int) -> None:
         if table == "events" and done:
-            raise Stopped
+            raise MigrationStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(MigrationStopped):
         run(migrate_database(home, bare, stop))
     with closing(open_database(home)) as db:
         db.execute("DELETE FROM events WHERE position = (SELECT max(position) FROM events)")
@@ -287,12 +289,12 @@ def test_another_move_or_a_home_that_was_used_since_is_not_gone_on_with(home: st
     run(migrate_database(home, bare))
 
 
-def test_a_copy_that_differs_is_not_shown(home: str, bare: str) -> None:
+def test_a_copy_that_differs_is_not_published(home: str, bare: str) -> None:
     def stop(table: str, _: int, __: int) -> None:
         if table == "hooks":
-            raise Stopped
+            raise MigrationStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(MigrationStopped):
         run(migrate_database(home, bare, stop))
     spoils = (
         "CREATE FUNCTION treadle_moving.spoils() RETURNS TRIGGER LANGUAGE plpgsql AS $$ "
@@ -316,7 +318,7 @@ def test_a_source_that_is_owned_or_missing_is_refused(home: str, bare: str) -> N
     assert run(schemas(bare)) == set()
 
 
-def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
+def test_concurrent_migrations_to_one_target_are_refused(home: str, bare: str) -> None:
     async def scenario() -> None:
         other = await open_connection(bare, 10, {})
         await other.execute(f"SELECT pg_advisory_lock({LOCK_ID})")
@@ -330,7 +332,7 @@ def test_two_do_not_move_to_one_place_at_once(home: str, bare: str) -> None:
 # ── As a user meets it ─────────────────────────────────────────────────────────────────────────────
 
 
-def test_the_command_moves_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
+def test_the_command_migrates_a_home_and_says_what_to_do_next(home: str, bare: str, tmp_path: Path) -> None:
     done = run(Shell(tmp_path / "home")("migrate", f"sqlite:///{home}", bare))
     assert (done.code, done.out) == (0, ""), done
     assert "Copied and verified, row by row: 3 runs, " in done.err
@@ -340,10 +342,10 @@ def test_the_command_moves_a_home_and_says_what_to_do_next(home: str, bare: str,
 def test_the_report_is_available_as_json(home: str, bare: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(migrate(f"sqlite:///{home}", bare, json=True)) == 0
     told = msgspec.json.decode(capsysbinary.readouterr().out)
-    assert (told["tables"], told["rows"]) == (held(home), sum(held(home).values()))
+    assert (told["tables"], told["rows"]) == (count_tables(home), sum(count_tables(home).values()))
 
 
-def test_only_from_sqlite_to_postgresql(home: str, bare: str) -> None:
+def test_only_migrations_from_sqlite_to_postgresql_are_accepted(home: str, bare: str) -> None:
     with pytest.raises(UsageError, match="cannot be migrated; accepted: sqlite:///PATH"):
         run(migrate(bare, bare, json=False))
     with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` cannot be migrated"):

@@ -30,13 +30,13 @@ async def opened(url: str) -> None:
     await (await open_database(url)).close()
 
 
-def test_an_empty_database_is_made_ours(bare: str) -> None:
+def test_an_empty_database_is_initialised(bare: str) -> None:
     asyncio.run(opened(bare))
     assert asyncio.run(ask(bare, "SELECT max(version) FROM schema_versions")) == len(load_migrations())
     assert asyncio.run(ask(bare, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")) == 0
 
 
-def test_two_that_migrate_at_once_do_it_once(bare: str) -> None:
+def test_concurrent_migrations_run_once(bare: str) -> None:
     async def scenario() -> None:
         await asyncio.gather(*(migrate(bare) for _ in range(5)))
 
@@ -44,7 +44,7 @@ def test_two_that_migrate_at_once_do_it_once(bare: str) -> None:
     assert asyncio.run(ask(bare, "SELECT count(*) FROM schema_versions")) == 1
 
 
-def test_a_migration_that_fails_leaves_nothing(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_leaves_no_schema(bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [*load_migrations(), "CREATE TABLE more (x INTEGER); SELECT 1 / 0"]
     monkeypatch.setattr("treadle.stores.postgres.schema.load_migrations", lambda: broken)
     with pytest.raises(StoreError, match="division by zero"):
@@ -70,7 +70,7 @@ CREATE FUNCTION feed(after_ BIGINT, agents_ TEXT[], limit_ INTEGER) RETURNS INTE
 
 
 @pytest.mark.parametrize("version", range(1, len(load_migrations())))
-def test_every_earlier_format_is_brought_up(
+def test_every_earlier_format_is_migrated_to_the_current_one(
     bare: str, url: str, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To what a new database has, and nothing else."""
@@ -93,26 +93,26 @@ def test_a_later_version_is_refused(url: str) -> None:
         asyncio.run(opened(url))
 
 
-def test_functions_that_have_changed_are_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_functions_are_replaced(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     more = load_functions() + "\nCREATE FUNCTION greet() RETURNS TEXT LANGUAGE sql AS $$ SELECT 'hello' $$;"
     monkeypatch.setattr("treadle.stores.postgres.schema.load_functions", lambda: more)
     asyncio.run(opened(url))
     assert asyncio.run(ask(url, "SELECT greet()")) == "hello"
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_server_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreAway, match=r"ada@127\.0\.0\.1:1/x cannot be reached.*TREADLE_DATABASE_URL"):
         asyncio.run(opened("postgresql://ada:secret@127.0.0.1:1/x"))
     with pytest.raises(StoreAway, match="cannot be reached"):
         asyncio.run(opened(f"postgresql://ada@/x?host={tmp_path}"))
 
 
-def test_a_database_that_is_not_there_is_named(url: str) -> None:
+def test_a_missing_database_is_reported(url: str) -> None:
     with pytest.raises(StoreError, match="createdb nowhere"):
         asyncio.run(opened(of_database(url, "nowhere")))
 
 
-def test_without_a_name_the_database_is_that_of_the_user_and_the_password_is_not_shown(bare: str) -> None:
+def test_the_default_database_name_is_the_user_and_the_password_is_not_shown(bare: str) -> None:
     asyncio.run(tell(bare, "DROP ROLE IF EXISTS treadle_lost", "CREATE ROLE treadle_lost LOGIN PASSWORD 'canary'"))
     lost = of_user(urlsplit(bare)._replace(path="").geturl(), "treadle_lost", "canary")
     try:
@@ -163,7 +163,7 @@ def test_an_invalid_url_is_reported(url: str) -> None:
 
 
 @pytest.mark.parametrize("sign", ["/", "?", "#", "@"])
-def test_a_password_with_a_sign_that_must_not_stand_in_one_is_not_shown(sign: str) -> None:
+def test_a_password_with_a_reserved_character_is_not_shown(sign: str) -> None:
     url = f"postgresql://ada:canary{sign}canary@host/x"
     for scenario in (opened(url), read_server_facts(url, 1)):
         with pytest.raises(UsageError, match=r"`postgresql://ada@host/x` is not a database URL.* %2F") as told:
@@ -171,7 +171,7 @@ def test_a_password_with_a_sign_that_must_not_stand_in_one_is_not_shown(sign: st
         assert "canary" not in str(told.value)
 
 
-def test_a_commit_is_waited_for_whatever_the_server_is_set_to(url: str) -> None:
+def test_commits_are_synchronous_whatever_the_server_settings(url: str) -> None:
     name = urlsplit(url).path.lstrip("/")
     asyncio.run(tell(url, f"ALTER DATABASE {name} SET synchronous_commit = off"))
 

@@ -55,7 +55,7 @@ def run(scenario: Any) -> None:
     asyncio.run(bounded())
 
 
-async def comparing(url: str) -> str:
+async def find_vector_engine(url: str) -> str:
     database = await open_database(url)
     try:
         return await name_vector_engine(database)
@@ -76,19 +76,19 @@ async def comparing(url: str) -> str:
 )
 def test_vectors_are_compared_without_pgvector(check: FullStoreCheck, url: str) -> None:
     asyncio.run(tell(url, "DROP EXTENSION IF EXISTS vector"))
-    assert asyncio.run(comparing(url)) == "SQL"
+    assert asyncio.run(find_vector_engine(url)) == "SQL"
     run(check(KeptOnServer(url)))
 
 
-def test_pgvector_is_made_where_the_server_has_it(url: str) -> None:
+def test_pgvector_is_used_if_the_server_has_it(url: str) -> None:
     skip_without_vectors(url)
-    assert asyncio.run(comparing(url)) == "pgvector"
+    assert asyncio.run(find_vector_engine(url)) == "pgvector"
 
 
-def test_a_server_that_refuses_pgvector_is_as_good(bare: str) -> None:
+def test_vectors_are_compared_in_sql_if_pgvector_is_refused(bare: str) -> None:
     asyncio.run(tell(bare, "DROP EXTENSION IF EXISTS vector", "DROP SCHEMA public"))
     asyncio.run(migrate(bare))
-    assert asyncio.run(comparing(bare)) == "SQL"
+    assert asyncio.run(find_vector_engine(bare)) == "SQL"
 
 
 def test_a_memory_that_is_committed_late_gets_its_vector(url: str) -> None:
@@ -134,7 +134,7 @@ def test_a_memory_that_cannot_be_stored_is_skipped_and_the_run_continues(url: st
     run(scenario())
 
 
-def test_a_fork_has_the_results_of_the_run_it_was_made_of(url: str) -> None:
+def test_a_fork_has_the_results_of_its_source_run(url: str) -> None:
     async def scenario() -> None:
         clock, told = FakeClock(), Recorder()
         async with open_full_store(KeptOnServer(url)) as desk, opened(url, told, clock) as (_, database, _):
@@ -205,7 +205,7 @@ def test_an_abandoned_read_releases_its_connection(url: str) -> None:
 
 
 @asynccontextmanager
-async def over_a_wire(url: str, folder: Path) -> AsyncGenerator[tuple[FullStoreProcess, Wire], None]:
+async def open_store_over_wire(url: str, folder: Path) -> AsyncGenerator[tuple[FullStoreProcess, Wire], None]:
     async with wire(url, folder) as (address, between), open_full_store(KeptOnServer(address)) as desk:
         yield desk, between
 
@@ -217,7 +217,7 @@ def test_a_batch_whose_answer_was_lost_is_recognised(
     caplog.set_level(logging.CRITICAL)
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as (desk, between):
+        async with open_store_over_wire(url, folder) as (desk, between):
             for session in ("ses_1", "ses_2"):
                 await desk.end(await desk.claimed(session), 2)
             between.on_reply = once(b"SELECT 1")
@@ -238,13 +238,13 @@ def test_a_batch_whose_answer_was_lost_is_recognised(
 
 
 @pytest.mark.skipif(NAMED in os.environ, reason="this stands between the store and its server")
-def test_a_look_that_loses_its_connection_is_taken_again(
+def test_a_read_that_loses_its_connection_is_repeated(
     url: str, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
 
     async def scenario() -> None:
-        async with over_a_wire(url, folder) as (desk, between):
+        async with open_store_over_wire(url, folder) as (desk, between):
             await desk.memories.add([make_memory(1, "one")])
             shelf, looks = MemoryStoreUnderTest(desk.memories), list[bool]()
 
@@ -260,7 +260,7 @@ def test_a_look_that_loses_its_connection_is_taken_again(
     run(scenario())
 
 
-def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> None:
+def test_a_session_tree_that_grows_during_deletion_is_deleted_completely(url: str) -> None:
     """A run of it begins another session while the deletion waits for it to end."""
 
     async def scenario() -> None:
@@ -288,7 +288,7 @@ def test_a_family_that_grows_while_it_is_deleted_is_deleted_whole(url: str) -> N
 # ── Facts ──────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_what_a_database_holds_is_counted(url: str) -> None:
+def test_the_rows_of_a_database_are_counted(url: str) -> None:
     async def scenario() -> None:
         clock, told = FakeClock(), Recorder()
         async with open_full_store(KeptOnServer(url)) as desk, opened(url, told, clock) as (journal, database, _):

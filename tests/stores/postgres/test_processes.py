@@ -32,7 +32,7 @@ async def first_line(process: Process) -> dict[str, str]:
     return json.loads(said)
 
 
-async def stopped(process: Process) -> str:
+async def stop_process(process: Process) -> str:
     """As by an administrator; what it has said."""
     process.terminate()
     _, said = await asyncio.to_thread(process.communicate, None, HANG_SECONDS)
@@ -68,7 +68,7 @@ async def tells_how_it_is(worker: str, token: str) -> None:
                     await asyncio.sleep(0.05)
 
 
-def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -> None:
+def test_a_server_accepts_a_run_and_shows_the_work_of_a_worker(url: str, tmp_path: Path) -> None:
     answer = Answer([delta(content="Hello, "), PAUSE, delta(content="world."), delta(finish="stop"), DONE])
 
     async def scenario() -> None:
@@ -99,8 +99,8 @@ def test_a_server_takes_and_shows_what_a_worker_does(url: str, tmp_path: Path) -
             await tells_how_it_is(told["url"], token)  # before the next run, which either process may take
             done = await shell("run", "And?")
             assert (done.code, done.out) == (0, "Hello again.\n")
-            assert "other workers continue them" in await stopped(worker)
-            await stopped(serving)
+            assert "other workers continue them" in await stop_process(worker)
+            await stop_process(serving)
 
     asyncio.run(in_time(scenario()))
 
@@ -116,10 +116,10 @@ def test_a_process_that_starts_while_the_database_is_down_waits_for_it(url: str,
             for process in (worker, serving):
                 assert process.stderr is not None
                 assert b"Waiting for it" in await asyncio.to_thread(process.stderr.readline)
-            await stopped(serving)
+            await stop_process(serving)
             between.down = False
             assert (await first_line(worker))["database"]
-            await stopped(worker)
+            await stop_process(worker)
 
     with TemporaryDirectory(prefix="wire") as short:
         asyncio.run(in_time(scenario(Path(short))))

@@ -24,7 +24,7 @@ def run(scenario: Awaitable[object]) -> None:
     asyncio.run(bounded())
 
 
-async def asked(url: str, question: str) -> list[Any]:
+async def fetch_rows(url: str, question: str) -> list[Any]:
     connection = await open_connection(url, 10, {"search_path": "treadle"})
     try:
         return [tuple(row) for row in await connection.fetch(question)]
@@ -34,7 +34,7 @@ async def asked(url: str, question: str) -> list[Any]:
 
 async def jobs(url: str) -> dict[str, float]:
     """Return the runs with a job, and the seconds until each is due."""
-    found = await asked(
+    found = await fetch_rows(
         url,
         "SELECT convert_from(payload, 'UTF8'), greatest(extract(epoch FROM execute_after - now()), 0)::FLOAT8 "
         "FROM pgqueuer WHERE status = 'queued'",
@@ -43,7 +43,7 @@ async def jobs(url: str) -> dict[str, float]:
     return dict(found)
 
 
-def test_a_run_that_is_submitted_has_a_job_until_it_is_claimed(url: str) -> None:
+def test_a_submitted_run_has_a_job_until_it_is_claimed(url: str) -> None:
     async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             first, second = await process.submit("s"), await process.submit("s")
@@ -72,7 +72,7 @@ def test_a_message_to_an_owned_run_needs_no_job(url: str) -> None:
     run(scenario())
 
 
-def test_a_timer_has_a_job_when_it_is_near_and_gives_way_to_what_is_sooner(url: str) -> None:
+def test_a_near_timer_has_a_job_and_an_earlier_wake_replaces_it(url: str) -> None:
     async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             near, far = await process.claimed(), await process.claimed()
@@ -131,7 +131,7 @@ def test_a_job_of_the_previous_epoch_blocks_nothing(url: str) -> None:
     run(scenario())
 
 
-def test_the_queue_is_made_anew_for_another_version_of_pgqueuer(url: str) -> None:
+def test_the_queue_is_created_again_for_another_version_of_pgqueuer(url: str) -> None:
     async def scenario() -> None:
         clock, told = FakeClock(), Recorder()
         async with opened(url, told, clock) as (journal, _, _):
@@ -141,7 +141,7 @@ def test_the_queue_is_made_anew_for_another_version_of_pgqueuer(url: str) -> Non
             await tell(url, "COMMENT ON TABLE treadle.pgqueuer IS 'pgqueuer 0.9'")
             database = await open_database(url)
             await database.close()
-            assert await asked(url, "SELECT slot FROM pgqueuer") == []
+            assert await fetch_rows(url, "SELECT slot FROM pgqueuer") == []
             second = await process.submit()
             assert await jobs(url) == {second: 0}
             assert list(await process.store.runnable()) == [first, second], "the sweep finds what was in it"
@@ -150,22 +150,26 @@ def test_the_queue_is_made_anew_for_another_version_of_pgqueuer(url: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["CHANNEL", "QUEUE_TABLE", "PGQUEUER_PREFIX", "PGQUEUER_SCHEMA", "DURABILITY"])
-def test_variables_of_the_environment_change_nothing(name: str, bare: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_of_pgqueuer_have_no_effect(
+    name: str, bare: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "durable")
 
     async def scenario() -> None:
         async with open_in_one_process(OnServer(bare)) as process:
             run_id = await process.submit()
             assert await jobs(bare) == {run_id: 0}
-            [(kept,)] = await asked(bare, "SELECT relpersistence::TEXT FROM pg_class WHERE relname = 'pgqueuer'")
+            [(kept,)] = await fetch_rows(
+                bare, "SELECT relpersistence::TEXT FROM pg_class WHERE relname = 'pgqueuer'"
+            )
             assert kept == "u"
-            [(source,)] = await asked(bare, "SELECT prosrc FROM pg_proc WHERE proname = 'fn_pgqueuer_changed'")
+            [(source,)] = await fetch_rows(bare, "SELECT prosrc FROM pg_proc WHERE proname = 'fn_pgqueuer_changed'")
             assert "'treadle_queue'" in source
 
     run(scenario())
 
 
-def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
+def test_a_run_without_a_slot_gets_a_job_when_a_slot_is_free(url: str) -> None:
     async def scenario() -> None:
         async with open_in_one_process(OnServer(url)) as process:
             first, second, third = [await process.submit(places=1) for _ in range(3)]
@@ -181,7 +185,7 @@ def test_a_run_that_has_no_place_has_a_job_when_there_is_one(url: str) -> None:
     run(scenario())
 
 
-def test_no_place_stays_empty_when_all_come_and_go_at_once(url: str) -> None:
+def test_every_run_with_a_slot_has_a_job_after_concurrent_changes(url: str) -> None:
     """Two processes release and submit runs at the same time: every run with a slot then has a job."""
 
     async def scenario() -> None:

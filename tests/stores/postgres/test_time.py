@@ -27,7 +27,7 @@ async def machine(url: str, ids: CountingIds, name: str, now: float) -> AsyncGen
     await journal.close()
 
 
-def test_a_machine_with_a_wrong_clock_takes_no_run_of_another_worker(url: str) -> None:
+def test_a_machine_with_a_wrong_clock_does_not_take_over_runs(url: str) -> None:
     async def scenario() -> None:
         ids = CountingIds()
         async with machine(url, ids, "early", 1e9) as early, machine(url, ids, "late", 3e9) as late:

@@ -56,7 +56,7 @@ WITHOUT_TOKEN = {("GET", "/v1/dashboard/identity"), ("POST", "/v1/dashboard/sign
 """Where a browser signs in, and finds out whether it has. tests/surfaces/http/test_sign_in.py covers them."""
 
 
-def test_every_route_wants_a_token(tmp_path: Path) -> None:
+def test_every_route_requires_a_token(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             found = routes(server)
@@ -93,7 +93,7 @@ def test_a_token_is_accepted_only_in_its_header(tmp_path: Path, how: str) -> Non
     in_time(perform())
 
 
-def test_every_route_wants_its_scope(tmp_path: Path) -> None:
+def test_every_route_requires_its_scope(tmp_path: Path) -> None:
     """With all scopes but the one that is wanted, a route is closed; admin alone opens each."""
 
     async def perform() -> None:
@@ -145,7 +145,7 @@ def test_only_our_own_host_and_site_are_answered(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_header_that_comes_twice_is_refused(tmp_path: Path) -> None:
+def test_a_repeated_header_is_refused(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             for twice in ("Host: localhost", "Host: evil.example", f"Authorization: Bearer {server.token}"):

@@ -24,22 +24,22 @@ from treadle.remote.caller import RemoteCaller
 from treadle.remote.connection import Address, Connection
 
 
-async def ended(web: ServedHome, agent: str = "one", **body: object) -> str:
+async def run_to_end(web: ServedHome, agent: str = "one", **body: object) -> str:
     run_id = await web.begin(agent, **body)
     await web.until(run_id, "completed")
     return run_id
 
 
-async def queued(web: ServedHome, run_id: str) -> RunQueued:
+async def find_queued(web: ServedHome, run_id: str) -> RunQueued:
     [first] = await web.engine.service.page(RunId(run_id), 0, 1)
     assert isinstance(first.data, RunQueued)
     return first.data
 
 
-def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_a_fork_is_a_separate_run(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
-            old = await ended(web)
+            old = await run_to_end(web)
             reply = await web.ask("POST", f"/v1/runs/{old}/fork", {"message": "Other.", "model": "fake/n"})
             assert reply.status == 202, reply
             assert reply.json["status"] == "pending"
@@ -59,7 +59,7 @@ def test_a_fork_is_a_run_of_its_own(tmp_path: Path) -> None:
 def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
-            old = await ended(web)
+            old = await run_to_end(web)
             path, body = f"/v1/runs/{old}/fork", {"step": 1}
             one, two = [await web.ask("POST", path, body, Idempotency_Key="k") for _ in range(2)]
             assert one.json == two.json
@@ -72,7 +72,7 @@ def test_the_same_key_makes_one_fork(tmp_path: Path) -> None:
 def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
-            old = await ended(web)
+            old = await run_to_end(web)
             path = f"/v1/runs/{old}/fork"
             wrong: tuple[object, ...] = (
                 {"step": 0}, {"step": "one"}, {"message": ""}, {"model": ""}, {"unknown": 1}, "text", b"{",
@@ -84,7 +84,7 @@ def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
             assert (await web.ask("POST", path, {"agent": "nobody"})).problem == "UnknownAgent"
             assert (await web.ask("POST", "/v1/runs/run_x/fork", {})).status == 404
             session = (await web.ask("GET", f"/v1/runs/{old}")).json["session_id"]
-            command = await ended(web, message="/pin this", session_id=session)
+            command = await run_to_end(web, message="/pin this", session_id=session)
             assert (await web.ask("POST", f"/v1/runs/{command}/fork", {})).status == 409
             assert (await web.ask("POST", path, {"message": "x" * 128_001})).status == 413
             runs = (await web.ask("GET", "/v1/runs")).json["items"]
@@ -96,9 +96,9 @@ def test_an_invalid_fork_returns_a_problem(tmp_path: Path) -> None:
 def test_a_token_forks_only_visible_runs(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
-            one, two = await ended(web), await ended(web, "two")
+            one, two = await run_to_end(web), await run_to_end(web, "two")
             session = (await web.ask("GET", f"/v1/runs/{two}")).json["session_id"]
-            mixed = await ended(web, "one", session_id=session)
+            mixed = await run_to_end(web, "one", session_id=session)
             reader = await web.mint("read")
             limited = await web.mint("read", "run", agents=["one"])
             assert (await web.ask("POST", f"/v1/runs/{one}/fork", {}, reader)).status == 403
@@ -128,11 +128,11 @@ def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> N
             by_admin = (await web.ask("POST", path, {})).json["run_id"]
             await web.until(by_token, "completed")
             again = (await web.ask("POST", f"/v1/runs/{by_token}/fork", {}, token)).json["run_id"]
-            spec: AgentSpec = (await queued(web, by_token)).agent
+            spec: AgentSpec = (await find_queued(web, by_token)).agent
             assert (spec.workspace, spec.tools) == (None, ())
-            assert (await queued(web, by_admin)).agent == more
-            assert (await queued(web, again)).agent == spec
-            assert (await queued(web, by_token)).token is not None
+            assert (await find_queued(web, by_admin)).agent == more
+            assert (await find_queued(web, again)).agent == spec
+            assert (await find_queued(web, by_token)).token is not None
             for run_id in (by_token, by_admin, again):
                 await web.until(run_id, "completed")
                 events = await web.engine.service.page(RunId(run_id))
@@ -141,10 +141,10 @@ def test_a_token_does_not_get_more_than_the_agent_has_today(tmp_path: Path) -> N
     asyncio.run(scenario())
 
 
-def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
+def test_the_quota_of_a_token_applies_to_its_forks(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
-            old = await ended(web)
+            old = await run_to_end(web)
             token = await web.mint("read", "run", quotas=Quotas(max_llm_tokens_per_hour=1))
             reply = await web.ask("POST", f"/v1/runs/{old}/fork", {}, token)
             fork = await web.until(reply.json["run_id"], "failed")
@@ -156,7 +156,7 @@ def test_the_quota_of_a_token_holds(tmp_path: Path) -> None:
 def test_a_run_is_replayed_for_tokens_that_may_see_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
-            one, two = await ended(web), await ended(web, "two")
+            one, two = await run_to_end(web), await run_to_end(web, "two")
             limited = await web.mint("read", agents=["one"])
             found = await web.ask("GET", f"/v1/runs/{one}/replay", token=limited)
             assert found.status == 200, found
@@ -169,17 +169,17 @@ def test_a_run_is_replayed_for_tokens_that_may_see_it(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_same_from_another_process(tmp_path: Path) -> None:
+def test_a_remote_service_forks_and_replays_like_a_local_one(tmp_path: Path) -> None:
     """What a service does over a connection, it does as it would here."""
 
     async def scenario() -> None:
         async with serve_home(tmp_path) as web:
-            old = RunId(await ended(web))
+            old = RunId(await run_to_end(web))
             async with Connection(Address(url=web.url, token=web.token)) as connection:
                 caller = RemoteCaller(connection)
                 ticket = await caller.call(FORK, ForkWhole(Fork(old, message="Other.", asker="terminal")))
                 await caller.call(SHOW, ShowRun(ticket.run_id, wait=60))
-                assert (await queued(web, ticket.run_id)).asker == "terminal"
+                assert (await find_queued(web, ticket.run_id)).asker == "terminal"
                 assert await caller.call(REPLAY, OneRun(old)) == await web.engine.service.replay(old)
                 found = await diff(caller, old, ticket.run_id)
                 assert found == await diff(LocalCaller(web.engine.context), old, ticket.run_id)

@@ -14,7 +14,7 @@ from treadle.surfaces.http.idempotency import SECRET_ROUTES
 RUNS = "/v1/agents/one/runs"
 
 
-def test_the_same_key_gets_the_same_answer(tmp_path: Path) -> None:
+def test_the_same_key_gets_the_same_response(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             first = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
@@ -35,7 +35,7 @@ def test_the_same_key_gets_the_same_answer(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_key_belongs_to_the_route_however_its_path_is_written(tmp_path: Path) -> None:
+def test_a_key_belongs_to_the_route_for_any_spelling_of_the_path(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             first = await server.ask("POST", RUNS, {"message": "x"}, Idempotency_Key="k")
@@ -46,7 +46,7 @@ def test_a_key_belongs_to_the_route_however_its_path_is_written(tmp_path: Path) 
     in_time(perform())
 
 
-def test_many_at_once_are_one(tmp_path: Path) -> None:
+def test_concurrent_requests_with_one_key_create_one_run(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             asked = [

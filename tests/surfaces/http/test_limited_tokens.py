@@ -123,9 +123,7 @@ def test_the_agents_own_models_can_be_chosen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "model", [*LOCAL, "local/" + "a" * 5000, "local/" + "a/" * 3000], ids=range(len(LOCAL) + 2)
 )
-def test_a_local_model_that_is_not_there_is_a_clean_refusal_for_an_administrator(
-    tmp_path: Path, model: str
-) -> None:
+def test_a_missing_local_model_is_refused_for_an_administrator(tmp_path: Path, model: str) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             body = {"message": "Go.", "overrides": {"model": model}}

@@ -22,13 +22,13 @@ WORDS = [delta(role="assistant", content=""), delta(content="One "), delta(conte
 END = [delta(finish="stop"), usage(), DONE]
 
 
-async def streamed(talk: Talking, **more: Any) -> list[Any]:
+async def collect_stream(talk: Talking, **more: Any) -> list[Any]:
     """The chunks of a stream. A model that pauses goes on when the first of its words has come."""
     stream = await talk.client.chat.completions.create(**{"model": "one", "messages": GO} | more, stream=True)
-    return [chunk async for chunk in heard(stream, talk)]
+    return [chunk async for chunk in pace_stream(stream, talk)]
 
 
-async def heard(stream: Any, talk: Talking) -> AsyncGenerator[Any, None]:
+async def pace_stream(stream: Any, talk: Talking) -> AsyncGenerator[Any, None]:
     async for chunk in stream:
         yield chunk
         if chunk.choices and chunk.choices[0].delta.content:
@@ -68,7 +68,7 @@ def test_the_agent_sees_the_conversation_and_keeps_its_persona(tmp_path: Path) -
     in_time(perform())
 
 
-def test_text_comes_as_the_model_writes_it(tmp_path: Path) -> None:
+def test_text_is_streamed_as_the_model_writes_it(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, Answer([*WORDS[:2], PAUSE, *WORDS[2:], *END])) as talk:
             said: list[str] = []
@@ -92,7 +92,7 @@ def test_text_comes_as_the_model_writes_it(tmp_path: Path) -> None:
 def test_usage_is_sent_only_on_request(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Hi.")) as talk:
-            chunks = await streamed(talk)
+            chunks = await collect_stream(talk)
             assert [chunk.usage for chunk in chunks] == [None] * len(chunks)
             assert chunks[-1].choices[0].finish_reason == "stop"
 
@@ -114,7 +114,7 @@ def test_text_between_calls_is_a_separate_paragraph(tmp_path: Path) -> None:
             says("Nothing."),
             more="tools: [glob]\napprovals: {default: auto}",
         ) as talk:
-            assert text_of(await streamed(talk)) == "I look.\n\nNothing."
+            assert text_of(await collect_stream(talk)) == "I look.\n\nNothing."
             whole = await talk.client.chat.completions.create(model="one", messages=GO)
             assert whole.choices[0].message.content == "Nothing."
 
@@ -126,7 +126,7 @@ def test_a_continued_answer_is_one_text(tmp_path: Path) -> None:
 
     async def perform() -> None:
         async with talking(tmp_path, cut, says("and more.")) as talk:
-            assert text_of(await streamed(talk)) == "One and more."
+            assert text_of(await collect_stream(talk)) == "One and more."
 
     in_time(perform())
 
@@ -143,10 +143,10 @@ BREAKS = Answer([*WORDS[:3], PAUSE], ending="cut")
         ("One", "One two \n\n[The model failed here. Another attempt starts the answer again.]\n\nOne"),
     ],
 )
-def test_text_is_not_doubled_when_another_model_takes_over(tmp_path: Path, then: str, text: str) -> None:
+def test_text_is_not_duplicated_when_another_model_takes_over(tmp_path: Path, then: str, text: str) -> None:
     async def perform() -> None:
         async with talking(tmp_path, BREAKS, says(then), more="fallbacks: [fake/m2]") as talk:
-            assert text_of(await streamed(talk)) == text
+            assert text_of(await collect_stream(talk)) == text
 
     in_time(perform())
 
@@ -164,7 +164,7 @@ def test_an_answer_at_the_clients_limit_ends_with_length(tmp_path: Path) -> None
             asked = talk.endpoint.requests[-1].json
             assert asked["temperature"] == 0.5
             assert 7 in (asked.get("max_tokens"), asked.get("max_completion_tokens"))
-            chunks = await streamed(talk, max_tokens=1_000_000)
+            chunks = await collect_stream(talk, max_tokens=1_000_000)
             assert chunks[-1].choices[0].finish_reason == "length"
             asked = talk.endpoint.requests[-1].json
             assert 100 in (asked.get("max_tokens"), asked.get("max_completion_tokens")), "the agent's own is lower"
@@ -191,7 +191,7 @@ def test_an_answer_with_a_schema_is_sent_when_it_is_valid(tmp_path: Path) -> Non
     in_time(perform())
 
 
-def test_pictures_come_with_the_request(tmp_path: Path) -> None:
+def test_images_are_sent_with_the_request(tmp_path: Path) -> None:
     def shows(url: str) -> list[Any]:
         return [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]}]
 
@@ -278,7 +278,7 @@ def test_a_run_that_waits_for_a_reviewer_is_reported_and_stays(tmp_path: Path, s
     async def perform() -> None:
         async with talking(tmp_path, wants_a_file(), says("Written.")) as talk:
             if stream:
-                chunks = await streamed(talk, model="asking")
+                chunks = await collect_stream(talk, model="asking")
                 text, finish = text_of(chunks), chunks[-1].choices[0].finish_reason
             else:
                 answer = await talk.client.chat.completions.create(model="asking", messages=GO)
@@ -307,7 +307,7 @@ def test_text_before_a_question_is_a_separate_paragraph(tmp_path: Path) -> None:
 
     async def perform() -> None:
         async with talking(tmp_path, asks) as talk:
-            text = text_of(await streamed(talk, model="asking"))
+            text = text_of(await collect_stream(talk, model="asking"))
             assert text.startswith("I write.\n\nThe agent waits for an approval:")
 
     in_time(perform())
@@ -368,15 +368,15 @@ def test_a_question_is_answered_by_the_next_message(tmp_path: Path) -> None:
 def test_a_silent_agent_returns_an_empty_answer(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("NO_REPLY"), says("NO_REPLY"), says("NO")) as talk:
-            assert text_of(await streamed(talk)) == ""
+            assert text_of(await collect_stream(talk)) == ""
             answer = await talk.client.chat.completions.create(model="one", messages=GO)
             assert answer.choices[0].message.content == ""
-            assert text_of(await streamed(talk)) == "NO", "which only begins as that does"
+            assert text_of(await collect_stream(talk)) == "NO", "which only begins as that does"
 
     in_time(perform())
 
 
-def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
+def test_the_same_key_returns_the_same_run(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Once.")) as talk:
             key = {"Idempotency-Key": "k1"}
@@ -390,12 +390,12 @@ def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_stream_with_a_key_can_be_had_again(tmp_path: Path) -> None:
+def test_a_stream_with_a_key_can_be_repeated(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, Answer([*WORDS, *END])) as talk:
             key = {"Idempotency-Key": "k2"}
-            first = await streamed(talk, extra_headers=key)
-            second = await streamed(talk, extra_headers=key)
+            first = await collect_stream(talk, extra_headers=key)
+            second = await collect_stream(talk, extra_headers=key)
             assert text_of(first) == text_of(second) == "One two three."
             assert first[0].id == second[0].id
 
@@ -430,7 +430,7 @@ def test_a_failure_during_a_stream_is_reported_in_it(tmp_path: Path) -> None:
             said: list[Any] = []
 
             async def read() -> None:
-                async for chunk in heard(stream, talk):
+                async for chunk in pace_stream(stream, talk):
                     said.append(chunk)  # noqa: PERF401 -- what came before the failure is to be seen
 
             with pytest.raises(openai.APIError) as failed:

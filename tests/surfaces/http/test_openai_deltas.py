@@ -36,14 +36,14 @@ Attempt = tuple[str, ...]
 attempts = st.lists(st.sampled_from(["a", "b", "N", "NO_", "REPLY", " "]), max_size=5).map(tuple)
 
 
-def heard(telling: DeltaTracker, *said: EventData) -> list[AnswerPiece]:
+def collect_pieces(telling: DeltaTracker, *said: EventData) -> list[AnswerPiece]:
     pieces: list[AnswerPiece] = []
     for sequence, data in enumerate(said, 1):
         pieces += telling.add_event(Event(f"evt_{sequence}", 0.0, ORIGIN, sequence, "x", data, b""))
     return pieces
 
 
-def asked(step: int, attempt: int) -> LlmRequest:
+def make_request(step: int, attempt: int) -> LlmRequest:
     return LlmRequest(step, attempt, "fake", "m", 1)
 
 
@@ -54,16 +54,16 @@ def tokens(attempt: int, words: Attempt) -> Iterable[Token]:
         offset += len(word)
 
 
-def replied(step: int, attempt: int, text: str, thought: str = "") -> LlmResponse:
+def make_response(step: int, attempt: int, text: str, thought: str = "") -> LlmResponse:
     thinking = (Thinking(thought, "fake", "m"),) if thought else ()
     return LlmResponse(step, attempt, (*thinking, *((Text(text),) if text else ())), "end_turn", Usage(), 1)
 
 
-def ended(text: str) -> RunEnd:
+def make_end(text: str) -> RunEnd:
     return RunEnd("completed", "completed", Metrics(), text)
 
 
-def shown(pieces: list[AnswerPiece]) -> str:
+def render_pieces(pieces: list[AnswerPiece]) -> str:
     """Return the text that remains: void text is removed."""
     text = ""
     for piece in pieces:
@@ -83,13 +83,13 @@ def test_the_final_text_is_the_answer(tried: list[Attempt], data: st.DataObject)
     for number, words in enumerate(tried, 1):
         seen = list(tokens(number, words))
         lost = data.draw(st.integers(0, len(seen)))  # a reader may come late, or miss some of it
-        events += [asked(1, number), *(seen if data.draw(st.booleans()) else seen[lost:])]
+        events += [make_request(1, number), *(seen if data.draw(st.booleans()) else seen[lost:])]
     text = "".join(tried[-1])
     silent = text.strip() in ("NO_REPLY", "[SILENT]")
-    events += [replied(1, len(tried), text), ended("" if silent else text)]
-    pieces = heard(DeltaTracker(AGENT), *events)
+    events += [make_response(1, len(tried), text), make_end("" if silent else text)]
+    pieces = collect_pieces(DeltaTracker(AGENT), *events)
     assert isinstance(pieces[-1], Ended)
-    told = shown(pieces)
+    told = render_pieces(pieces)
     if text and not silent:
         assert told == text
     elif len(tried) == 1:
@@ -101,8 +101,8 @@ def test_text_repeated_by_the_next_attempt_is_not_void(tried: list[Attempt]) -> 
     """Text that was said is said again only after a word that it is void."""
     telling, sent, events = DeltaTracker(AGENT), "", list[EventData]()
     for number, words in enumerate(tried, 1):
-        events += [asked(1, number), *tokens(number, words)]
-    for piece in heard(telling, *events):
+        events += [make_request(1, number), *tokens(number, words)]
+    for piece in collect_pieces(telling, *events):
         match piece:
             case AnswerText(more):
                 sent += more
@@ -113,9 +113,9 @@ def test_text_repeated_by_the_next_attempt_is_not_void(tried: list[Attempt]) -> 
                 pass
 
 
-def test_text_comes_at_once_piece_by_piece() -> None:
+def test_text_is_streamed_piece_by_piece() -> None:
     telling = DeltaTracker(AGENT)
-    assert heard(telling, asked(1, 1), *tokens(1, ("Yes", ",", " it is"))) == [
+    assert collect_pieces(telling, make_request(1, 1), *tokens(1, ("Yes", ",", " it is"))) == [
         AnswerText("Yes"),
         AnswerText(","),
         AnswerText(" it is"),
@@ -123,27 +123,42 @@ def test_text_comes_at_once_piece_by_piece() -> None:
 
 
 def test_another_step_is_another_paragraph_unless_it_continues_the_text() -> None:
-    said = (asked(1, 1), *tokens(1, ("One",)), replied(1, 1, "One"))
-    more = (asked(2, 1), *tokens(1, ("two",)), replied(2, 1, "two"))
-    assert heard(DeltaTracker(AGENT), *said, *more) == [AnswerText("One"), StepBreak(), AnswerText("two")]
-    assert heard(DeltaTracker(AGENT), *said, Continuation(1, ""), *more) == [AnswerText("One"), AnswerText("two")]
+    said = (make_request(1, 1), *tokens(1, ("One",)), make_response(1, 1, "One"))
+    more = (make_request(2, 1), *tokens(1, ("two",)), make_response(2, 1, "two"))
+    assert collect_pieces(DeltaTracker(AGENT), *said, *more) == [AnswerText("One"), StepBreak(), AnswerText("two")]
+    assert collect_pieces(DeltaTracker(AGENT), *said, Continuation(1, ""), *more) == [
+        AnswerText("One"),
+        AnswerText("two"),
+    ]
 
 
 def test_reasoning_is_sent_once_and_opens_the_step() -> None:
-    heard_it = (asked(1, 1), ThinkingDelta(1, 1, 0, "Hm"), *tokens(1, ("One",)), replied(1, 1, "One", "Hm"))
-    missed = (asked(2, 1), replied(2, 1, "two", "Ah"))
-    assert heard(DeltaTracker(AGENT), *heard_it, *missed) == [
+    heard_it = (
+        make_request(1, 1),
+        ThinkingDelta(1, 1, 0, "Hm"),
+        *tokens(1, ("One",)),
+        make_response(1, 1, "One", "Hm"),
+    )
+    missed = (make_request(2, 1), make_response(2, 1, "two", "Ah"))
+    assert collect_pieces(DeltaTracker(AGENT), *heard_it, *missed) == [
         ReasoningText("Hm"), AnswerText("One"), StepBreak(), ReasoningText("Ah"), AnswerText("two"),
     ]  # fmt: skip
 
 
 def test_a_missed_step_is_sent_when_it_is_complete() -> None:
-    assert heard(DeltaTracker(AGENT), asked(1, 1), replied(1, 1, "All of it")) == [AnswerText("All of it")]
+    assert collect_pieces(DeltaTracker(AGENT), make_request(1, 1), make_response(1, 1, "All of it")) == [
+        AnswerText("All of it")
+    ]
 
 
 def test_an_answer_with_a_schema_is_sent_at_the_end() -> None:
-    said = (asked(1, 1), ThinkingDelta(1, 1, 0, "Hm"), *tokens(1, ("DONE",)), replied(1, 1, "Yes DONE"))
-    end = ended("Yes")
+    said = (
+        make_request(1, 1),
+        ThinkingDelta(1, 1, 0, "Hm"),
+        *tokens(1, ("DONE",)),
+        make_response(1, 1, "Yes DONE"),
+    )
+    end = make_end("Yes")
     for agent in (AgentSpec("one", "fake/m", loop=Loop(final_marker="DONE")), AgentSpec("one", "m", output={})):
-        assert heard(DeltaTracker(agent), *said, end) == [AnswerText("Yes"), Ended(end)]
-    assert heard(DeltaTracker(AGENT), *said)[0] == ReasoningText("Hm")
+        assert collect_pieces(DeltaTracker(agent), *said, end) == [AnswerText("Yes"), Ended(end)]
+    assert collect_pieces(DeltaTracker(AGENT), *said)[0] == ReasoningText("Hm")

@@ -18,7 +18,7 @@ CUT = Answer([*WORDS[:2], delta(finish="length"), usage(), DONE])
 BREAKS = Answer([*WORDS[:3], PAUSE], ending="cut")
 
 
-async def streamed(talk: Talking, **more: Any) -> list[Any]:
+async def collect_stream(talk: Talking, **more: Any) -> list[Any]:
     """The events of a stream, as their own helper reads them; they are numbered without a gap. A model that pauses
     goes on when the first of its words has come."""
     events: list[Any] = []
@@ -36,7 +36,7 @@ def texts(events: list[Any]) -> list[str]:
     return [event.text for event in events if event.type == "response.output_text.done"]
 
 
-def test_an_answer_and_the_same_again_from_the_journal(tmp_path: Path) -> None:
+def test_a_response_is_returned_and_can_be_retrieved_again(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Forty-two.")) as talk:
             made = await talk.client.responses.create(
@@ -74,12 +74,12 @@ def test_the_openai_stream_helper_accepts_the_stream(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_the_events_of_a_stream(tmp_path: Path) -> None:
+def test_a_stream_has_the_expected_events(tmp_path: Path) -> None:
     thinks = Answer([delta(role="assistant", reasoning_content="Hm."), delta(content="Yes."), *END])
 
     async def perform() -> None:
         async with talking(tmp_path, thinks) as talk:
-            events = await streamed(talk)
+            events = await collect_stream(talk)
             assert [event.type.removeprefix("response.") for event in events] == [
                 "created", "in_progress",
                 "output_item.added", "reasoning_summary_part.added", "reasoning_summary_text.delta",
@@ -102,7 +102,7 @@ def test_text_between_calls_is_a_separate_message(tmp_path: Path) -> None:
 
     async def perform() -> None:
         async with talking(tmp_path, first, says("Nothing."), more="tools: [glob]") as talk:
-            events = await streamed(talk)
+            events = await collect_stream(talk)
             assert texts(events) == ["I look.", "Nothing."]
             assert events[-1].response.output_text == "Nothing."
 
@@ -112,7 +112,7 @@ def test_text_between_calls_is_a_separate_message(tmp_path: Path) -> None:
 def test_text_of_a_failed_attempt_is_not_in_the_response(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, BREAKS, says("Eins."), more="fallbacks: [fake/m2]") as talk:
-            events = await streamed(talk)
+            events = await collect_stream(talk)
             assert texts(events) == ["One two ", "Eins."]
             done = [event.item.status for event in events if event.type == "response.output_item.done"]
             assert done == ["incomplete", "completed"]
@@ -228,7 +228,7 @@ def test_a_run_that_waits_for_a_reviewer_is_reported(tmp_path: Path, stream: boo
         async with talking(tmp_path, wants_a_file(), says("Written.")) as talk:
             create, asked = talk.client.responses.create, {"model": "asking", "input": "Go."}
             if stream:
-                events = await streamed(talk, **asked, background=background)
+                events = await collect_stream(talk, **asked, background=background)
                 made = events[-1].response
                 assert events[-1].type == f"response.{made.status}"
             else:
@@ -253,7 +253,7 @@ def test_a_truncated_answer_is_incomplete(tmp_path: Path) -> None:
             assert made.incomplete_details is not None
             assert (made.status, made.incomplete_details.reason) == ("incomplete", "max_output_tokens")
             assert (made.output_text, made.max_output_tokens) == ("One ", 3)
-            last = (await streamed(talk, max_output_tokens=3))[-1]
+            last = (await collect_stream(talk, max_output_tokens=3))[-1]
             assert (last.type, last.response.output_text) == ("response.incomplete", "One ")
 
     in_time(perform())
@@ -262,7 +262,7 @@ def test_a_truncated_answer_is_incomplete(tmp_path: Path) -> None:
 def test_a_failure_in_the_middle_is_the_last_event(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, BREAKS) as talk:
-            last = (await streamed(talk))[-1]
+            last = (await collect_stream(talk))[-1]
             assert last.type == "response.failed"
             assert (last.response.error.code, last.response.error.type) == ("server_error", "model_error")
             kept = await talk.client.responses.retrieve(last.response.id)
@@ -325,7 +325,7 @@ def test_responses_of_an_invisible_agent_do_not_exist(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_the_same_key_is_the_same_response(tmp_path: Path) -> None:
+def test_the_same_key_returns_the_same_response(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("Once.")) as talk:
             key = {"Idempotency-Key": "k"}

@@ -52,7 +52,7 @@ async def lines(talk: Talking, path: str, body: dict[str, Any]) -> list[str]:
 
 
 @each_scenario
-def test_chunks(tmp_path: Path, scenario: str) -> None:
+def test_chat_chunks_match_the_official_types(tmp_path: Path, scenario: str) -> None:
     async def perform() -> None:
         async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
             body = {"model": "one", "messages": GO, "max_tokens": 50, "stream_options": {"include_usage": True}}
@@ -70,7 +70,7 @@ def test_chunks(tmp_path: Path, scenario: str) -> None:
 
 
 @each_scenario
-def test_events(tmp_path: Path, scenario: str) -> None:
+def test_response_events_match_the_official_types(tmp_path: Path, scenario: str) -> None:
     async def perform() -> None:
         async with talking(tmp_path, *SCENARIOS[scenario], more="tools: [glob]\nfallbacks: [fake/m2]") as talk:
             body = {"model": "one", "input": "Go.", "max_output_tokens": 50}
@@ -82,7 +82,7 @@ def test_events(tmp_path: Path, scenario: str) -> None:
     in_time(perform())
 
 
-def test_whole_answers(tmp_path: Path) -> None:
+def test_complete_answers_match_the_official_types(tmp_path: Path) -> None:
     async def perform() -> None:
         async with talking(tmp_path, says("a"), says("b"), wants_a_file(), wants_a_file()) as talk:
             ask = talk.server.ask

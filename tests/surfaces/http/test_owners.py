@@ -158,7 +158,7 @@ def test_a_run_belongs_to_the_owner_of_its_session(tmp_path: Path) -> None:
 # ── Every route ────────────────────────────────────────────────────────────────────────────────────
 
 
-class Theirs(NamedTuple):
+class OtherUserIds(NamedTuple):
     """Ids of another user, or such as never were."""
 
     run_id: str
@@ -171,7 +171,7 @@ class Theirs(NamedTuple):
         return template.format_map({"memory_id": "mem_0", "step": "1", "other_id": self.run_id, **values})
 
 
-NOBODYS = Theirs(f"run_{'0' * 32}", f"ses_{'0' * 32}", f"apr_{'0' * 32}")
+MISSING_IDS = OtherUserIds(f"run_{'0' * 32}", f"ses_{'0' * 32}", f"apr_{'0' * 32}")
 CHAT = {"model": "keen", "messages": [{"role": "user", "content": "Hello."}]}
 ASKED: dict[str, Any] = {
     "POST /v1/runs/{run_id}/messages": {"message": "Hello."},
@@ -231,17 +231,17 @@ async def operations(server: ServedHome) -> dict[str, Scope | None]:
     return {operation: scopes[operation] for operation in found}
 
 
-async def alices(server: ServedHome, token: str) -> Theirs:
+async def make_data_of_alice(server: ServedHome, token: str) -> OtherUserIds:
     """A run that has ended, one that waits for an approval, and what was remembered of it."""
     run = await say(server, token, f"My dog is called {CANARY}.")
     sent = {"message": f"Write {CANARY} into a file."}
     waiting = (await server.ask("POST", "/v1/agents/asking/runs", sent, token)).json
     await server.until(waiting["run_id"], "waiting")
     [approval] = (await server.ask("GET", f"/v1/approvals?run_id={waiting['run_id']}")).json["items"]
-    return Theirs(run["run_id"], run["session_id"], approval["approval_id"])
+    return OtherUserIds(run["run_id"], run["session_id"], approval["approval_id"])
 
 
-def without(reply: Reply, theirs: Theirs) -> tuple[int, str]:
+def mask_ids(reply: Reply, theirs: OtherUserIds) -> tuple[int, str]:
     """Return a response without the requested ids."""
     body = reply.body.decode()
     for value in (*theirs[:3], theirs.run_id.removeprefix("run_")):
@@ -256,18 +256,18 @@ def test_for_a_limited_token_nothing_of_other_users_exists_on_any_route(tmp_path
         async with home(tmp_path) as server:
             scopes: tuple[Scope, ...] = ("read", "run", "approve")
             alice, bob = [await mint(server, *scopes, visibility="own") for _ in range(2)]
-            theirs = await alices(server, alice)
+            theirs = await make_data_of_alice(server, alice)
             undecided: list[str] = []
             for operation, scope in (await operations(server)).items():
                 method, path = operation.split(" ")
                 if scope == "admin":  # whatever it names
-                    reply = await server.ask(method, theirs.path(_filled(path)), {}, bob)
+                    reply = await server.ask(method, theirs.path(_fill_path(path)), {}, bob)
                     assert reply.status == 403, (operation, reply)
                 elif is_about_something_of_a_user(operation):
                     body = ASKED.get(operation, {} if method == "POST" else None)
                     found = await server.ask(method, theirs.path(path), body, bob)
-                    missing = await server.ask(method, NOBODYS.path(path), body, bob)
-                    assert without(found, theirs) == without(missing, NOBODYS), operation
+                    missing = await server.ask(method, MISSING_IDS.path(path), body, bob)
+                    assert mask_ids(found, theirs) == mask_ids(missing, MISSING_IDS), operation
                     assert found.status == 404, (operation, found)
                 elif operation not in OF_NOBODY | LISTS | STREAMS | IN_A_SESSION | OWN_ALONE:
                     undecided.append(operation)
@@ -277,7 +277,7 @@ def test_for_a_limited_token_nothing_of_other_users_exists_on_any_route(tmp_path
     in_time(perform())
 
 
-def _filled(path: str) -> str:
+def _fill_path(path: str) -> str:
     for name in ("token_id", "schedule_id", "hook_id", "webhook_id", "channel"):
         path = path.replace("{" + name + "}", "x")
     return path
@@ -288,7 +288,7 @@ def test_lists_leave_out_data_of_other_users(tmp_path: Path) -> None:
         async with home(tmp_path) as server:
             scopes: tuple[Scope, ...] = ("read", "run")
             alice, bob = [await mint(server, *scopes, visibility="own") for _ in range(2)]
-            theirs = await alices(server, alice)
+            theirs = await make_data_of_alice(server, alice)
             own = await say(server, bob, "Hello.")
             filters = {
                 "/v1/runs": (f"?session_id={theirs.session_id}", f"?cursor={theirs.run_id}", "?agent=keen", ""),
@@ -350,8 +350,8 @@ def test_a_session_of_another_user_cannot_be_continued(tmp_path: Path) -> None:
         async with home(tmp_path) as server:
             alice, bob = await mint(server, "run"), await mint(server, "run")
             run = await say(server, alice, f"My dog is called {CANARY}.")
-            theirs = Theirs(run["run_id"], run["session_id"], "apr_x")
-            bodies: dict[str, Callable[[Theirs], dict[str, Any]]] = {
+            theirs = OtherUserIds(run["run_id"], run["session_id"], "apr_x")
+            bodies: dict[str, Callable[[OtherUserIds], dict[str, Any]]] = {
                 "POST /v1/agents/{name}/runs": lambda ids: {"message": "Hello.", "session_id": ids.session_id},
                 "POST /v1/chat/completions": lambda ids: {**CHAT, "metadata": {"treadle_session": ids.session_id}},
                 "POST /v1/responses": lambda ids: {
@@ -364,15 +364,15 @@ def test_a_session_of_another_user_cannot_be_continued(tmp_path: Path) -> None:
             for operation, body in bodies.items():
                 path = operation.split(" ")[1].format(name="keen")
                 found = await server.ask("POST", path, body(theirs), bob)
-                missing = await server.ask("POST", path, body(NOBODYS), bob)
-                assert (found.status, without(found, theirs)) == (404, without(missing, NOBODYS)), operation
+                missing = await server.ask("POST", path, body(MISSING_IDS), bob)
+                assert (found.status, mask_ids(found, theirs)) == (404, mask_ids(missing, MISSING_IDS)), operation
             sent = {"model": "keen", "input": "Hello.", "previous_response_id": f"resp_{theirs.run_id}"}
             assert (await server.ask("POST", "/v1/responses", sent, bob)).status == 404
             assert len(await server.engine.service.runs()) == 1
             await server.engine.context.retention.delete_session(theirs.session_id, "a person")  # pyright: ignore[reportArgumentType] -- an id
             gone = await server.ask("GET", f"/v1/responses/resp_{theirs.run_id}", token=bob)
-            never = await server.ask("GET", f"/v1/responses/resp_{NOBODYS.run_id}", token=bob)
-            assert without(gone, theirs) == without(never, NOBODYS)
+            never = await server.ask("GET", f"/v1/responses/resp_{MISSING_IDS.run_id}", token=bob)
+            assert mask_ids(gone, theirs) == mask_ids(never, MISSING_IDS)
 
     in_time(perform())
 
@@ -438,7 +438,7 @@ def test_a_token_has_its_own_user_unless_created_for_another(tmp_path: Path) -> 
 # ── What runs begin ────────────────────────────────────────────────────────────────────────────────
 
 
-def test_schedules_and_hooks_run_for_their_creator(tmp_path: Path) -> None:
+def test_schedules_and_inbound_webhooks_run_for_their_creator(tmp_path: Path) -> None:
     async def perform() -> None:
         async with home(tmp_path) as server:
             access = server.engine.context.access

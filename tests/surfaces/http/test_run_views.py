@@ -18,7 +18,7 @@ def test_a_wait_that_times_out_says_what_the_run_waits_for(tmp_path: Path) -> No
     in_time(perform())
 
 
-def test_a_message_steers_a_run_by_either_word(tmp_path: Path) -> None:
+def test_a_message_steers_a_run_with_mode_steer_or_queue(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path, policy=lambda _: wants_a_file()) as server:
             run_id = await server.begin("asking")
@@ -35,7 +35,7 @@ def test_a_message_steers_a_run_by_either_word(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_a_message_after_the_current_run_is_a_run_of_its_own_and_an_ended_run_can_be_continued(
+def test_a_message_after_the_current_run_is_a_separate_run_and_an_ended_run_can_be_continued(
     tmp_path: Path,
 ) -> None:
     async def perform() -> None:

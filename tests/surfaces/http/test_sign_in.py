@@ -19,13 +19,13 @@ from treadle.testing.time import FakeClock
 PATH = "/v1/dashboard/sign-in"
 
 
-def own(server: ServedHome) -> dict[str, str]:
+def make_dashboard_headers(server: ServedHome) -> dict[str, str]:
     """Return the headers that the dashboard sends."""
     return {"Origin": server.url, "X-Treadle": "dashboard"}
 
 
 async def sign_in(server: ServedHome, **body: str) -> Reply:
-    return await server.ask("POST", PATH, body, token="", **own(server))
+    return await server.ask("POST", PATH, body, token="", **make_dashboard_headers(server))
 
 
 def cookie_of(reply: Reply) -> str:
@@ -128,7 +128,12 @@ def test_a_cookie_does_not_count_where_programs_call(tmp_path: Path, path: str) 
             cookie = cookie_of(await sign_in(server, token=server.token))
             method = "POST" if "chat" in path else "GET"
             reply = await server.ask(
-                method, path, {} if method == "POST" else None, token="", Cookie=cookie, **own(server)
+                method,
+                path,
+                {} if method == "POST" else None,
+                token="",
+                Cookie=cookie,
+                **make_dashboard_headers(server),
             )
             assert reply.status == 401
 
@@ -150,11 +155,13 @@ def test_a_sign_in_ends_when_it_is_idle_or_old_and_by_signing_out(tmp_path: Path
                 await identity(server, used)
             assert await identity(server, used) is None
             one, two = [cookie_of(await sign_in(server, token=server.token)) for _ in range(2)]
-            reply = await server.ask("DELETE", PATH, token="", Cookie=one, **own(server))
+            reply = await server.ask("DELETE", PATH, token="", Cookie=one, **make_dashboard_headers(server))
             assert "Max-Age=0" in reply.headers["set-cookie"]
             assert await identity(server, one) is None
             assert await identity(server, two) is not None
-            ended = await server.ask("DELETE", "/v1/dashboard/sign-ins", token="", Cookie=two, **own(server))
+            ended = await server.ask(
+                "DELETE", "/v1/dashboard/sign-ins", token="", Cookie=two, **make_dashboard_headers(server)
+            )
             assert json.loads(ended.body)["sign_ins"] >= 1
             assert await identity(server, two) is None
 
@@ -168,7 +175,7 @@ def test_a_stream_ends_with_its_sign_in(tmp_path: Path) -> None:
             streaming = asyncio.ensure_future(server.ask("GET", "/v1/events?live=true", token="", Cookie=cookie))
             while not len(server.streams):  # noqa: ASYNC110 -- the server has no event for it
                 await asyncio.sleep(0)
-            await server.ask("DELETE", PATH, token="", Cookie=cookie, **own(server))
+            await server.ask("DELETE", PATH, token="", Cookie=cookie, **make_dashboard_headers(server))
             reply = await streaming
             assert reply.body.startswith(b"id: ")
 
@@ -186,12 +193,12 @@ def test_failed_attempts_are_limited(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_behind_a_proxy_on_this_machine_clients_are_limited_one_by_one(tmp_path: Path) -> None:
+def test_clients_behind_a_local_proxy_are_limited_separately(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
 
             async def attempt(forwarded: str, token: str = "trd_wrong") -> int:
-                headers = {"X-Forwarded-For": forwarded, **own(server)}
+                headers = {"X-Forwarded-For": forwarded, **make_dashboard_headers(server)}
                 return (await server.ask("POST", PATH, {"token": token}, token="", **headers)).status
 
             for number in range(MAX_FAILURES):
@@ -241,7 +248,7 @@ def test_runs_are_filtered_by_text_time_and_cost(tmp_path: Path) -> None:
     in_time(perform())
 
 
-def test_events_in_short_name_what_they_concern(tmp_path: Path) -> None:
+def test_event_summaries_name_their_subject(tmp_path: Path) -> None:
     async def perform() -> None:
         async with serve_home(tmp_path) as server:
             reply = await server.ask("POST", "/v1/agents/one/runs?wait=30", {"message": "hello there"})
@@ -267,7 +274,12 @@ def test_a_sender_who_may_answer_can_be_asked(tmp_path: Path) -> None:
             for token in (writer, reviewer):
                 cookie = cookie_of(await sign_in(server, token=token))
                 reply = await server.ask(
-                    "POST", "/v1/agents/one/runs", {"message": "Go."}, token="", Cookie=cookie, **own(server)
+                    "POST",
+                    "/v1/agents/one/runs",
+                    {"message": "Go."},
+                    token="",
+                    Cookie=cookie,
+                    **make_dashboard_headers(server),
                 )
                 asked.append(await asker_of_run(server, reply))
             plain = await server.ask("POST", "/v1/agents/one/runs", {"message": "Go."}, token=reviewer)

@@ -33,7 +33,7 @@ def steps_and_words(request: Request) -> Answer:
     return Answer([*(delta(content=word) for word in WORDS), delta(finish="stop"), DONE])
 
 
-async def working(server: ServedHome) -> str:
+async def start_busy_run(server: ServedHome) -> str:
     """Start a run with many events, and return its ID."""
     agent = {"name": "busy", "model": "fake/m", "tools": ["glob"], "memory": {"remember": False, "recall": 0}}
     assert (await server.ask("POST", "/v1/agents", agent)).status == 201
@@ -48,12 +48,12 @@ def assert_whole(sent: list[Sent]) -> None:
     assert sent[-1].type == "run_end"
 
 
-def test_a_stream_cut_at_any_byte_resumes_without_a_gap(tmp_path: Path) -> None:
+def test_a_stream_cut_at_any_byte_resumes_without_gaps(tmp_path: Path) -> None:
     chance = random.Random(7)
 
     async def perform() -> None:
         async with serve_home(tmp_path, policy=steps_and_words) as server:
-            run_id = await working(server)
+            run_id = await start_busy_run(server)
             sent: list[Sent] = []
             cuts = 0
             while not sent or sent[-1].type != "run_end":
@@ -150,7 +150,7 @@ def test_a_slow_reader_is_disconnected_and_resumes(tmp_path: Path, monkeypatch: 
     in_time(perform())
 
 
-def test_a_reader_that_takes_nothing_is_hung_up_on_with_its_token(
+def test_a_stalled_reader_is_disconnected_when_its_token_is_revoked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streams, "END_TIMEOUT_SECONDS", 0.01)

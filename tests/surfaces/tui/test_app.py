@@ -52,7 +52,7 @@ def test_an_approval_is_edited_and_a_question_answered(tmp_path: Path, monkeypat
     asyncio.run(talk())
 
 
-def test_after_a_message_the_panel_has_the_keys_again(tmp_path: Path) -> None:
+def test_the_panel_has_the_focus_again_after_a_message(tmp_path: Path) -> None:
     content = "\n".join(f"line {number}" for number in range(8))
     model = ScriptedModel(ask(call("write_file", path="a.txt", content=content)), say("Done."))
 
@@ -73,7 +73,7 @@ def test_after_a_message_the_panel_has_the_keys_again(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_a_long_paste_becomes_a_chip_and_history_comes_back(tmp_path: Path) -> None:
+def test_a_long_paste_becomes_a_chip_and_the_history_restores_it(tmp_path: Path) -> None:
     async def talk() -> None:
         async with open_app(tmp_path, ScriptedModel(say("Read."))) as (app, pilot):
             app.outbox.add_pasted("line\x1b[31m\n" * 500)
@@ -96,7 +96,7 @@ def test_a_long_paste_becomes_a_chip_and_history_comes_back(tmp_path: Path) -> N
     asyncio.run(talk())
 
 
-def test_a_run_that_ends_before_it_is_looked_for_is_shown(tmp_path: Path) -> None:
+def test_a_run_that_ends_before_it_is_requested_is_shown(tmp_path: Path) -> None:
     async def talk() -> None:
         async with open_app(tmp_path, ScriptedModel(say("Quick."), say("Quicker."))) as (app, pilot):
             call_link = app.link.call

@@ -30,7 +30,7 @@ FILES = {
 }  # fmt: skip
 
 
-def test_nested_files_negation_and_anchors(tmp_path: Path) -> None:
+def test_nested_files_negation_and_anchors_are_respected(tmp_path: Path) -> None:
     write(tmp_path, **FILES)
     found = set(list_files(tmp_path))
     hidden = {
@@ -43,7 +43,7 @@ def test_nested_files_negation_and_anchors(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
-def test_git_agrees(tmp_path: Path) -> None:
+def test_git_ignores_the_same_files(tmp_path: Path) -> None:
     write(tmp_path, **{name: text for name, text in FILES.items() if not name.endswith("/.ignore")})
     (tmp_path / "sub" / ".ignore").unlink(missing_ok=True)
     subprocess.run(["git", "init", "-q", tmp_path], check=True, capture_output=True)
@@ -65,7 +65,7 @@ def test_rules_of_the_folders_above_apply_up_to_the_repository(tmp_path: Path) -
     assert list_files(work) == ["c.c", "d.txt", "gen/f.o"]
 
 
-def test_a_hostile_rule_takes_no_time_and_a_broken_one_is_left_out() -> None:
+def test_a_hostile_rule_costs_no_time_and_an_invalid_one_is_ignored() -> None:
     hostile = parse_rule("*a" * 200 + "b")
     assert hostile is not None
     assert not is_ignored("a" * 5000, [hostile])

@@ -78,7 +78,7 @@ def test_a_child_run_is_a_line_with_its_steps() -> None:
     assert [line.rsplit(" · ", 1)[-1] for line in show(item, details=False)[1:]] == ["1 step", "2 steps"]
 
 
-def test_live_output_keeps_its_end_and_leaves_out_what_is_known() -> None:
+def test_live_output_keeps_its_end_and_omits_known_text() -> None:
     call = CallItem(RUN, name="bash", arguments="{}", state="running")
     whole = "".join(f"line {number}\n" for number in range(200_000))
     for at in range(0, len(whole), 50_000):

@@ -72,7 +72,7 @@ def test_a_key_that_is_pressed_twice_decides_once(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_keys_reach_a_picker_before_its_rows_are_there(tmp_path: Path) -> None:
+def test_keys_reach_a_picker_before_its_rows_are_loaded(tmp_path: Path) -> None:
     """The list comes late. What is typed at once is the search, and Enter chooses from the list."""
 
     async def talk() -> None:
@@ -101,7 +101,7 @@ def test_keys_reach_a_picker_before_its_rows_are_there(tmp_path: Path) -> None:
     asyncio.run(talk())
 
 
-def test_escape_closes_a_picker_whose_rows_never_come(tmp_path: Path) -> None:
+def test_escape_closes_a_picker_whose_rows_never_load(tmp_path: Path) -> None:
     async def talk() -> None:
         async with open_app(tmp_path) as (app, pilot):
 

@@ -23,7 +23,7 @@ async def wait_for_text(app: TreadleApp, pilot: Pilot[Any], text: str) -> None:
     await wait_for(pilot, lambda: text in " ".join(read_screen(app).split()))
 
 
-def test_a_long_message_is_shown_whole_until_the_user_goes_on(
+def test_a_long_message_is_shown_completely_until_the_user_continues(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(display_state, "NOTICE_SECONDS", 0.0)
@@ -214,7 +214,7 @@ def test_a_notification_goes_to_terminals_that_show_them(tmp_path: Path, monkeyp
     asyncio.run(talk())
 
 
-def test_selected_text_is_copied_only_if_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_selected_text_is_copied_only_if_enabled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def talk() -> None:
         async with open_app(tmp_path) as (app, pilot):
             copied: list[str] = []

@@ -54,7 +54,9 @@ def attempts(workspace: Path, path: str) -> str:
         ("/".join(["a"] * 200), ""),
     ],
 )
-def test_ways_out_are_refused(workspace: Path, outside: Outside, name: str, path: str, words: str) -> None:
+def test_paths_out_of_the_workspace_are_refused(
+    workspace: Path, outside: Outside, name: str, path: str, words: str
+) -> None:
     (workspace / "a").mkdir()
     more = {"write_file": {"content": "x"}, "edit_file": {"old": "a", "new": "b"}}
     pattern = {"glob": {"pattern": "*"}, "grep": {"pattern": "x"}}
@@ -67,13 +69,15 @@ def test_ways_out_are_refused(workspace: Path, outside: Outside, name: str, path
     "target",
     ["{outside}", "../outside", "../../workspace/../outside", "/proc/self/root{outside}", "/proc/self/cwd"],
 )
-def test_links_that_lead_out(workspace: Path, outside: Outside, target: str, name: str) -> None:
+def test_links_out_of_the_workspace_are_not_followed(
+    workspace: Path, outside: Outside, target: str, name: str
+) -> None:
     (workspace / "link").symlink_to(target.format(outside=outside.folder))
     assert CANARY not in attempts(workspace, f"link/{name}")
     assert outside.is_untouched()
 
 
-def test_a_file_that_is_a_link_out(workspace: Path, outside: Outside) -> None:
+def test_a_file_link_out_of_the_workspace_is_refused(workspace: Path, outside: Outside) -> None:
     (workspace / "notes.txt").symlink_to(outside.file)
     (workspace / ".gitignore").symlink_to(outside.file)
     assert "leads out" in refused(workspace, "read_file", path="notes.txt")
@@ -97,7 +101,7 @@ def test_links_inside_are_followed(workspace: Path) -> None:
     assert (workspace / "deep" / "file.txt").read_text() == "new"
 
 
-def test_links_in_a_circle(workspace: Path) -> None:
+def test_links_in_a_circle_are_refused(workspace: Path) -> None:
     (workspace / "a").symlink_to("b")
     (workspace / "b").symlink_to("a")
     assert "in a circle" in refused(workspace, "read_file", path="a/x")
@@ -204,7 +208,7 @@ def test_a_folder_swapped_for_a_link_is_refused(workspace: Path, outside: Outsid
 @each("tool", [("read_file", {}), ("write_file", {"content": "x"}), ("edit_file", {"old": "inside", "new": "x"})])
 @each("swapped", ["flip", "flip/secret.txt"])
 @each("moment", range(1, 13))
-def test_a_swap_at_every_moment(
+def test_a_folder_swapped_at_any_moment_gives_no_access(
     workspace: Path,
     outside: Outside,
     monkeypatch: pytest.MonkeyPatch,

@@ -41,7 +41,7 @@ def test_unusual_encodings_and_newlines_are_reported(workspace: Path, data: byte
     assert note in came.splitlines()[-1]
 
 
-def test_an_empty_file(workspace: Path) -> None:
+def test_an_empty_file_is_reported(workspace: Path) -> None:
     (workspace / "f").touch()
     assert call(workspace, "read_file", path="f") == "[the file is empty]"
 
@@ -78,13 +78,13 @@ def test_a_huge_file_is_refused_and_a_long_one_read_in_parts(workspace: Path) ->
     assert came.endswith("[lines 1-100 of 500; start_line=101 reads on]")
 
 
-def test_the_declaration() -> None:
+def test_read_file_declares_its_effect_and_parameters() -> None:
     spec = TOOLS["read_file"].spec
     assert (spec.effect, spec.repeatable, spec.paths, spec.needs) == ("read", True, ("path",), ("workspace",))
     assert spec.schema["required"] == ["path"]
 
 
-def test_rules_look_at_the_plain_path() -> None:
+def test_rules_see_the_normalised_path() -> None:
     tool = TOOLS["write_file"]
     judged = tool.subjects(tool.parse('{"path": "docs/.././.env", "content": "x"}'))
     assert (judged.texts, judged.opaque) == ((".env",), None)

@@ -23,7 +23,7 @@ from treadle.tools.files.workspace import open_workspace
 each = pytest.mark.parametrize
 
 
-def made(workspace: Path, *paths: str, text: str = "x\n") -> None:
+def write_files(workspace: Path, *paths: str, text: str = "x\n") -> None:
     for path in paths:
         (workspace / path).parent.mkdir(parents=True, exist_ok=True)
         (workspace / path).write_text(text)
@@ -45,13 +45,13 @@ def made(workspace: Path, *paths: str, text: str = "x\n") -> None:
         ("ü?", ["üä", "ü\udcff"], ["ü"]),
     ],
 )
-def test_patterns(pattern: str, fits: list[str], does_not: list[str]) -> None:
+def test_glob_patterns_match_the_expected_names(pattern: str, fits: list[str], does_not: list[str]) -> None:
     expression = Expression(translate_glob(pattern))
     assert [name for name in [*fits, *does_not] if expression.matches(name)] == fits
 
 
 def test_files_and_folders_are_listed_in_order(workspace: Path) -> None:
-    made(workspace, "b.py", "a/z.py", "a/b/c.py", "a.py", ".hidden", "a/b/d.txt")
+    write_files(workspace, "b.py", "a/z.py", "a/b/c.py", "a.py", ".hidden", "a/b/d.txt")
     assert call(workspace, "glob", pattern="*") == ".hidden\na.py\na/\nb.py"
     assert call(workspace, "glob", pattern="**/*.py") == "a.py\na/b/c.py\na/z.py\nb.py"
     assert call(workspace, "glob", pattern="*.py", path="a") == "a/z.py"
@@ -75,7 +75,7 @@ def test_files_and_folders_are_listed_in_order(workspace: Path) -> None:
     ],
 )
 def test_ignored_files_are_skipped(workspace: Path, rules: str, left: list[str]) -> None:
-    made(workspace, "a.log", "keep.log", "a.txt", "build", "sub/build/y", "sub/dist/x")
+    write_files(workspace, "a.log", "keep.log", "a.txt", "build", "sub/build/y", "sub/dist/x")
     (workspace / ".gitignore").write_text(rules)
     found = [
         line for line in call(workspace, "grep", pattern="^x$", files_only=True).splitlines() if line[0] != "["
@@ -84,7 +84,7 @@ def test_ignored_files_are_skipped(workspace: Path, rules: str, left: list[str])
 
 
 def test_ignored_folders_are_named_and_can_be_searched(workspace: Path) -> None:
-    made(workspace, "node_modules/m/index.js", "src/a.js", "src/out/gen.js", "src/keep.js")
+    write_files(workspace, "node_modules/m/index.js", "src/a.js", "src/out/gen.js", "src/keep.js")
     (workspace / "src" / ".gitignore").write_text("out\n")
     came = call(workspace, "glob", pattern="**/*.js")
     assert came == (
@@ -96,7 +96,7 @@ def test_ignored_folders_are_named_and_can_be_searched(workspace: Path) -> None:
 
 
 def test_names_that_would_break_a_line_are_escaped(workspace: Path) -> None:
-    made(workspace, "a\nb.py", "\u202egnp.exe", "tab\there")
+    write_files(workspace, "a\nb.py", "\u202egnp.exe", "tab\there")
     os.close(os.open(os.fsencode(workspace) + b"/raw\xff", os.O_CREAT))
     came = call(workspace, "glob", pattern="*")
     assert came.splitlines() == [r'"a\nb.py"', r'"raw\xff"', r'"tab\there"', r'"\u202egnp.exe"']
@@ -112,9 +112,9 @@ def test_links_are_never_followed(workspace: Path, outside: Outside) -> None:
     assert "leads out" in refused(workspace, "grep", pattern=CANARY, path="out")
 
 
-def test_matching_lines_with_context(workspace: Path) -> None:
-    made(workspace, "a.txt", text="".join(f"line {number}\n" for number in range(1, 21)))
-    made(workspace, "b/c.txt", text="first\r\nLINE 3\r\n")
+def test_matching_lines_are_shown_with_context(workspace: Path) -> None:
+    write_files(workspace, "a.txt", text="".join(f"line {number}\n" for number in range(1, 21)))
+    write_files(workspace, "b/c.txt", text="first\r\nLINE 3\r\n")
     assert call(workspace, "grep", pattern="line 3$") == "a.txt\n3:line 3\n[1 matching line in 1 file]"
     assert call(workspace, "grep", pattern="^line (3|5|20)$", context_lines=1) == (
         "a.txt\n2-line 2\n3:line 3\n4-line 4\n5:line 5\n6-line 6\n--\n19-line 19\n20:line 20\n"
@@ -133,20 +133,20 @@ def test_matching_lines_with_context(workspace: Path) -> None:
     ("glob", "files"),
     [("*.py", ["a.py", "s/b.py"]), ("s/*.py", ["s/b.py"]), ("**/*.{py,md}", ["a.py", "s/b.py", "s/c.md"])],
 )
-def test_only_files_with_such_names(workspace: Path, glob: str, files: list[str]) -> None:
-    made(workspace, "a.py", "s/b.py", "s/c.md", "d.txt")
+def test_the_glob_limits_the_searched_files(workspace: Path, glob: str, files: list[str]) -> None:
+    write_files(workspace, "a.py", "s/b.py", "s/c.md", "d.txt")
     assert call(workspace, "grep", pattern="x", glob=glob, files_only=True).splitlines()[:-1] == files
 
 
 @each("pattern", [r"\Aab\z", "ab$", "^ab", r"a\w", "(?i)AB", r"a[^x]", r"b*\s*$", "^$|ab"])
 def test_each_line_is_matched_on_its_own(workspace: Path, pattern: str) -> None:
-    made(workspace, "f", text="ab\ncd\nab")
+    write_files(workspace, "f", text="ab\ncd\nab")
     assert "1:ab" in (came := call(workspace, "grep", pattern=pattern))
     assert "3:ab" in came
 
 
 def test_an_empty_match_at_the_end_adds_no_line(workspace: Path) -> None:
-    made(workspace, "f", text="a\n\nb\n")
+    write_files(workspace, "f", text="a\n\nb\n")
     assert call(workspace, "grep", pattern="^$") == "f\n2:\n[1 matching line in 1 file]"
 
 
@@ -157,9 +157,9 @@ def test_bad_patterns_are_explained(workspace: Path) -> None:
     assert "is empty" in refused(workspace, "grep", pattern="")
 
 
-def test_binary_files_are_passed_by_and_long_lines_cut(workspace: Path) -> None:
+def test_binary_files_are_skipped_and_long_lines_truncated(workspace: Path) -> None:
     (workspace / "bin").write_bytes(b"needle\0needle")
-    made(workspace, "long", text="y" * 5000 + "needle" + "z" * 5000)
+    write_files(workspace, "long", text="y" * 5000 + "needle" + "z" * 5000)
     came = call(workspace, "grep", pattern="needle")
     assert "bin" not in came
     assert "1:[…]" in came
@@ -168,32 +168,32 @@ def test_binary_files_are_passed_by_and_long_lines_cut(workspace: Path) -> None:
 
 
 def test_results_are_bounded(workspace: Path) -> None:
-    made(workspace, "many", text="hit\n" * 3000)
-    made(workspace, *[f"d/{number:04}" for number in range(1100)])
+    write_files(workspace, "many", text="hit\n" * 3000)
+    write_files(workspace, *[f"d/{number:04}" for number in range(1100)])
     came = call(workspace, "grep", pattern="hit")
     assert came.count("hit") == 500
     assert came.endswith("[cut: 500 lines are shown. There may be more: narrow the search]")
     assert "[cut: there are more than 1,000." in call(workspace, "glob", pattern="d/*")
 
 
-def test_a_hostile_pattern_takes_no_time(workspace: Path) -> None:
-    made(workspace, "f", text="a" * 200_000 + "b\n")
+def test_a_hostile_pattern_costs_no_time(workspace: Path) -> None:
+    write_files(workspace, "f", text="a" * 200_000 + "b\n")
     (workspace / ".gitignore").write_text("*a" * 200 + "b\n")
-    made(workspace, "a" * 200)
+    write_files(workspace, "a" * 200)
     began = time.process_time()
     assert "No line matches" in call(workspace, "grep", pattern="(a+)+$", path="f")
     call(workspace, "glob", pattern="*a" * 50 + "b")
     assert time.process_time() - began < HANG_SECONDS, "a pattern that is tried in every way takes years"
 
 
-def test_a_file_of_several_blocks_keeps_its_numbers(workspace: Path) -> None:
-    made(workspace, "f", text="some text in a line\n" * 300_000 + "needle\n")
+def test_line_numbers_are_correct_in_files_of_several_blocks(workspace: Path) -> None:
+    write_files(workspace, "f", text="some text in a line\n" * 300_000 + "needle\n")
     assert call(workspace, "grep", pattern="needle").startswith("f\n300001:needle")
 
 
 def test_a_search_is_limited_by_files_and_not_by_time(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine finds the same as a quiet one."""
-    made(workspace, "a", "b", "c")
+    write_files(workspace, "a", "b", "c")
     monkeypatch.setattr(folder_walk, "_MAX_ENTRIES", 2)
     hours = count(step=3600.0)
     monkeypatch.setattr(time, "monotonic", lambda: next(hours))
@@ -203,8 +203,8 @@ def test_a_search_is_limited_by_files_and_not_by_time(workspace: Path, monkeypat
     assert "there are more than 2 files and folders" in walk.notes("more")[0]
 
 
-def test_a_search_stops_when_its_caller_is_gone(workspace: Path) -> None:
-    made(workspace, "a", "b")
+def test_a_search_stops_when_its_caller_is_cancelled(workspace: Path) -> None:
+    write_files(workspace, "a", "b")
     stopped = threading.Event()
     walk = FolderWalk(stopped)
     with open_workspace(workspace) as root, walk.start(root, ".") as (_, entries):
@@ -215,15 +215,15 @@ def test_a_search_stops_when_its_caller_is_gone(workspace: Path) -> None:
 
 def test_a_search_is_limited_by_the_bytes_it_reads(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pattern that takes more steps for each byte may read less of them."""
-    made(workspace, "f", text="no such line\n" * 30)
+    write_files(workspace, "f", text="no such line\n" * 30)
     monkeypatch.setattr(sys.modules[run_search.__module__], "_MAX_BYTES", 1000)
     assert call(workspace, "grep", pattern="needle") == "No line matches."
     assert "more than 250 bytes were searched" in call(workspace, "grep", pattern="needle" * 110)
-    made(workspace, "f", text="\n" * 100)  # a line that is looked at costs more than its byte
+    write_files(workspace, "f", text="\n" * 100)  # a line that is looked at costs more than its byte
     assert "more than 1,000 bytes were searched" in call(workspace, "grep", pattern="\\Aneedle")
 
 
-def test_a_pattern_that_crosses_lines_takes_time_in_proportion_to_the_text() -> None:
+def test_a_pattern_that_crosses_lines_takes_linear_time() -> None:
     matcher = LineMatcher(r"a[\s\S]*z", ignore_case=False)
 
     def search(lines: int) -> None:
@@ -233,7 +233,7 @@ def test_a_pattern_that_crosses_lines_takes_time_in_proportion_to_the_text() -> 
 
 
 def test_cancelling_stops_the_thread(workspace: Path) -> None:
-    made(workspace, *[f"{number}/f" for number in range(300)])
+    write_files(workspace, *[f"{number}/f" for number in range(300)])
     before = threading.active_count()
 
     async def start_and_cancel() -> None:
@@ -250,5 +250,5 @@ def test_cancelling_stops_the_thread(workspace: Path) -> None:
 
 
 def test_a_tree_that_is_too_deep_is_cut(workspace: Path) -> None:
-    made(workspace, "/".join(["d"] * 80) + "/f")
+    write_files(workspace, "/".join(["d"] * 80) + "/f")
     assert "folders deep" in call(workspace, "glob", pattern="**/f")

@@ -19,7 +19,7 @@ from treadle.tools.files.similarity import explain_not_found
 each = pytest.mark.parametrize
 
 
-def test_created_and_replaced(workspace: Path) -> None:
+def test_files_are_created_and_replaced(workspace: Path) -> None:
     assert call(workspace, "write_file", path="a/b/c.txt", content="one\ntwo\n") == (
         "a/b/c.txt created: 2 lines, 8 bytes."
     )
@@ -96,14 +96,14 @@ def test_newlines_byte_order_marks_and_encodings_are_preserved(
         ({"old": "qqqqqqqqqq", "new": "a"}, "Nothing like it"),
     ],
 )
-def test_an_edit_that_is_not_clear(workspace: Path, arguments: dict[str, str], words: str) -> None:
+def test_an_ambiguous_edit_is_refused(workspace: Path, arguments: dict[str, str], words: str) -> None:
     text = "def f():\n    x = 1\ndef g():\n    x = 1\n"
     (workspace / "f.py").write_text(text)
     assert words in refused(workspace, "edit_file", path="f.py", **arguments)
     assert (workspace / "f.py").read_text() == text
 
 
-def test_every_place_at_once(workspace: Path) -> None:
+def test_an_edit_can_change_all_places_at_once(workspace: Path) -> None:
     (workspace / "f").write_text("a b a\n" * 10)
     came = call(workspace, "edit_file", path="f", old="a", new="aa", all=True)
     assert came.startswith("f changed in 20 places.\n")
@@ -117,7 +117,7 @@ def test_an_edit_of_a_missing_file_creates_nothing(workspace: Path) -> None:
     assert os.listdir(workspace) == []
 
 
-def test_a_character_that_the_file_cannot_hold(workspace: Path) -> None:
+def test_a_character_that_the_encoding_lacks_is_refused(workspace: Path) -> None:
     (workspace / "f").write_bytes(b"gr\xfcn")
     assert "latin-1, which cannot represent €" in refused(workspace, "edit_file", path="f", old="gr", new="€")
     assert (workspace / "f").read_bytes() == b"gr\xfcn"
@@ -138,14 +138,14 @@ def test_the_suggestion_is_the_same_on_a_busy_machine(monkeypatch: pytest.Monkey
     assert "nearest text is at line 301:" in guessed
 
 
-def test_spaces_apart_a_long_text_is_looked_for_in_proportion_to_the_file() -> None:
+def test_the_search_for_text_with_other_spaces_takes_linear_time() -> None:
     def look(lines: int) -> None:
         assert "The nearest text" in explain_not_found(" a\n" * lines, "a\n" * (lines // 2) + "qqqqqqqq", "x")
 
     assert growth(look, 2000) < LINEAR
 
 
-def test_a_file_that_another_program_writes_is_tried_a_number_of_times(
+def test_a_file_that_another_program_keeps_changing_is_retried_a_few_times(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (workspace / "f").write_text("a")

@@ -75,7 +75,7 @@ def test_a_line_without_a_glob_is_offered_as_it_is(line: str) -> None:
         "{} #",
     ],
 )
-def test_no_longer_line_is_allowed(line: str, change: str) -> None:
+def test_an_exact_rule_allows_no_longer_line(line: str, change: str) -> None:
     other = change.format(line)
     assert verdict(other, f"exactly: {line}") == "ask"
     assert verdict(other, approvals=allow(f"exactly: {line}")) == "ask"
@@ -97,7 +97,7 @@ def test_no_longer_line_is_allowed(line: str, change: str) -> None:
         ("ls | cat \\", "ls | cat \\ "),
     ],
 )
-def test_another_spelling_is_not_allowed(line: str, other: str) -> None:
+def test_an_exact_rule_allows_no_other_spelling(line: str, other: str) -> None:
     assert offer(line) == f"exactly: {line}"
     assert verdict(line, f"exactly: {line}") == "auto"
     assert verdict(other, f"exactly: {line}") == "ask"
@@ -109,7 +109,7 @@ def test_another_spelling_is_not_allowed(line: str, other: str) -> None:
 @example("a '|' b", "a | b")
 @example("a *", "a b")
 @example("a", "a ")
-def test_only_the_same_line_is_allowed(line: str, other: str) -> None:
+def test_an_exact_rule_allows_only_the_same_line(line: str, other: str) -> None:
     assume(line.strip(" \t\n") and other.strip(" \t\n") and line.strip(" \t\n") != other.strip(" \t\n"))
     pattern = make_exact_pattern(line)
     assert verdict(other, pattern) == "ask"
@@ -202,6 +202,6 @@ def test_a_line_that_is_hard_to_read_is_not_offered(line: str) -> None:
     assert offer(line) is None
 
 
-def test_the_longest_line_that_is_offered() -> None:
+def test_lines_are_offered_up_to_a_length_limit() -> None:
     assert offer("a; " + "b" * 197) is not None
     assert offer("a; " + "b" * 198) is None

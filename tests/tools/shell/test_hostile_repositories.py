@@ -137,7 +137,7 @@ LOOKING = (
 )  # fmt: skip
 
 
-async def test_a_verb_that_looks_is_allowed_and_runs_nothing(
+async def test_a_reading_verb_is_allowed_and_runs_no_program(
     repository: Repository, commands: ShellCommands
 ) -> None:
     ran: dict[str, list[str]] = {}
@@ -174,7 +174,7 @@ def test_a_line_that_the_overrides_do_not_cover_needs_approval(line: str, comman
 @pytest.mark.parametrize(
     "line", ["git add -A && git commit -m x && git log -1", "git branch x", "git push", "git config user.name x"]
 )
-def test_verbs_that_change_something_can_be_allowed(line: str, commands: ShellCommands) -> None:
+def test_changing_verbs_can_be_allowed(line: str, commands: ShellCommands) -> None:
     assert is_allowed(line, commands)
 
 
@@ -211,13 +211,13 @@ async def test_a_repository_without_a_git_folder_is_not_used(tmp_path: Path, com
     assert "cannot use bare repository" in await run("git log -1", tmp_path / "bare", commands)
 
 
-async def test_reading_gives_the_output_of_git(tmp_path: Path, commands: ShellCommands) -> None:
+async def test_reading_verbs_return_the_output_of_git(tmp_path: Path, commands: ShellCommands) -> None:
     await run("git init -q", tmp_path, commands)
     (tmp_path / "new").write_text("x")
     assert await run("git status -s", tmp_path, commands) == "?? new\n"
 
 
-def test_the_variables_count_their_entries() -> None:
+def test_the_git_variables_contain_their_number_of_entries() -> None:
     variables = build_git_variables([("filter.x.clean", "")], None)
     assert variables["GIT_CONFIG_COUNT"] == str(len(ALWAYS) + 1)
     assert variables[f"GIT_CONFIG_KEY_{len(ALWAYS)}"] == "filter.x.clean"

@@ -72,7 +72,7 @@ UNDERSTOOD = {
 
 
 @each("line", UNDERSTOOD)
-def test_understood(line: str) -> None:
+def test_plain_lines_are_split_into_commands(line: str) -> None:
     parsed = parse_commands(line)
     assert parsed.opaque is None
     assert sorted(parsed.commands) == sorted(UNDERSTOOD[line])
@@ -165,7 +165,7 @@ def test_understood(line: str) -> None:
         "echo \u202ex", "\"\" x",
     ],
 )  # fmt: skip
-def test_opaque(line: str) -> None:
+def test_lines_that_cannot_be_analysed_are_opaque(line: str) -> None:
     assert parse_commands(line).opaque is not None
 
 
@@ -226,7 +226,7 @@ def test_a_long_line_is_understood_on_a_busy_machine(monkeypatch: pytest.MonkeyP
     assert (parse_commands(line).opaque, len(parse_commands(line).commands)) == (None, 1)
 
 
-def test_nesting_without_end_is_given_up() -> None:
+def test_deep_nesting_is_opaque() -> None:
     assert parse_commands("env " * 500 + "ls").opaque is not None
     assert parse_commands("$(" * 3000 + ")" * 3000).opaque is not None
 
@@ -261,7 +261,7 @@ def test_nesting_without_end_is_given_up() -> None:
         ("gh api repos/x", "gh api repos/x"),
     ],
 )
-def test_the_suggested_pattern(line: str, pattern: str | None) -> None:
+def test_the_suggested_pattern_matches_every_command_of_the_line(line: str, pattern: str | None) -> None:
     parsed = parse_commands(line)
     assert suggest_pattern(parsed) == pattern
     if pattern is not None:

@@ -38,13 +38,13 @@ def verdict(approvals: ApprovalRules, line: str, grants: tuple[Grant, ...] = ())
 
 
 @pytest.mark.parametrize("line", ELSEWHERE)
-def test_another_path_to_a_program_is_not_waved_through(line: str) -> None:
+def test_another_path_to_a_program_is_not_allowed_automatically(line: str) -> None:
     assert verdict(DENIED, line) != "auto"
     assert verdict(ASKS, line) != "auto"
 
 
 @pytest.mark.parametrize("line", ["/bin/rm x", "/usr/bin/rm x", "/usr//bin/./rm x", "/bin/../bin/rm x"])
-def test_the_standard_folders_are_known(line: str) -> None:
+def test_programs_in_standard_folders_are_recognised(line: str) -> None:
     assert verdict(DENIED, line) == "deny"
 
 

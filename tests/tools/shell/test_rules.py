@@ -28,22 +28,22 @@ def test_a_rule_with_wrong_examples_is_refused(
 
 
 @each("line", [line for rule in TERMINAL_RULES for line in rule.match])
-def test_commands_that_wait_for_a_terminal(line: str) -> None:
+def test_commands_that_wait_for_a_terminal_get_advice(line: str) -> None:
     told = find_terminal_advice(parse_commands(f"cd x && {line}"))
     assert told is not None
     assert told.endswith(".")
 
 
 @each("line", [line for rule in TERMINAL_RULES for line in rule.no_match])
-def test_commands_that_need_no_terminal(line: str) -> None:
+def test_other_commands_get_no_terminal_advice(line: str) -> None:
     assert find_terminal_advice(parse_commands(line)) is None
 
 
 @each("line", [line for rule in CAUTION_RULES for line in rule.match] + [":(){ :|:& };:", "f() { f | f & }; f"])
-def test_commands_that_need_approval(line: str) -> None:
+def test_dangerous_commands_need_approval(line: str) -> None:
     assert find_caution(line, parse_commands(line)) is not None
 
 
 @each("line", [line for rule in CAUTION_RULES for line in rule.no_match] + ["f() { ls | wc & }; f"])
-def test_commands_that_need_no_approval(line: str) -> None:
+def test_ordinary_commands_need_no_approval(line: str) -> None:
     assert find_caution(line, parse_commands(line)) is None

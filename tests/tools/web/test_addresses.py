@@ -32,12 +32,12 @@ PUBLIC = [
 
 
 @each("address", NOT_PUBLIC)
-def test_addresses_that_are_refused(address: str) -> None:
+def test_private_and_special_addresses_are_refused(address: str) -> None:
     assert why_not_public(ip_address(address))
 
 
 @each("address", PUBLIC)
-def test_addresses_of_the_public_internet(address: str) -> None:
+def test_addresses_of_the_public_internet_are_accepted(address: str) -> None:
     assert why_not_public(ip_address(address)) is None
 
 
@@ -46,14 +46,14 @@ def test_addresses_of_the_public_internet(address: str) -> None:
     ["localhost", "LOCALHOST", "a.localhost", "printer.local", "metadata.google.internal", "x.home.arpa", "inner",
      "example.com.", "127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "127.0.0.1.", "a.0x1", ""],
 )  # fmt: skip
-def test_names_that_are_refused(host: str) -> None:
+def test_local_and_internal_names_are_refused(host: str) -> None:
     assert why_not_public_name(host)
 
 
 @each(
     "host", ["example.com", "xn--bcher-kva.example", "1.1.1.1", "2606:4700::1111", "internal.example.com", "0x.dev"]
 )
-def test_names_that_are_looked_up(host: str) -> None:
+def test_public_names_are_left_to_the_resolver(host: str) -> None:
     assert why_not_public_name(host) is None
 
 
@@ -90,7 +90,7 @@ def test_names_that_are_looked_up(host: str) -> None:
         ("https://" + "a" * 9000, "at most"),
     ],
 )  # fmt: skip
-def test_urls_that_are_refused_without_a_connection(url: str, words: str) -> None:
+def test_invalid_urls_are_refused_without_a_connection(url: str, words: str) -> None:
     async def nowhere(host: str, port: int) -> Sequence[str]:
         raise OSError("looked up")
 
@@ -100,7 +100,7 @@ def test_urls_that_are_refused_without_a_connection(url: str, words: str) -> Non
 
 
 @each("address", NOT_PUBLIC)
-def test_a_name_at_such_an_address(address: str) -> None:
+def test_a_name_that_resolves_to_a_private_address_is_refused(address: str) -> None:
     async def mixed(host: str, port: int) -> Sequence[str]:
         return ["1.1.1.1", address]
 

@@ -19,7 +19,7 @@ each = pytest.mark.parametrize
 DESCRIPTORS = Path("/proc/self/fd")
 
 
-def test_the_declaration() -> None:
+def test_web_fetch_declares_its_effect_and_needs() -> None:
     spec = make_web_fetch().spec
     assert (spec.name, spec.effect, spec.repeatable, spec.concurrent) == ("web_fetch", "read", True, True)
     assert spec.needs == ("network",)
@@ -36,7 +36,7 @@ def test_a_page_is_marked_as_information() -> None:
     run(work)
 
 
-def test_host_and_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_send_no_credentials_and_use_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1/")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1/")
 
@@ -105,7 +105,7 @@ def test_every_hop_is_vetted(location: str, words: str) -> None:
     run(work)
 
 
-def test_too_many_redirects() -> None:
+def test_too_many_redirects_are_refused() -> None:
     async def work() -> None:
         async with serving(redirects({"/": "/"})) as port:
             with pytest.raises(ToolError, match="redirects more than 5 times"):
@@ -188,7 +188,7 @@ def test_an_endless_body_is_cut() -> None:
 
 
 @each("path", ["/body", "/headers"])
-def test_a_slow_server_is_given_up(path: str) -> None:
+def test_a_slow_server_times_out(path: str) -> None:
     async def slow(request: web.Request) -> web.StreamResponse:
         answer = web.StreamResponse(headers={"Content-Type": "text/plain"})
         if request.path == "/headers":
@@ -219,7 +219,7 @@ def test_a_slow_server_is_given_up(path: str) -> None:
         ("text/html", b"<script>1</script>", "[the page holds no text]"),
     ],
 )
-def test_kinds_of_text(kind: str, body: bytes, shown: str) -> None:
+def test_each_kind_of_text_is_shown(kind: str, body: bytes, shown: str) -> None:
     async def answer(request: web.Request) -> web.Response:
         return web.Response(body=body, headers={"Content-Type": kind})
 
@@ -258,7 +258,7 @@ def test_a_failure_is_explained(status: int, words: str) -> None:
     run(work)
 
 
-def test_a_broken_answer() -> None:
+def test_a_broken_response_is_reported() -> None:
     async def junk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\nContent-Type: text/plain\r\n\r\nshort")
         writer.close()
@@ -273,7 +273,7 @@ def test_a_broken_answer() -> None:
     run(work)
 
 
-def test_a_location_of_strange_bytes() -> None:
+def test_a_redirect_to_invalid_bytes_is_reported() -> None:
     async def strange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: http://\xff\xfe/\r\n\r\n")
         writer.close()
@@ -288,7 +288,7 @@ def test_a_location_of_strange_bytes() -> None:
 
 
 @pytest.mark.skipif(not DESCRIPTORS.exists(), reason="counts descriptors where Linux shows them")
-def test_nothing_is_left_open() -> None:
+def test_no_connection_is_left_open() -> None:
     async def work() -> None:
         async with serving(page("x")) as port:
             await fetched(f"http://{HOST}:{port}/")

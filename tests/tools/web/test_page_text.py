@@ -27,13 +27,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", ["article"])
-def test_golden_pages(name: str) -> None:
+def test_golden_pages_are_converted_as_recorded(name: str) -> None:
     came = extract_text((GOLDEN / f"{name}.html").read_text(), "https://example.org/wiki/Treadle")
     assert came == (GOLDEN / f"{name}.txt").read_text().rstrip("\n")
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_page_takes_time_in_proportion_to_its_length(name: str) -> None:
+def test_a_hostile_page_takes_linear_time(name: str) -> None:
     page = HOSTILE[name]
     quarter = len(page) // 32
     assert growth(lambda size: extract_text(page[:size], "https://example.org/" + "a" * 2000), quarter) < LINEAR
@@ -56,5 +56,5 @@ def test_a_hostile_page_takes_time_in_proportion_to_its_length(name: str) -> Non
         ("</div></p>x", "x"),
     ],
 )
-def test_small_pages(page: str, text: str) -> None:
+def test_small_pages_are_converted(page: str, text: str) -> None:
     assert extract_text(page, "https://example.org/") == text

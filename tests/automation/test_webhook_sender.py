@@ -40,7 +40,7 @@ def first_fails(times: int, how: Behaviour = 500) -> Callable[[Received], Behavi
     return behave
 
 
-def test_everything_comes_signed_and_in_order(tmp_path: Path) -> None:
+def test_events_are_delivered_signed_and_in_order(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         await works.run()  # before anybody wanted it
         async with receiver() as other:
@@ -64,7 +64,7 @@ def test_everything_comes_signed_and_in_order(tmp_path: Path) -> None:
     perform(tmp_path, scenario)
 
 
-def test_only_what_is_wanted_is_sent(tmp_path: Path) -> None:
+def test_only_the_selected_events_and_agents_are_sent(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end", "step_*", agents=("hero",))
@@ -144,7 +144,7 @@ def test_an_unreachable_receiver_is_a_failure_like_any_other(tmp_path: Path) -> 
     perform(tmp_path, scenario)
 
 
-def test_an_answer_without_end_is_not_read(tmp_path: Path) -> None:
+def test_an_endless_response_is_not_read(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(lambda _: "endless") as other:
             await works.add(other.url, "run_end")
@@ -185,7 +185,7 @@ def test_a_receiver_that_is_gone_is_not_contacted_until_a_retry_is_requested(tmp
     perform(tmp_path, scenario)
 
 
-def test_after_so_many_attempts_it_is_given_up_and_can_be_sent_again(tmp_path: Path) -> None:
+def test_an_event_becomes_a_dead_letter_after_the_last_attempt_and_can_be_sent_again(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(first_fails(3)) as other:
             made = await works.add(other.url, "run_end", most_attempts=2)
@@ -214,7 +214,7 @@ def test_after_so_many_attempts_it_is_given_up_and_can_be_sent_again(tmp_path: P
     perform(tmp_path, scenario)
 
 
-def test_what_fails_again_stays_a_dead_letter(tmp_path: Path) -> None:
+def test_a_dead_letter_whose_retry_fails_stays_a_dead_letter(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(lambda _: 503) as other:
             made = await works.add(other.url, "run_end", most_attempts=1)
@@ -235,7 +235,7 @@ def test_what_fails_again_stays_a_dead_letter(tmp_path: Path) -> None:
     perform(tmp_path, scenario)
 
 
-def test_after_three_days_it_is_given_up(tmp_path: Path) -> None:
+def test_an_event_becomes_a_dead_letter_after_three_days(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(lambda _: 500) as other:
             made = await works.add(other.url, "run_end")
@@ -252,7 +252,7 @@ def test_after_three_days_it_is_given_up(tmp_path: Path) -> None:
     perform(tmp_path, scenario)
 
 
-def test_killed_between_sending_and_keeping_it_is_sent_again_under_the_same_id(tmp_path: Path) -> None:
+def test_a_delivery_that_was_not_recorded_before_a_crash_is_repeated_with_the_same_id(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver() as other:
             await works.add(other.url, "run_end")
@@ -272,7 +272,7 @@ def test_killed_between_sending_and_keeping_it_is_sent_again_under_the_same_id(t
     perform(tmp_path, scenario)
 
 
-def test_a_restarted_sender_resumes_and_waits_as_long(tmp_path: Path) -> None:
+def test_a_restarted_sender_resumes_and_keeps_the_retry_delay(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver(first_fails(1)) as other:
             await works.add(other.url, "run_end")
@@ -302,7 +302,7 @@ def test_events_committed_while_no_sender_ran_are_sent_later(tmp_path: Path) -> 
     perform(tmp_path, scenario)
 
 
-def test_one_that_is_removed_gets_nothing_more(tmp_path: Path) -> None:
+def test_a_removed_webhook_receives_nothing_more(tmp_path: Path) -> None:
     async def scenario(works: Sending) -> None:
         async with receiver() as other:
             made = await works.add(other.url, "run_end")
@@ -320,7 +320,7 @@ def test_one_that_is_removed_gets_nothing_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["ftp://x/", "https://", "http://[::1", "x", "http://a b/", "http://x:99999/"])
-def test_what_cannot_be_sent_to_is_refused(tmp_path: Path, url: str) -> None:
+def test_a_webhook_with_an_invalid_url_or_event_type_is_refused(tmp_path: Path, url: str) -> None:
     async def scenario(works: Sending) -> None:
         with pytest.raises(UsageError, match="cannot be sent to"):
             await works.add(url)

@@ -14,7 +14,7 @@ from treadle.domain.runs import Usage
 from treadle.ports.model import Completed, TextDelta
 
 
-class Ended(NamedTuple):
+class ReplyWithLateData(NamedTuple):
     """A whole reply in one format, and what comes too late."""
 
     events_of: Callable[[Behaviour], list[ModelEvent]]
@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 LATE_CALL: dict[str, Any] = {"call_id": "late", "name": "add", "arguments": "{}"}
 FORMATS = {
-    "chat_completions": Ended(
+    "chat_completions": ReplyWithLateData(
         chat.events_of,
         [delta(content="hi"), delta(finish="stop"), usage(10, 5), DONE],
         [
@@ -35,7 +35,7 @@ FORMATS = {
             event(b"not JSON"),
         ],
     ),
-    "anthropic_messages": Ended(
+    "anthropic_messages": ReplyWithLateData(
         anthropic_wire.events_of,
         anthropic_wire.stream(anthropic_wire.text(0, "hi")),
         [
@@ -46,7 +46,7 @@ FORMATS = {
             event(b"not JSON"),
         ],
     ),
-    "responses": Ended(
+    "responses": ReplyWithLateData(
         responses_wire.events_of,
         responses_wire.wire(*responses_wire.replied(responses_wire.message("hi"), cuts=())),
         responses_wire.wire(
@@ -70,7 +70,7 @@ def test_data_after_the_end_is_ignored(name: str, together: bool) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_body_that_breaks_off_after_the_end_is_a_whole_reply(name: str) -> None:
+def test_a_body_that_breaks_off_after_the_end_is_a_complete_reply(name: str) -> None:
     ended = FORMATS[name]
     events = ended.events_of(Answer([*ended.reply, *ended.late], ending="cut"))
     assert isinstance(events[-1], Completed)

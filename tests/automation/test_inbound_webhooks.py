@@ -24,7 +24,7 @@ ISSUE = b'{"issue": {"number": 7, "title": "It rains", "labels": ["wet", "cold"]
 TEMPLATE = "Look at {{payload.issue.title}} ({{ payload.issue.labels.1 }})"
 
 
-def obliging() -> FunctionModel:
+def make_model() -> FunctionModel:
     return FunctionModel(lambda _: say("done"))
 
 
@@ -41,7 +41,7 @@ async def new_hook(web: Served, **more: Any) -> Any:
 def test_a_signed_message_starts_a_run_with_its_event_first(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = FakeClock()
-        async with served(tmp_path, obliging(), clock) as web:
+        async with served(tmp_path, make_model(), clock) as web:
             hook = await new_hook(web, session="issue-{{payload.issue.number}}")
             for number in range(2):
                 headers = signed(hook["secret"], f"msg_{number}", ISSUE, clock.now())
@@ -108,7 +108,7 @@ def test_one_of_several_signatures_is_enough() -> None:
 def test_the_same_message_again_is_refused_and_starts_nothing(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = FakeClock()
-        async with served(tmp_path, obliging(), clock) as web:
+        async with served(tmp_path, make_model(), clock) as web:
             hook = await new_hook(web)
             headers = signed(hook["secret"], "msg", ISSUE, clock.now())
             sending = [web.send("POST", hook["path"], ISSUE, headers) for _ in range(5)]
@@ -127,7 +127,7 @@ def test_the_same_message_again_is_refused_and_starts_nothing(tmp_path: Path) ->
 # ── The gate ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_only_sending_needs_no_token(tmp_path: Path) -> None:
+def test_posting_to_an_inbound_webhook_needs_no_token_and_managing_them_does(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with served(tmp_path, ScriptedModel()) as web:
             hook = await new_hook(web)
@@ -151,10 +151,10 @@ def test_only_sending_needs_no_token(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_secret_is_shown_once_and_kept_in_the_vault_alone(tmp_path: Path) -> None:
+def test_the_secret_is_shown_once_and_stored_only_in_the_vault(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = FakeClock()
-        async with served(tmp_path, obliging(), clock) as web:
+        async with served(tmp_path, make_model(), clock) as web:
             hook = await new_hook(web)
             assert hook["secret"].startswith("whsec_")
             assert hook["secret"] not in (await web.ask("GET", "/v1/hooks")).body.decode()
@@ -179,7 +179,7 @@ def test_the_secret_is_shown_once_and_kept_in_the_vault_alone(tmp_path: Path) ->
 def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = FakeClock()
-        async with served(tmp_path, obliging(), clock) as web:
+        async with served(tmp_path, make_model(), clock) as web:
             hook = await new_hook(web, message="{{payload.short}}")
             fits = msgspec.json.encode({"short": "hello", "long": "x" * (2**20 - 100)})
             headers = signed(hook["secret"], "msg", fits, clock.now())
@@ -202,7 +202,7 @@ def test_a_body_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_values_of_a_payload_are_inserted_as_plain_text(tmp_path: Path) -> None:
     async def scenario() -> None:
         clock = FakeClock()
-        async with served(tmp_path, obliging(), clock) as web:
+        async with served(tmp_path, make_model(), clock) as web:
             hook = await new_hook(web, message="{{payload.a}}", session="{{payload.s}}")
             for number, value in enumerate(("/reset", "{{payload.s}}", "/undo everything")):
                 body = msgspec.json.encode({"a": value, "s": "ses_of_somebody_else"})
@@ -242,7 +242,7 @@ def test_a_template_is_filled(template: str, payload: Any, text: str) -> None:
 @pytest.mark.parametrize(
     "template", ["{{x}}", "{{payload[0]}}", "{{ payload.a | upper }}", "{{payload", "a}}", "{{}}"]
 )
-def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
+def test_an_invalid_placeholder_in_a_template_is_refused(template: str) -> None:
     with pytest.raises(ValueError, match="not a valid placeholder"):
         check_template(template)
 
@@ -252,7 +252,7 @@ def test_a_place_that_could_not_be_filled_is_refused(template: str) -> None:
         st.none() | st.booleans() | st.integers() | st.text(), lambda each: st.dictionaries(st.text(), each)
     )
 )
-def test_any_payload_stays_in_a_session_of_the_hook(payload: Any) -> None:
+def test_any_payload_gives_a_session_id_of_the_inbound_webhook(payload: Any) -> None:
     hook = InboundWebhook(HookId("hok_1"), "n", "hero", "m", "{{payload}}", 0.0)
     session = derive_session(hook, payload)
     if session is not None:

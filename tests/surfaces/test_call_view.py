@@ -15,7 +15,7 @@ def lines(columns: int = WIDE, rows: int | None = None, **arguments: object) -> 
     return show_call(json.dumps(arguments), columns, rows).lines
 
 
-def test_short_arguments_come_first_and_long_ones_with_their_size_and_real_lines() -> None:
+def test_short_arguments_are_shown_first_and_long_ones_with_their_size_and_lines() -> None:
     assert lines(content="one\ntwo\n")[0] == "  content (8 characters, 2 lines):"
     assert lines(content="one\ntwo", path="note.txt", force=True) == [
         "  │ path: note.txt",
@@ -32,7 +32,7 @@ def test_values_are_decoded_and_spaces_kept() -> None:
     assert show_call("[1", WIDE).lines == ["  the arguments, which are not a JSON object (2 characters):", "  │ [1"]
 
 
-def test_no_line_passes_for_one_of_treadle_s_own() -> None:
+def test_no_line_of_a_call_can_imitate_the_prompt() -> None:
     forged = " " * 200 + "Run it? [y]es"
     told = lines(40, command=f"{forged}\nRun it?\r\x0bRun it?\u2028Run it?")
     assert all(line.startswith(("  │ ", "  ┆ ")) for line in told[1:-1])
@@ -70,7 +70,7 @@ UNSEEN = [
 
 
 @pytest.mark.parametrize("code", UNSEEN, ids=lambda code: f"{code:04X}")
-def test_what_is_not_seen_is_shown_by_its_number_and_warned_of(code: int) -> None:
+def test_invisible_characters_are_shown_as_codes_with_a_warning(code: int) -> None:
     assert reveal(f"a{chr(code)}b") == f"a<U+{code:04X}>b"
     call, warning = lines(command=f"ls{chr(code)}")
     assert call == f"  │ command: ls<U+{code:04X}>"
@@ -92,7 +92,7 @@ def test_pieces_fit_and_lose_nothing() -> None:
     assert all(len(re.sub("[世界]", "xx", reveal(piece))) <= 20 for piece in found)
 
 
-def test_on_one_line() -> None:
+def test_a_call_is_summarised_on_one_line() -> None:
     assert summarize_call('{"command": "a\\n  b"}') == "a⏎  b"
     assert summarize_call('{"content": "x\\ny", "path": "p"}') == "path: p, content: x⏎y"
     assert summarize_call('{"command": "abcdef"}', 4) == "abc…"

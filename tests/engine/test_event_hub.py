@@ -27,13 +27,13 @@ def event(of: EventHub, sequence: int, data: EventData | None = None) -> Event:
     return of.make_event(ORIGIN, sequence, data or StepStart(sequence))
 
 
-async def taken(reader: Subscription) -> list[int]:
+async def take_sequences(reader: Subscription) -> list[int]:
     events = await reader.take()
     assert events is not None
     return [each.sequence for each in events]
 
 
-def busy(monkeypatch: pytest.MonkeyPatch) -> None:
+def make_busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let it seem as if readers had been woken late for a while."""
 
     def pause(self: Pace, now: float) -> float:
@@ -47,7 +47,7 @@ def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None
     async def work() -> None:
         of = hub()
         with of.subscribe(ORIGIN.run_id, gather_seconds=10 * HANG_SECONDS) as reader:
-            waiting = asyncio.create_task(taken(reader))
+            waiting = asyncio.create_task(take_sequences(reader))
             await asyncio.sleep(0)
             reader.show(event(of, 1, Token(1, 1, 0, "a")))
             reader.offer([event(of, 2)])
@@ -58,15 +58,15 @@ def test_durable_events_are_shown_at_once_and_live_events_are_gathered() -> None
 
 
 @pytest.mark.parametrize("gather_seconds", [0.0, 0.02])
-def test_a_process_that_is_behind_wakes_patient_readers_less_often(
+def test_an_overloaded_process_wakes_patient_readers_less_often(
     gather_seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    busy(monkeypatch)
+    make_busy(monkeypatch)
 
     async def work() -> None:
         of = hub()
         with of.subscribe(ORIGIN.run_id, gather_seconds=gather_seconds) as reader:
-            waiting = asyncio.create_task(taken(reader))
+            waiting = asyncio.create_task(take_sequences(reader))
             await asyncio.sleep(0.005)
             reader.offer([event(of, 1)])
             await asyncio.sleep(0.005)
@@ -76,13 +76,13 @@ def test_a_process_that_is_behind_wakes_patient_readers_less_often(
     virtually(work())
 
 
-def test_an_end_is_not_kept_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    busy(monkeypatch)
+def test_the_end_of_a_run_is_delivered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_busy(monkeypatch)
 
     async def work() -> None:
         of = hub()
         with of.subscribe(ORIGIN.run_id, gather_seconds=0.02) as reader:
-            waiting = asyncio.create_task(taken(reader))
+            waiting = asyncio.create_task(take_sequences(reader))
             await asyncio.sleep(0.005)
             reader.offer([event(of, 1)])
             await asyncio.sleep(0.005)
@@ -142,7 +142,7 @@ def test_many_readers_woken_together_do_not_make_a_process_busy(readers: int, ev
     assert pauses < readers, "at most once, before it was looked at"
 
 
-def test_an_old_stall_has_no_effect() -> None:
+def test_old_stalls_are_forgotten() -> None:
     loop = Loop()
     loop.goes_on(2, 0.05, 1.0)
     loop.worked += WINDOW_SECONDS
@@ -152,7 +152,7 @@ def test_an_old_stall_has_no_effect() -> None:
     assert loop.pace.pause(loop.now + WINDOW_SECONDS) == 0.0, "and it is forgotten for good"
 
 
-def test_only_the_work_of_the_loop_itself_counts() -> None:
+def test_only_the_cpu_time_of_the_loop_counts_as_work() -> None:
     """The CPU time of this thread is real. The time of day passes as it would on a machine without other work."""
     begin, worked = time.monotonic(), time.thread_time()
     pace, now = Pace(), begin

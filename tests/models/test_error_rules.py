@@ -19,7 +19,7 @@ def test_every_rule_has_an_example() -> None:
     assert all(rule.examples for rule in RULES)
 
 
-def test_every_answer_is_decided() -> None:
+def test_every_error_matches_a_rule() -> None:
     for status in (None, *range(300, 600)):
         assert find_rule(status, "") in RULES
         assert find_rule(status, "something that nobody has seen yet") in RULES
@@ -43,7 +43,7 @@ def test_compaction_and_repair_are_not_plain_retries() -> None:
         (None, None),
     ],
 )
-def test_the_status_that_an_error_in_a_stream_would_have_had(error: object, status: int | None) -> None:
+def test_an_error_in_a_stream_has_the_status_of_its_type(error: object, status: int | None) -> None:
     body = msgspec.json.encode({"error": error}).decode()
     assert effective_status(None, read_error(body)) == status
 
@@ -62,12 +62,12 @@ def test_the_status_that_an_error_in_a_stream_would_have_had(error: object, stat
         ("Monthly limit reached, try again in 30s", "billing"),
     ],
 )
-def test_a_quota_that_is_back_soon_is_a_rate(message: str, kind: str) -> None:
+def test_a_quota_that_returns_soon_is_a_rate_limit(message: str, kind: str) -> None:
     body = msgspec.json.encode({"error": {"message": message}}).decode()
     assert classify_error(429, body).rule.kind == kind
 
 
-def test_a_short_wait_in_a_header_makes_a_quota_a_rate() -> None:
+def test_a_short_wait_in_a_header_makes_a_quota_a_rate_limit() -> None:
     body = '{"error":"quota exhausted"}'
     assert classify_error(429, body, headers={"retry-after": "20"}).rule.kind == "rate_limited"
     assert classify_error(429, body).rule.kind == "billing"

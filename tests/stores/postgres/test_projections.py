@@ -33,7 +33,7 @@ from treadle.testing.conformance.store import END, OPENING, Recorder, StoreProce
 from treadle.testing.time import CountingIds, FakeClock
 
 
-class Desk(StoreProcess):
+class ProjectionProcess(StoreProcess):
     """A process, with its lists."""
 
     approvals: PostgresApprovals
@@ -42,16 +42,18 @@ class Desk(StoreProcess):
 
 
 @asynccontextmanager
-async def desk(url: str) -> AsyncGenerator[Desk, None]:
+async def desk(url: str) -> AsyncGenerator[ProjectionProcess, None]:
     clock, told = FakeClock(), Recorder()
     async with opened(url, told, clock) as (journal, database, _):
-        process = Desk(journal, told, clock, CountingIds(), "worker")
+        process = ProjectionProcess(journal, told, clock, CountingIds(), "worker")
         process.approvals, process.sessions = PostgresApprovals(database), PostgresSessions(database)
         process.results = PostgresResults(database)
         yield process
 
 
-def asked(number: int, expires_at: float | None = None, pattern: str | None = "ls *") -> ApprovalRequested:
+def make_approval_request(
+    number: int, expires_at: float | None = None, pattern: str | None = "ls *"
+) -> ApprovalRequested:
     return ApprovalRequested(
         ApprovalId(f"apr_{number}"), "call", "bash", '{"command": "ls\x00"}', "why", pattern, expires_at
     )
@@ -65,7 +67,7 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
         async with desk(url) as process:
             claim = await process.claimed("s")
             run_id = claim.origin.run_id
-            await process.advance(claim, 2, [], [asked(1), asked(2)])
+            await process.advance(claim, 2, [], [make_approval_request(1), make_approval_request(2)])
             assert [each.approval_id for each in await process.approvals.list_pending()] == ["apr_1", "apr_2"]
             assert await process.approvals.list_pending(RunId("run_other")) == []
             record = await process.approvals.find(ApprovalId("apr_1"))
@@ -87,11 +89,11 @@ def test_an_approval_is_listed_until_it_is_decided(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_an_approval_whose_time_has_run_out_takes_no_answer(url: str) -> None:
+def test_an_expired_approval_accepts_no_decision(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             claim = await process.claimed()
-            await process.advance(claim, 2, [], [asked(1, process.clock.now() + 60)])
+            await process.advance(claim, 2, [], [make_approval_request(1, process.clock.now() + 60)])
             process.clock.pass_time(60)
             answer = process.draft(ApprovalDecided(ApprovalId("apr_1"), "approve"))
             with pytest.raises(InvalidState):
@@ -185,7 +187,7 @@ def test_runs_are_started_and_messages_delivered_with_the_intents(url: str) -> N
     asyncio.run(scenario())
 
 
-def test_a_run_that_was_cancelled_need_not_wait_for_its_turn(url: str) -> None:
+def test_a_cancelled_run_can_be_claimed_before_its_turn(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             await process.submit("s")
@@ -233,7 +235,7 @@ def test_a_deleted_run_is_reported_as_deleted(url: str) -> None:
 # ── The feed ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_all_runs_are_one_feed(url: str) -> None:
+def test_the_feed_contains_the_events_of_all_runs(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as process:
             assert await process.store.position() == 0
@@ -328,11 +330,11 @@ def test_a_reader_that_starts_slowly_also_keeps_the_order(url: str) -> None:
     asyncio.run(scenario())
 
 
-def test_two_that_write_are_read_without_a_gap(url: str) -> None:
+def test_events_of_two_concurrent_writers_are_read_without_gaps(url: str) -> None:
     async def scenario() -> None:
         async with desk(url) as one, desk(url) as two:
 
-            async def write(process: Desk) -> None:
+            async def write(process: ProjectionProcess) -> None:
                 for number in range(30):
                     name = f"{id(process)}_{number}"
                     origin = Origin(RunId(f"run_{name}"), SessionId(f"ses_{name}"), AgentId("a"))
