@@ -194,7 +194,7 @@ def _describe(found: FoundSkill, content: SkillContent | None, width: int) -> Ge
     yield f"skill    {reveal_line(found.name)}"
     yield f"from     {ORIGINS[found.origin]}: {reveal_line(found.path)}"
     yield f"state    {_state(found)}{f': {reveal_line(found.reason)}' if found.reason else ''}"
-    yield f"tools    {_describe_tools(found).removeprefix('tools: ')}"
+    yield f"tools    {_describe_missing_tools(found) or _join(_tools_of(found).tools)}"
     for line in _warnings(found):
         yield f"warning  {line}"
     yield f"about    {reveal_line(found.description)}"
@@ -225,10 +225,14 @@ def _tools_of(found: FoundSkill) -> SkillTools:
 
 
 def _describe_tools(found: FoundSkill) -> str:
+    return _describe_missing_tools(found) or f"tools: {_join(_tools_of(found).tools)}"
+
+
+def _describe_missing_tools(found: FoundSkill) -> str:
+    """Return that a skill has no tools, or an empty text if it has some."""
     if found.asks_for and not found.tools:
         return f"no tools: it requests {_join(found.asks_for)}, which a skill of a workspace does not get"
-    brought = _tools_of(found)
-    return f"tools: {_join(brought.tools)}" if brought.tools else "no tools"
+    return "" if _tools_of(found).tools else "no tools"
 
 
 def _warnings(found: FoundSkill) -> Generator[str]:
