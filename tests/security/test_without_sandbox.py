@@ -56,7 +56,10 @@ def ran(tmp_path: Path, line: str = "echo ran", decision: Any = None, **settings
     [
         ({}, ""),
         ({"default": "ask"}, "; `bash` is on ask by default"),
-        ({"rules": [{"tool": "bash", "match": "echo *", "do": "ask"}]}, "; the rule for `echo *` of `bash` says ask"),
+        (
+            {"rules": [{"tool": "bash", "match": "echo *", "do": "ask"}]},
+            "; the rule for `echo *` of `bash` says ask",
+        ),
     ],
     ids=["auto", "ask", "a rule that asks"],
 )
