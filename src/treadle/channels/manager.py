@@ -22,7 +22,7 @@ from treadle.operations.channels import (
     RecordedStateView,
 )
 from treadle.operations.schemas import maybe, moment
-from treadle.ports.channel import Channel, ChannelError, Outgoing
+from treadle.ports.channel import Channel, ChannelError, Outgoing, find_limitation
 from treadle.ports.channel_store import ChannelState, ChannelStore
 from treadle.ports.clock import Clock
 
@@ -104,7 +104,9 @@ class HomeChannelManager:
             opened = self._make(channel, config)
             try:
                 async with asyncio.timeout(TEST_SECONDS):
-                    return await opened.check()
+                    account = await opened.check()
+                limitation = find_limitation(opened)
+                return f"{account}. {limitation}" if limitation else account
             finally:
                 with suppress(Exception):
                     await opened.close()

@@ -41,7 +41,7 @@ class RecordedStateView(Struct, frozen=True):
     status: ChannelStatus
     account: str
     reason: str
-    """Why it is not connected."""
+    """Why it is not connected. If it is connected: why the connection is of limited use."""
     since: datetime
     """When the status began."""
     recorded_at: datetime
@@ -60,7 +60,7 @@ class ChannelView(Struct, frozen=True):
     account: str
     """The account that it is connected as."""
     reason: str
-    """Why it is not connected."""
+    """Why it is not connected. If it is connected: why the connection is of limited use."""
     retry_at: datetime | None
     unread: int
     """Messages that are stored and not handled yet."""

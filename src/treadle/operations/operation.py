@@ -25,7 +25,7 @@ from treadle.operations.refusal import Problem
 from treadle.operations.schemas import Page
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Streams = Literal["never", "always", "on request"]
+Streams = Literal["never", "always", "on_request"]
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R")
 Item = TypeVar("Item")

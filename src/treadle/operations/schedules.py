@@ -20,7 +20,7 @@ class NewSchedule(Struct, frozen=True, forbid_unknown_fields=True):
     zone: str = "UTC"
     """The time zone of a cron expression."""
     session_id: SessionName | None = None
-    """Go on in this session; without it each run begins one of its own."""
+    """The session that every run continues. Default: a new session for each run."""
     deliver: str = ""
     """The channel and recipient that the answers are sent to, such as `telegram:alice`."""
 

@@ -37,8 +37,7 @@ class OwnerSettings:
             self._config = _request_settings(home)
             if self._config is None:
                 raise fault
-            problem = str(fault).removeprefix(f"{home.config_file}: ").rstrip(".")
-            alert(f"{home.config_file} is invalid ({problem}); the running owner still uses the previous settings.")
+            alert(f"config.yaml is invalid; the running owner still uses the previous settings: {fault}")
         self.fault = fault
         return self._config
 

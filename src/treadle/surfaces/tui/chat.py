@@ -7,6 +7,7 @@ from contextvars import copy_context
 
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
+from treadle.domain.attachments import parse_attached_file
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
@@ -393,5 +394,5 @@ class Chat:
 def _as_attachment(part: Text | Image) -> SentAttachment:
     if isinstance(part, Image):
         return SentAttachment(part.media_type, part.data)
-    head, _, text = part.text.partition(":\n")
-    return SentAttachment(name=head.removeprefix("\n\nAttached file "), text=text)
+    name, text = parse_attached_file(part.text)
+    return SentAttachment(name=name, text=text)

@@ -54,8 +54,9 @@ async def list_channels(json: Json = False) -> int:
             note(f"{view.name}: {waiting.name or waiting.sender} waits for `treadle channels approve CODE`")
         if view.recorded is not None and view.recorded.is_held:
             recorded = view.recorded
-            said = f"{recorded.status} since {local_time(recorded.since)} {recorded.reason or recorded.account}"
-            note(f"{view.name}: the server that holds the connection recorded: {said.strip()}")
+            since = f"{recorded.status} since {local_time(recorded.since)}"
+            said = " ".join(filter(None, (since, recorded.account, recorded.reason)))
+            note(f"{view.name}: the server that holds the connection recorded: {said}")
         elif view.reason:
             note(f"{view.name}: {view.reason}")
     return 0
