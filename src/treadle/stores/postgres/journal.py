@@ -273,7 +273,7 @@ def _submission_header(new: RunDraft, key: str | None = None) -> Header:
     if (places := read_concurrency_limit(new.events)) is not None:
         header["places"] = places
     if projected := project_events(new.events):
-        header["projections"] = projected
+        header["beside"] = projected
     return header
 
 
@@ -287,7 +287,7 @@ def _delivery_header(tell: RunMessage) -> Header:
     if isinstance(tell.event.data, ApprovalDecided):
         header["approval"] = tell.event.data.approval_id
     if projected := project_events((tell.event,)):
-        header["projections"] = projected
+        header["beside"] = projected
     return header
 
 
@@ -305,9 +305,9 @@ def _build_advance(advance: Advance, held: HeldRun | None) -> BatchOperation:
         if held.payer.is_bounded:
             operation.settling = (run_id,)
     if fact_projections:
-        header["fact_projections"] = fact_projections
+        header["beside_facts"] = fact_projections
     if intent_projections:
-        header["projections"] = intent_projections
+        header["beside"] = intent_projections
     if reserve is not None:
         header["reserve"] = reserve
         operation.accounts = [ceilings.account for ceilings in reserve.accounts]

@@ -1,11 +1,10 @@
 -- Write the projections of a run's events, so that lists need not read journals. Dispatches on `as`.
-DROP FUNCTION IF EXISTS project(BIGINT, TEXT, JSONB, FLOAT8);  -- a replacement cannot rename parameters
-CREATE FUNCTION project(run_ BIGINT, session_id_ TEXT, projections JSONB, now_ FLOAT8)
+CREATE OR REPLACE FUNCTION project(run_ BIGINT, session_id_ TEXT, beside JSONB, now_ FLOAT8)
 RETURNS VOID LANGUAGE plpgsql AS $$
 DECLARE
     each JSONB;
 BEGIN
-    FOR each IN SELECT value FROM jsonb_array_elements(projections) LOOP
+    FOR each IN SELECT value FROM jsonb_array_elements(beside) LOOP
         CASE each->>'as'
         WHEN 'settled' THEN
             PERFORM settle(run_, (each->>'tokens')::BIGINT, (each->>'cost')::FLOAT8, (each->>'credits')::FLOAT8, now_);

@@ -47,8 +47,8 @@ BEGIN
             (op->'events')::INTEGER, (op->>'places')::INTEGER, coalesce(op->>'owner', 'local'))
     RETURNING id INTO run;
     answer := '{}'; first := 1; events := op->'events';
-    IF op ? 'projections' THEN
-        PERFORM project(run, op->>'session', op->'projections', now_);
+    IF op ? 'beside' THEN
+        PERFORM project(run, op->>'session', op->'beside', now_);
     END IF;
 END $$;
 
@@ -82,8 +82,8 @@ BEGIN
     run := found.id; first := found.sequence + 1; events := 1;
     UPDATE runs SET sequence = first, wake_at = 0 WHERE id = found.id;
     INSERT INTO deliveries (run, key, sequence) VALUES (found.id, op->>'key', first);
-    IF op ? 'projections' THEN
-        PERFORM project(run, found.session_id, op->'projections', now_);
+    IF op ? 'beside' THEN
+        PERFORM project(run, found.session_id, op->'beside', now_);
     END IF;
     answer := answer || jsonb_build_object('sequence', first, 'new', TRUE);
 END $$;
@@ -146,8 +146,8 @@ BEGIN
     END IF;
     accepted := found.sequence <= (op->'seen')::BIGINT;
     run := found.id; first := found.sequence + 1;
-    IF op ? 'fact_projections' THEN  -- settles before the new reservation
-        PERFORM project(run, found.session_id, op->'fact_projections', now_);
+    IF op ? 'beside_facts' THEN  -- settles before the new reservation
+        PERFORM project(run, found.session_id, op->'beside_facts', now_);
     END IF;
     IF accepted AND op ? 'reserve' THEN
         SELECT r.refused, r.near INTO refused_, near_ FROM reserve(run, op->'reserve', now_) AS r;
@@ -156,8 +156,8 @@ BEGIN
     events := facts;
     IF accepted THEN
         events := facts + intents;
-        IF op ? 'projections' THEN
-            PERFORM project(run, found.session_id, op->'projections', now_);
+        IF op ? 'beside' THEN
+            PERFORM project(run, found.session_id, op->'beside', now_);
         END IF;
         IF op ? 'usage' THEN
             found.counted := found.sequence + events;
