@@ -11,9 +11,10 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
+from treadle.models.http.advice import USUALLY_PASSES
 from treadle.models.http.client import WireFormat
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.failure import USUALLY_PASSES, explain_error, quote_provider
+from treadle.models.http.failure import explain_error, quote_provider
 from treadle.models.http.fetch import FetchedBody, fetch, open_session
 from treadle.models.http.keys import ProviderKey
 
