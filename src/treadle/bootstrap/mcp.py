@@ -9,6 +9,7 @@ from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpServer
+from treadle.domain.version import VERSION
 from treadle.mcp.catalog import McpCatalog
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
@@ -150,9 +151,7 @@ class HomeMcp:
 
     @cached_property
     def pool(self) -> ServerPool:
-        from treadle import __version__
-
-        return ServerPool(self._programs, HomeCredentials(self._home, self._vault), __version__)
+        return ServerPool(self._programs, HomeCredentials(self._home, self._vault), VERSION)
 
     @property
     def states(self) -> list[ServerState]:

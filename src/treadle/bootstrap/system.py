@@ -10,6 +10,7 @@ from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant
+from treadle.domain.version import VERSION
 from treadle.operations.schemas import maybe, moment
 from treadle.operations.skills import SkillDetail, SkillView
 from treadle.operations.system import DoctorFinding, ModelView, SystemInfo, WorkerView
@@ -33,11 +34,9 @@ class HomeSystem:
         self._started_at = now
 
     def info(self) -> SystemInfo:
-        from treadle import __version__
-
         store = "postgres" if is_postgres(self._database) else "sqlite"
         python = platform.python_version()
-        return SystemInfo(__version__, python, store, str(self._home.path), os.getpid(), moment(self._started_at))
+        return SystemInfo(VERSION, python, store, str(self._home.path), os.getpid(), moment(self._started_at))
 
     async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]:
         from treadle.doctor.examination import examine

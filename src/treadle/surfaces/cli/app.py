@@ -7,6 +7,8 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
+from treadle.domain.version import VERSION
+
 if TYPE_CHECKING:
     from treadle.surfaces.cli.command_line import CliCommand, Group
 
@@ -90,9 +92,7 @@ def run(words: Sequence[str]) -> None:
     if first in ("-h", "--help"):
         print(_help())
     elif first == "--version":
-        from treadle import __version__
-
-        print(f"treadle {__version__}")
+        print(f"treadle {VERSION}")
     elif first == "__complete":
         from treadle.surfaces.cli.commands.completion import print_offers
 
