@@ -145,7 +145,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def commands_page() -> str:
-    from treadle.surfaces.cli.app import all_commands
+    from treadle.surfaces.cli.command_table import all_commands
 
     page = [_head("Commands", "the command line itself"), COMMANDS_HEAD]
     for command in all_commands():

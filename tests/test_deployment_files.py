@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from treadle.config.home import ServerSettings
-from treadle.surfaces.cli.app import find_command
+from treadle.surfaces.cli.command_table import find_command
 
 DOCS = Path(__file__).parents[1] / "docs"
 UNITS = sorted((DOCS / "systemd").iterdir())
