@@ -26,8 +26,8 @@ from treadle.backup.archive import (
 )
 from treadle.backup.event_export import EventExportFile
 from treadle.backup.restore import ReversibleMoves
+from treadle.bootstrap.databases import open_stores_exclusively
 from treadle.bootstrap.sqlite import database_path, lock_database
-from treadle.bootstrap.stores import open_stores_exclusively
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
 from treadle.domain.version import VERSION

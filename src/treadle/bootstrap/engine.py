@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
+from treadle.bootstrap.databases import open_stores
 from treadle.bootstrap.mcp import HomeMcp, HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.plugins import make_agent_hooks
-from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare, open_stores
+from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare
 from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import database_files

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from treadle.bootstrap.channels import find_adapter, resolve_settings
-from treadle.bootstrap.stores import find_owner, read_channel_states
+from treadle.bootstrap.databases import find_owner, read_channel_states
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.database import SERVER_SECONDS

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.bootstrap.stores import find_owner
+from treadle.bootstrap.databases import find_owner
 from treadle.config.database_url import is_in_memory, is_postgres
 from treadle.config.home import Home, HomeConfig
 from treadle.config.yaml_files import to_struct
