@@ -8,7 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from treadle.bootstrap.databases import open_home_readonly, open_stores_exclusively, open_stores_readonly
-from treadle.bootstrap.mcp import HomeMcpStatus
+from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.offline_service import home_models, make_offline_service
 from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import HomeAgents

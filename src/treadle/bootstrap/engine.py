@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 import msgspec
 
 from treadle.bootstrap.databases import open_stores
-from treadle.bootstrap.mcp import HomeMcp, HomeMcpStatus
+from treadle.bootstrap.mcp import HomeMcp
+from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.plugins import make_agent_hooks
 from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare
