@@ -76,7 +76,7 @@ Durations are seconds, or text such as `90s`, `10m`, `12h` or `7d`. An unknown k
 
 
 def settings_page() -> str:
-    from treadle.config.home import HomeConfig
+    from treadle.config.home_config import HomeConfig
     from treadle.domain.agents import AgentSpec
 
     return (

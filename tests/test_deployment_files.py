@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from treadle.config.home import ServerSettings
+from treadle.config.home_config import ServerSettings
 from treadle.surfaces.cli.command_table import find_command
 
 DOCS = Path(__file__).parents[1] / "docs"
