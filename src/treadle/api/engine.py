@@ -26,7 +26,8 @@ from treadle.api.agent import (
     refuse_unknown_options,
 )
 from treadle.api.result import Output, RefusedCalls, Result, list_refused_calls, make_result
-from treadle.bootstrap.engine import EngineConfig, EngineParts
+from treadle.bootstrap.engine import EngineParts
+from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
