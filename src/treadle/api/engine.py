@@ -42,8 +42,8 @@ from treadle.domain.providers import ApiMode, ProviderConfig
 from treadle.models.registry import ModelRegistry
 from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
+from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
-from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
 from treadle.ports.clock import Clock, Ids

@@ -25,7 +25,7 @@ from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.operations.channels import ChannelManager
+    from treadle.operations.channel_manager import ChannelManager
     from treadle.ports.model import ModelRequest
 
 

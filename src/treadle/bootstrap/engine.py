@@ -29,7 +29,7 @@ from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.models.formats import load_format
 from treadle.operations.automation import Automation
-from treadle.operations.channels import ChannelManager
+from treadle.operations.channel_manager import ChannelManager
 from treadle.operations.context import Context, NoMetrics
 from treadle.operations.memory_service import MemoryService
 from treadle.operations.retention import RetentionService

@@ -12,7 +12,7 @@ from treadle.domain.mcp_servers import McpServer
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
 from treadle.mcp.pool import ServerState
-from treadle.operations.mcp_servers import McpConnectionView, McpInspection, McpServerView, McpToolView
+from treadle.operations.mcp_status import McpConnectionView, McpInspection, McpServerView, McpToolView
 from treadle.ports.tool import ToolError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ ToolState = Literal["approved", "new", "changed", "removed"]
 
 
 class HomeMcpStatus:
-    """Implements `operations.context.McpStatus`."""
+    """Implements `operations.mcp_status.McpStatus`."""
 
     def __init__(self, home: Home, connections: HomeMcp | None = None) -> None:
         self._home = home

@@ -12,8 +12,8 @@ from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant
 from treadle.domain.version import VERSION
 from treadle.operations.schemas import maybe, moment
-from treadle.operations.skills import SkillDetail, SkillView
-from treadle.operations.system import DoctorFinding, ModelView, SystemInfo, WorkerView
+from treadle.operations.skill_approvals import SkillDetail, SkillView
+from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
 from treadle.ports.overview import Overview
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HomeSystem:
-    """Implements `operations.system.SystemFacts`."""
+    """Implements `operations.system_facts.SystemFacts`."""
 
     def __init__(
         self, home: Home, database: str, overview: Overview, models: "ModelRegistry", now: Instant
@@ -55,7 +55,7 @@ class HomeSystem:
 
 
 class HomeSkills:
-    """Implements `operations.skills.SkillApprovals`."""
+    """Implements `operations.skill_approvals.SkillApprovals`."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

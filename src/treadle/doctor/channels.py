@@ -13,7 +13,8 @@ from treadle.doctor.database import SERVER_SECONDS
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
-from treadle.operations.channels import LIST, ChannelView
+from treadle.operations.channel_manager import ChannelView
+from treadle.operations.channels import LIST
 from treadle.ports.channel_store import ChannelState
 
 UNVERIFIED = "The device is not verified"
