@@ -1,4 +1,4 @@
-"""The application: what its parts show, and what keys do. `commands_runner` performs the slash commands."""
+"""The application: what its parts show, and what keys do. `command_runner` performs the slash commands."""
 
 import asyncio
 import os
