@@ -29,8 +29,8 @@ STILL_AVOIDED: dict[str, int] = {
     "testing/simulation/scenario.py": 1,
 }
 """Hits that a file may have; a number may only shrink. `claims.py` lists words of answers, `version_1.py` reads the
-sentences of old journals, and the last one is a name in scripts of simulations. In `stores/postgres` it is a key with
-which workers call the functions of the database: a worker of another version on the same database uses it too."""
+sentences of old journals, and the last one is a name in scripts of simulations. In `stores/postgres` it is a key
+with which workers call the functions of the database: workers of other versions on the same database use it too."""
 
 TEST_FILES = sorted((ROOT / "tests").rglob("*.py"))
 DEFINITION = re.compile(r"^\s*(?:async def|def|class) (\w+)", re.MULTILINE)

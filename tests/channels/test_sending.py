@@ -18,8 +18,8 @@ from treadle.domain.errors import UsageError
 from treadle.domain.events import ApprovalRequested
 from treadle.domain.messages import user
 from treadle.operations.approval_service import Answer
-from treadle.operations.channels import ChannelView
-from treadle.operations.schedules import NewSchedule
+from treadle.operations.automation import NewSchedule
+from treadle.operations.channel_manager import ChannelView
 from treadle.operations.submissions import Submission
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
 

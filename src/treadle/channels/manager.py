@@ -12,7 +12,7 @@ from treadle.channels.runner import ChannelRunner
 from treadle.domain.channels import CODE_SECONDS, ChannelConfig, PairingCode, Person, choose_user
 from treadle.domain.errors import InvalidState, UnknownChannel, UsageError
 from treadle.domain.users import check_user
-from treadle.operations.channels import (
+from treadle.operations.channel_manager import (
     ApprovedPairing,
     ChannelPersonView,
     ChannelView,
@@ -33,7 +33,7 @@ Alone = Callable[[str, Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
 class HomeChannelManager:
-    """Implements `operations.channels.ChannelManager`."""
+    """Implements `operations.channel_manager.ChannelManager`."""
 
     def __init__(
         self,

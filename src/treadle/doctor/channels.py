@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from treadle.bootstrap.channels import find_adapter, resolve_settings
-from treadle.bootstrap.stores import find_owner, read_channel_states
+from treadle.bootstrap.databases import find_owner, read_channel_states
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.database import SERVER_SECONDS
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
-from treadle.operations.channels import LIST, ChannelView
+from treadle.operations.channel_manager import ChannelView
+from treadle.operations.channels import LIST
 from treadle.ports.channel_store import ChannelState
 
 LIMITATION_ADVICE = "See the page about the platform in the docs."

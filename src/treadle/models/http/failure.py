@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import aiohttp
 import msgspec
 
+from treadle.models.http.advice import USUALLY_PASSES
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import ProviderKey
 from treadle.models.http.request_size import RequestSize
@@ -17,7 +18,6 @@ from treadle.ports.model import Failed
 if TYPE_CHECKING:
     from treadle.models.http.error_rule import Decision
 
-USUALLY_PASSES = "This usually passes."
 MAX_QUOTED_CHARACTERS = 500
 """How much of a provider's message is quoted."""
 

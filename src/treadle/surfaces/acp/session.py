@@ -19,6 +19,7 @@ from treadle.domain.errors import InvalidState, StoreError, TreadleError, Unknow
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text
 from treadle.operations import sessions
+from treadle.operations.event_source import follow_without_resets
 from treadle.operations.local_admin import SUBMIT, SubmitWhole
 from treadle.operations.run_control import (
     ANSWER,
@@ -29,7 +30,6 @@ from treadle.operations.run_control import (
     SteerRun,
     StopRun,
 )
-from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.submissions import Submission
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.errors import FAILED, INVALID_REQUEST

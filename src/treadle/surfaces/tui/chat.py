@@ -14,6 +14,7 @@ from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.operations import approvals, runs, sessions
 from treadle.operations.approval_service import Answer
+from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
 from treadle.operations.local_admin import FORK, SUBMIT, ForkWhole, SubmitWhole
 from treadle.operations.operation import list_items
@@ -28,7 +29,6 @@ from treadle.operations.run_control import (
     StopRun,
 )
 from treadle.operations.run_control import Attachment as SentAttachment
-from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent, in_current_folder

@@ -6,7 +6,8 @@ from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.domain.channels import GRANTS, Grant
 from treadle.domain.errors import UsageError
 from treadle.operations import channels
-from treadle.operations.channels import ApprovedPairing, ChannelView, NewPairing, OneChannel, RevokedPerson
+from treadle.operations.channel_manager import ApprovedPairing, ChannelView, NewPairing
+from treadle.operations.channels import OneChannel, RevokedPerson
 from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home, open_admin_caller

@@ -13,7 +13,7 @@ from treadle.bootstrap.skill_views import (
     read_skill_text,
 )
 from treadle.domain.errors import UsageError
-from treadle.operations.skills import SkillView
+from treadle.operations.skill_approvals import SkillView
 from treadle.skills.content import SkillContent
 from treadle.skills.inventory import FoundSkill, SkillInventory
 from treadle.surfaces.cli.call_view import quote_lines
