@@ -16,6 +16,7 @@ LISTS = {
     "agents list": "/v1/agents",
     "approvals list": "/v1/approvals",
     "hooks list": "/v1/hooks",
+    "mcp list": "/v1/mcp/servers",
     "memory list": "/v1/memory?agent=default",
     "runs list": "/v1/runs",
     "schedules list": "/v1/schedules",
@@ -47,6 +48,8 @@ def test_json_output_of_commands_equals_the_answers_of_the_http_api(tmp_path: Pa
     async def perform() -> None:
         async with FakeEndpoint(policy=policy) as endpoint:
             shell = Shell(tmp_path / "home", endpoint.url).configure().configure_careful()
+            config = shell.home / "config.yaml"
+            config.write_text(config.read_text()[:-1] + ", mcp_servers: {files: {command: files-server}}}")
             shell.cwd = tmp_path
             serving = Serving(shell)
             await asyncio.to_thread(serving.start)

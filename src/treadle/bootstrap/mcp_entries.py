@@ -11,7 +11,9 @@ from treadle.config.home import Home
 from treadle.domain.errors import ConfigError, TreadleError, UsageError
 from treadle.domain.mcp_servers import McpServer
 from treadle.domain.suggestions import find_closest
+from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import Pin, PinFolder, hash_entry, hash_tool
+from treadle.operations.mcp_status import McpConnectionView, McpServerView
 
 State = Literal["approved", "changed", "new", "disabled"]
 
@@ -36,6 +38,26 @@ class ServerEntry(Struct, frozen=True):
     def tools(self) -> Sequence[Mapping[str, Any]]:
         """The approved tools, as the server sent them."""
         return () if self.pin is None else self.pin.tools
+
+
+def make_server_view(entry: ServerEntry, connections: Sequence[McpConnectionView] = ()) -> McpServerView:
+    """Return a server as clients see it: over HTTP and in the output of `treadle mcp`."""
+    settings = entry.settings
+    tools = tuple([make_tool_name(entry.name, str(raw["name"])) for raw in entry.tools])
+    return McpServerView(
+        entry.name,
+        entry.agent or None,
+        "http" if settings.is_remote else "stdio",
+        entry.state,
+        tools if entry.state == "approved" else (),
+        tuple(connections),
+        describe_target(settings),
+    )
+
+
+def describe_target(settings: McpServer) -> str:
+    """Return the command line of a server or its address."""
+    return settings.url or " ".join((settings.command or "", *settings.args))
 
 
 class ToolChanges(Struct, frozen=True):

@@ -5,10 +5,16 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Literal
 
 from treadle.bootstrap.mcp import HomeMcp
-from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry, list_entries
+from treadle.bootstrap.mcp_entries import (
+    ServerEntry,
+    compare_tools,
+    describe_target,
+    find_entry,
+    list_entries,
+    make_server_view,
+)
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
-from treadle.domain.mcp_servers import McpServer
 from treadle.mcp.names import make_tool_name
 from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
 from treadle.mcp.pool import ServerState
@@ -34,14 +40,14 @@ class HomeMcpStatus:
 
     async def inspect(self, name: str, agent: str | None) -> McpInspection:
         entry = find_entry(self._home, name, agent or "")
-        return _compare(entry, await _inspect(self._home, entry))
+        return make_inspection(entry, await _inspect(self._home, entry))
 
     async def approve(self, name: str, agent: str | None, digest: str) -> McpServerView:
         from treadle.bootstrap.mcp_admin import approve_server
 
         entry = find_entry(self._home, name, agent or "")
         found = await _inspect(self._home, entry)
-        if _compare(entry, found).digest != digest:
+        if make_inspection(entry, found).digest != digest:
             raise UsageError(
                 f"The MCP server `{name}` was not approved: it has changed since it was read. Read it again."
             )
@@ -64,7 +70,7 @@ async def _inspect(home: Home, entry: ServerEntry) -> "Inspection":
         raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
 
 
-def _compare(entry: ServerEntry, found: "Inspection") -> McpInspection:
+def make_inspection(entry: ServerEntry, found: "Inspection") -> McpInspection:
     """Return what a server says about itself, with each tool compared with the approved one."""
     changes, settings = compare_tools(entry.tools, found.tools), entry.settings
     added = {str(tool["name"]) for tool in changes.added}
@@ -84,7 +90,7 @@ def _compare(entry: ServerEntry, found: "Inspection") -> McpInspection:
     return McpInspection(
         entry.name,
         entry.agent or None,
-        _describe_target(settings),
+        describe_target(settings),
         settings.network,
         found.title,
         found.protocol,
@@ -95,23 +101,9 @@ def _compare(entry: ServerEntry, found: "Inspection") -> McpInspection:
     )
 
 
-def _describe_target(settings: McpServer) -> str:
-    return settings.url or " ".join((settings.command or "", *settings.args))
-
-
 def _view(entry: ServerEntry, states: Sequence[ServerState]) -> McpServerView:
     own = [state for state in states if state.name == entry.name]
-    connections = tuple(
+    connections = [
         McpConnectionView(each.state, each.workspace, each.reason, each.calls, each.retry_in) for each in own
-    )
-    settings = entry.settings
-    tools = tuple(make_tool_name(entry.name, str(raw["name"])) for raw in entry.tools)
-    return McpServerView(
-        entry.name,
-        entry.agent or None,
-        "http" if settings.is_remote else "stdio",
-        entry.state,
-        tools if entry.state == "approved" else (),
-        connections,
-        _describe_target(settings),
-    )
+    ]
+    return make_server_view(entry, connections)

@@ -2,9 +2,6 @@
 
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any
-
-import msgspec
 
 from treadle.bootstrap.databases import find_owner
 from treadle.bootstrap.mcp_entries import ServerEntry, list_entries
@@ -12,6 +9,7 @@ from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.errors import TreadleError
+from treadle.operations.mcp_status import McpConnectionView
 
 INSTALL = "pip install 'treadle[mcp]'"
 
@@ -26,10 +24,10 @@ async def describe_mcp(home: Home) -> Sequence[Finding]:
             Finding("mcp", "wrong", f"{len(entries)} servers are configured, but the extra is missing", INSTALL)
         ]
     connections = await read_connections(home)
-    return [_describe(entry, connections.get((entry.name, entry.agent), [])) for entry in entries]
+    return [_describe(entry, connections.get((entry.name, entry.agent), ())) for entry in entries]
 
 
-def _describe(entry: ServerEntry, connections: Sequence[Any]) -> Finding:
+def _describe(entry: ServerEntry, connections: Sequence[McpConnectionView]) -> Finding:
     name = f"mcp {entry.name}"
     of_agent = f" --agent {entry.agent}" if entry.agent else ""
     if entry.state == "disabled":
@@ -37,16 +35,16 @@ def _describe(entry: ServerEntry, connections: Sequence[Any]) -> Finding:
     if entry.state != "approved":
         what = "it is not approved" if entry.state == "new" else "its entry has changed since it was approved"
         return Finding(name, "note", what, f"Run `treadle mcp approve {entry.name}{of_agent}`.")
-    failed = [each for each in connections if each["state"] == "failed"]
+    failed = [each for each in connections if each.state == "failed"]
     if failed:
         advice = f"Run `treadle mcp test {entry.name}{of_agent}`."
-        return Finding(name, "note", f"not available: {failed[0]['reason']}", advice)
-    if any(each["state"] == "connected" for each in connections):
+        return Finding(name, "note", f"not available: {failed[0].reason}", advice)
+    if any(each.state == "connected" for each in connections):
         return Finding(name, "ok", f"connected, {len(entry.tools)} tools")
     return setting(name, f"approved with {len(entry.tools)} tools; not connected now")
 
 
-async def read_connections(home: Home) -> dict[tuple[str, str], list[Any]]:
+async def read_connections(home: Home) -> dict[tuple[str, str], tuple[McpConnectionView, ...]]:
     """Return the connections of the process that owns the home, if there is one that answers."""
     if is_postgres(home.database_url) or (owner := find_owner(home)) is None or owner.socket is None:
         return {}
@@ -60,6 +58,4 @@ async def read_connections(home: Home) -> dict[tuple[str, str], list[Any]]:
             page = await RemoteCaller(connection).call(LIST, NoParameters())
     except (TreadleError, ServerGone):
         return {}
-    return {
-        (each.name, each.agent or ""): [msgspec.to_builtins(one) for one in each.connections] for each in page.items
-    }
+    return {(each.name, each.agent or ""): each.connections for each in page.items}

@@ -1,6 +1,7 @@
 """Entries of MCP servers as `treadle mcp` reads, checks and shows them."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import UsageError
 from treadle.domain.mcp_servers import McpServer, check_server_names
 from treadle.mcp.entry_secrets import replace_secrets
-from treadle.mcp.names import make_tool_name
+from treadle.operations.mcp_status import McpConnectionView
 from treadle.surfaces.cli.terminal import size_of
 
 NONE = "-"
@@ -48,22 +49,12 @@ def resolve_paths(given: list[str]) -> list[str]:
     return [str(Path(path).expanduser().absolute()) for path in given]
 
 
-def entry_view(entry: ServerEntry) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "agent": entry.agent or None,
-        "state": entry.state,
-        "transport": "http" if entry.settings.is_remote else "stdio",
-        "tools": [make_tool_name(entry.name, str(tool["name"])) for tool in entry.tools],
-    }
-
-
 def describe_state(entry: ServerEntry) -> str:
     return {"new": "not approved", "changed": "changed since"}.get(entry.state, entry.state)
 
 
-def describe_connections(connections: list[Any]) -> str:
-    return ", ".join(dict.fromkeys(each["state"] for each in connections)) or NONE
+def describe_connections(connections: Sequence[McpConnectionView]) -> str:
+    return ", ".join(dict.fromkeys(each.state for each in connections)) or NONE
 
 
 def make_command(verb: str, entry: ServerEntry) -> str:

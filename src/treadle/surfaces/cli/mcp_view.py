@@ -7,8 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from treadle.bootstrap.mcp_admin import Inspection
-from treadle.bootstrap.mcp_entries import ServerEntry, ToolChanges
-from treadle.domain.mcp_servers import McpServer
+from treadle.bootstrap.mcp_entries import ServerEntry, ToolChanges, describe_target
 from treadle.mcp.names import make_tool_name
 from treadle.surfaces.cli.call_view import quote_lines
 from treadle.surfaces.cli.output import count_of
@@ -17,19 +16,12 @@ from treadle.surfaces.cli.terminal import reveal_line
 MAX_SCHEMA_CHARACTERS = 2000
 
 
-def describe_target(settings: McpServer) -> str:
-    """Return what a server is: its command line or its address."""
-    if settings.url is not None:
-        return reveal_line(settings.url)
-    return reveal_line(" ".join((settings.command or "", *settings.args)))
-
-
 def describe_entry(entry: ServerEntry) -> Generator[str]:
     """Yield the settings of a server that decide what runs and with which rights. Values of secrets are not in
     them."""
     settings = entry.settings
     yield f"server   {reveal_line(entry.name)}{f' (of agent {entry.agent})' if entry.agent else ''}"
-    yield f"{'address' if settings.is_remote else 'command'}  {describe_target(settings)}"
+    yield f"{'address' if settings.is_remote else 'command'}  {reveal_line(describe_target(settings))}"
     for name, values in (("env", settings.env), ("header", settings.headers)):
         for key, value in values.items():
             yield f"{name:<8} {reveal_line(key)}={reveal_line(value)}"

@@ -6,7 +6,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry, list_entries, store_secrets
+from treadle.bootstrap.mcp_entries import (
+    ServerEntry,
+    compare_tools,
+    describe_target,
+    find_entry,
+    list_entries,
+    make_server_view,
+    store_secrets,
+)
 from treadle.config.config_edits import add_entry, remove_entry
 from treadle.doctor.mcp import read_connections
 from treadle.domain.errors import UsageError
@@ -23,7 +31,6 @@ from treadle.surfaces.cli.mcp_entries import (
     check_entry,
     describe_connections,
     describe_state,
-    entry_view,
     make_command,
     output_width,
     parse_pairs,
@@ -109,13 +116,11 @@ async def add_server(
 @group.command("list")
 async def list_servers(json: Json = False) -> int:
     """List the servers, their approvals and the state of their connections."""
-    from treadle.surfaces.cli.mcp_view import describe_target
-
     home = configured_home()
     entries, states = list_entries(home), await read_connections(home)
     if json:
         for entry in entries:
-            print_json({**entry_view(entry), "connections": states.get((entry.name, entry.agent), [])})
+            print_json(make_server_view(entry, states.get((entry.name, entry.agent), ())))
         return 0
     if not entries:
         note("No MCP servers yet. Add one: treadle mcp add NAME -- COMMAND...")
@@ -134,8 +139,8 @@ async def list_servers(json: Json = False) -> int:
             entry.agent or NONE,
             describe_state(entry),
             str(len(entry.tools)),
-            describe_connections(states.get((entry.name, entry.agent), [])),
-            describe_target(entry.settings),
+            describe_connections(states.get((entry.name, entry.agent), ())),
+            reveal_line(describe_target(entry.settings)),
         )
         for entry in entries
     ]
@@ -151,7 +156,8 @@ async def show_server(name: Name, agent: OfAgent = "", json: Json = False) -> in
     entry = find_entry(configured_home(), name, agent)
     if json:
         settings = msgspec.to_builtins(entry.settings)
-        print_json({**entry_view(entry), "settings": settings, "raw_tools": list(entry.tools)})
+        shown = msgspec.to_builtins(make_server_view(entry))
+        print_json({**shown, "settings": settings, "raw_tools": list(entry.tools)})
         return 0
     for line in describe_entry(entry):
         print(line)
@@ -172,7 +178,9 @@ async def probe_server(name: Name, agent: OfAgent = "", json: Json = False) -> i
     changes = compare_tools(entry.tools, found.tools)
     is_current = entry.state in ("approved", "disabled") and not changes.any
     if json:
-        print_json({**entry_view(entry), **msgspec.to_builtins(found), "is_approved": is_current})
+        from treadle.bootstrap.mcp_status import make_inspection
+
+        print_json({**msgspec.to_builtins(make_inspection(entry, found)), "is_approved": is_current})
         return 0 if is_current else FAILED
     for line in describe_inspection(entry, found):
         print(line)
@@ -322,7 +330,7 @@ async def _approve(entry: ServerEntry, *, yes: bool, json: bool, is_new: bool = 
             return FAILED
     approve_server(configured_home(), entry, found)
     if json:
-        print_json(entry_view(find_entry(configured_home(), entry.name, entry.agent)))
+        print_json(make_server_view(find_entry(configured_home(), entry.name, entry.agent)))
     else:
         note(f"Approved {entry.name} with {count_of(len(found.tools), 'tool')}.")
         note(f"Let an agent use them: `tools: ['{entry.name}__*']` in its file.")
