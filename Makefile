@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 UV     := uv==0.13.7
 CORES  := $(shell nproc 2>/dev/null || echo 2)
-# Many tests wait for processes that they start: one worker more than there are cores keeps the cores busy.
-WORKERS := $(shell expr $(CORES) + 1)
+# Many tests wait for processes that they start: two workers more than there are cores keep the cores busy.
+WORKERS := $(shell expr $(CORES) + 2)
+# A browser or a terminal UI on each is busy most of the time.
+E2E_WORKERS := $(shell expr $(CORES) + 1)
 # With PYTHONDONTWRITEBYTECODE, every process would compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -40,7 +42,7 @@ web: $(READY)
 e2e: $(READY)
 	-$(MAKE) --no-print-directory web
 	$(BIN)/python web/build.py --test
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal --timeout-method thread tests/e2e \
+	$(BIN)/pytest -n $(E2E_WORKERS) --dist worksteal --timeout-method thread tests/e2e \
 		|| $(BIN)/pytest --last-failed --last-failed-no-failures none --timeout-method thread tests/e2e
 
 bench: $(READY)
