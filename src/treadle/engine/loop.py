@@ -25,7 +25,7 @@ from treadle.core.steps import (
     UseAlternative,
     Wait,
 )
-from treadle.core.subagents.waiting import describe_stopped
+from treadle.core.subagents.supervision import describe_stopped
 from treadle.domain.errors import Fenced, NotClaimable, StoreError
 from treadle.domain.events import EventData, RunEnd, RunRecovered, RunWaiting, StepEnd
 from treadle.domain.ids import Instant, RunId
@@ -58,7 +58,7 @@ async def advance(run_id: RunId, deps: EngineDeps) -> None:
     async with deps.isolation.share() as slot:
         state = await _claim_and_execute(run_id, slot, deps)
     if state is not None and slot.must_run_alone(state) and not deps.stopping.is_set():
-        async with deps.isolation.isolate(run_id, state.guards.suspicion.alone) as slot:
+        async with deps.isolation.isolate(run_id, state.guards.suspicion.deaths_alone) as slot:
             await _claim_and_execute(run_id, slot, deps)
 
 
@@ -178,14 +178,14 @@ async def finish_run(step: Finish, run: OwnedRun, deps: EngineDeps) -> bool:
     last = run.preview(*step.events)
     saved = await save_interaction(outcome, last, deps)
     end = make_run_end(outcome, last, deps.clock.now())
-    release = Release(said=select_transcript(outcome, last), whole=last.context.revised)
+    release = Release(said=select_transcript(outcome, last), whole=last.context.is_rewritten)
     return await run.release(release, *step.events, *saved, end, tell=notify_of_end(end, run))
 
 
 def end_step(run: OwnedRun, deps: EngineDeps) -> None:
     """Record the end of the step if the model has replied and every tool call has its result."""
     step, state = run.state.step, run.state
-    if step.open and state.turn.reply is not None and not state.open_calls:
+    if step.is_open and state.turn.reply is not None and not state.open_calls:
         duration_ms = max(0, round((deps.clock.now() - step.began_at) * 1000))
         run.record(
             StepEnd(step.number, step.attempts, step.calls, step.input_tokens, step.output_tokens, duration_ms)
@@ -212,8 +212,8 @@ def select_transcript(outcome: Outcome, state: RunState) -> tuple[Message, ...]:
     """Return the messages that the run adds to its session.
 
     A scheduled run with a silent outcome adds none, so that such runs do not fill up the transcript."""
-    is_left_out = outcome.kind == "silent" and state.is_scheduled and not state.context.revised
-    return () if is_left_out else state.said
+    is_left_out = outcome.kind == "silent" and state.is_scheduled and not state.context.is_rewritten
+    return () if is_left_out else state.own_messages
 
 
 def make_run_end(outcome: Outcome, state: RunState, now: Instant) -> RunEnd:

@@ -143,7 +143,7 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[Run
 
     Raise UsageError if a run that has started needs a tool that is missing."""
     state = run.state
-    if state.started:
+    if state.has_started:
         for name in {spec.name for spec in state.tools.values()}:
             if deps.tools.find(name, state.agent) is None:
                 raise UsageError(f"The run needs the tool `{name}`, which this engine does not have. Add it.")
@@ -152,7 +152,7 @@ async def _make_start(run: OwnedRun, deps: EngineDeps, window: int) -> tuple[Run
     skills = context.skills(agent) if agent.skills else ()
     allowed = list_allowed_tools(agent.tools, skills, deps.tools)
     workspace = context.workspace(agent)
-    kept = state.prompt.kept_notes
+    kept = state.prompt.session_notes
     notes = kept[1] if kept is not None and kept[0] == workspace else context.notes(agent)
     route = f"{CLIENT_INSTRUCTIONS_HEADING}\n{state.prompt.instructions}" if state.prompt.instructions else ""
     sections = (context.rules(), context.catalog(skills) if skills else "", route)

@@ -129,14 +129,14 @@ class OwnedRun:
         """Release the run with these last events. Return False, as `intend` does, if something was delivered
         meanwhile."""
         self._released = await self._commit(intents, release, tell=tell)
-        if self._released and release.said is not None and (release.said or not self.state.said):
+        if self._released and release.said is not None and (release.said or not self.state.own_messages):
             self._cache_transcript(self.state)  # unless the session leaves out what it said
         return self._released
 
     def _cache_transcript(self, state: RunState) -> None:
         """Cache the transcript for the session's next run. A run that was cancelled before it started has not seen
         all of it."""
-        if state.started:
+        if state.has_started:
             if state.turn.inbox:
                 state.transcript.add(join_messages(state.turn.inbox))
             state.transcript.close()

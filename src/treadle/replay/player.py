@@ -288,7 +288,7 @@ class Player:
             stops = state.cancelled is not None or state.interrupted is not None
             if not of_a_reply or usage is None:
                 return stops
-            return (stops or state.steered == "interrupt") and estimate_input(state) == usage.input_tokens
+            return (stops or state.steer_mode == "interrupt") and estimate_input(state) == usage.input_tokens
 
         found = self._script.count_read(fits) if waiting else 0
         return sum(each.timestamp <= event.timestamp for each in waiting) if found is None else found

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from treadle.core.subagents.waiting import GRACE_SECONDS
+from treadle.core.subagents.supervision import GRACE_SECONDS
 from treadle.domain.envelope import Event
 from treadle.domain.events import (
     AgentEnd,
