@@ -160,14 +160,14 @@ async def execute_tools(step: RunTools, run: OwnedRun, deps: EngineDeps) -> None
     """Run the calls that may run here, and begin the child runs that other calls delegate to."""
     ready, refused = await prepare_calls(step.run, run, deps)
     work = await delegate_calls(ready, run, deps)
-    reserve = reserve_calls(run.state, len(work.here), len(work.runs))
+    reserve = reserve_calls(run.state, len(work.local_calls), len(work.runs))
     if await run.intend(*step.refuse, *refused, *work.events, reserve=reserve, begin=work.runs):
-        await run_tools(work.here, run, deps)
+        await run_tools(work.local_calls, run, deps)
 
 
 async def release_until_woken(wait: Wait, run: OwnedRun) -> bool:
     """Release the run and return True, unless something was delivered to it meanwhile."""
-    events = wait_events(wait, run.state)
+    events = make_wait_events(wait, run.state)
     notices = notify_of_wait(wait, bool(events), run)
     return await run.release(Release(wait.reason, wait.wake_at), *events, tell=notices)
 
@@ -192,7 +192,7 @@ def end_step(run: OwnedRun, deps: EngineDeps) -> None:
         )
 
 
-def wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
+def make_wait_events(wait: Wait, state: RunState) -> tuple[EventData, ...]:
     """Return the event that records a wait, or nothing if the run still waits for the same reason."""
     event = RunWaiting(wait.reason, wait.detail, wait.wake_at, wait.subjects, wait.shortage, wait.breaker_seconds)
     return () if state.waiting is not None and _is_same_wait(event, state.waiting) else (event,)

@@ -149,7 +149,7 @@ class Attempt:
             return msgspec.structs.replace(end, message=redaction.redact_text(end.message))
         return msgspec.structs.replace(end, parts=redaction.redact_parts(end.parts))
 
-    def so_far(self) -> Token:
+    def make_token(self) -> Token:
         """Return the text so far, for a reader that joins late."""
         return Token(self._sequence, self._number, 0, "".join(self._text))
 

@@ -58,7 +58,7 @@ QUEUE_SECONDS = 30.0
 class ToolWork(Struct, frozen=True):
     """The calls of a step, divided into calls that run here and child runs."""
 
-    here: list[ReadyCall]
+    local_calls: list[ReadyCall]
     """The calls that run here."""
     events: tuple[EventData, ...]
     """The events to commit before any of it starts."""
@@ -135,7 +135,7 @@ async def _begin_child(item: ReadyCall, run: OwnedRun, deps: EngineDeps) -> tupl
     assert role is not None, f"`{item.call.name}` delegates"
     if state.agent.limits.max_depth < 1:
         raise UsageError("this run is at the maximum depth (limits.max_depth). Do the task yourself.")
-    if role == "send" and order.agent in _waiting_agents(state):
+    if role == "send" and order.agent in _list_waiting_agents(state):
         raise UsageError(f"`{order.agent}` waits for your answer, so it cannot answer you. Answer it instead.")
     agent = apply_order(await _find_agent(role, order, state, deps), state.agent, order)
     deps.models.resolve(agent.model, agent.provider)
@@ -230,7 +230,7 @@ def _make_queued(agent: AgentSpec, parent: RunState, lineage: Lineage) -> RunQue
     )
 
 
-def _waiting_agents(state: RunState) -> tuple[str, ...]:
+def _list_waiting_agents(state: RunState) -> tuple[str, ...]:
     """Return the agents that wait for this run, itself included. Ancestors of a fork do not wait."""
     lineage = state.lineage
     above = () if lineage is None else lineage.agents[len(lineage.agents) - len(lineage.above) :]
