@@ -45,7 +45,7 @@ from treadle.ports.clock import Clock, Ids
 from treadle.ports.hooks import Hook
 from treadle.ports.model import ModelRequest
 from treadle.sandbox.commands import ShellCommands
-from treadle.system.clock import SystemClock, worker_name
+from treadle.system.clock import SystemClock, make_worker_name
 from treadle.system.process_privacy import forbid_dumps
 from treadle.tools.answer_types import AnswerTypes
 from treadle.tools.toolbox import ToolRegistry
@@ -238,7 +238,7 @@ async def _make_deps(
         config.clock,
         config.ids,
         random.random,
-        worker_name(),
+        make_worker_name(),
         _read_timeouts(),
         hooks=config.hooks,
         agent_hooks=make_agent_hooks(config.home, config.commands),
