@@ -1,4 +1,4 @@
-"""What a channel says besides answers: approvals, questions, waits, failures and help."""
+"""Messages of a channel besides answers: approvals, questions, waits, failures and help."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""One channel at work: its connection, which is retried forever, and the tasks that live while it has the lease."""
+"""The runner of one channel: its connection, which is retried forever, and its tasks while it holds the lease."""
 
 import asyncio
 import logging

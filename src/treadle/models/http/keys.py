@@ -1,4 +1,4 @@
-"""The API keys of one provider, used in turn: a refused key rests while another is tried."""
+"""The API keys of one provider, used in turn: a refused key cools down while another is used."""
 
 import math
 import time
@@ -39,7 +39,7 @@ class KeyRing:
         return self._keys[self._cooldown_until.index(min(self._cooldown_until))]
 
     def cool_down(self, key: ProviderKey, seconds: float) -> bool:
-        """Let a key rest. Return whether another key is available."""
+        """Do not use a key for some time. Return whether another key is available."""
         now = self._clock()
         place = self._keys.index(key)
         self._cooldown_until[place] = max(self._cooldown_until[place], now + seconds)

@@ -1,4 +1,4 @@
-"""Checks for implementers of `ports.keeping.Deletions`."""
+"""Checks for implementers of `ports.deletion.Deletions`."""
 
 import asyncio
 from typing import Final
