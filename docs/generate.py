@@ -76,7 +76,7 @@ Durations are seconds, or text such as `90s`, `10m`, `12h` or `7d`. An unknown k
 
 
 def settings_page() -> str:
-    from treadle.config.home import HomeConfig
+    from treadle.config.home_config import HomeConfig
     from treadle.domain.agents import AgentSpec
 
     return (
@@ -145,7 +145,7 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def commands_page() -> str:
-    from treadle.surfaces.cli.app import all_commands
+    from treadle.surfaces.cli.command_table import all_commands
 
     page = [_head("Commands", "the command line itself"), COMMANDS_HEAD]
     for command in all_commands():

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from treadle.config.home import ServerSettings
-from treadle.surfaces.cli.app import find_command
+from treadle.config.home_config import ServerSettings
+from treadle.surfaces.cli.command_table import find_command
 
 DOCS = Path(__file__).parents[1] / "docs"
 UNITS = sorted((DOCS / "systemd").iterdir())

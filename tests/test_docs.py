@@ -10,7 +10,7 @@ import pytest
 from tests.documentation import DOCS, PAGES, ROOT, WRITTEN, blocks, commands, name_of
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
-from treadle.surfaces.cli.app import find_command
+from treadle.surfaces.cli.command_table import find_command
 
 README_LINES = 200
 VARIABLE = re.compile(r'"(TREADLE_[A-Z_]+|OTEL_[A-Z_]+)"')

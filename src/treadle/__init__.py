@@ -18,6 +18,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from treadle.domain.version import VERSION
+
 if TYPE_CHECKING:
     from treadle.api.agent import Agent, Callbacks
     from treadle.api.client import AsyncClient
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from treadle.tools.function import tool
     from treadle.tools.toolset import Toolset
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _PUBLIC = {
     "Agent": "treadle.api.agent",

@@ -20,7 +20,7 @@ from treadle.domain.errors import StoreError
 from treadle.domain.events import EventData
 from treadle.domain.webhooks import DeadLetter, Webhook
 from treadle.engine.event_hub import EventHub
-from treadle.operations.webhooks import NewWebhook, NewWebhookView
+from treadle.operations.automation import NewWebhook, NewWebhookView
 from treadle.stores.sqlite.automation import SqliteWebhooks
 from treadle.stores.sqlite.connection import open_database
 from treadle.stores.sqlite.journal import SqliteJournal

@@ -14,7 +14,7 @@ from treadle.domain.errors import UnknownSchedule, UsageError
 from treadle.domain.events import HeartbeatFired, RunQueued, UserMessage
 from treadle.domain.ids import SessionId
 from treadle.domain.schedules import ScheduleId
-from treadle.operations.schedules import NewSchedule
+from treadle.operations.automation import NewSchedule
 from treadle.ports.deletion import Tombstone
 from treadle.stores.sqlite.deletion import SqliteDeletions
 

@@ -17,7 +17,7 @@ from treadle.domain.envelope import to_json
 from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import WebhookDelivered, WebhookFailed
 from treadle.domain.webhooks import FIRST_DELAY_SECONDS, GIVE_UP_SECONDS, MAX_DELAY_SECONDS, WebhookId, retry_delay
-from treadle.operations.webhooks import DeadLetterView
+from treadle.operations.automation import DeadLetterView
 
 DAY = 86_400.0
 

@@ -18,7 +18,7 @@ from treadle.api.engine import create_engine
 from treadle.backup.event_export import EventExportFile
 from treadle.backup.home_backup import open_archiving_retention
 from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
-from treadle.bootstrap.stores import open_stores_readonly
+from treadle.bootstrap.databases import open_stores_readonly
 from treadle.config.home import Home
 from treadle.domain.envelope import from_json, to_json
 from treadle.domain.errors import UsageError
@@ -34,7 +34,7 @@ from treadle.config.home import Home
 from treadle.backup.event_export import EventExportFile
 from treadle.operations.archive import SessionArchiver
 from treadle.operations.retention import RetentionService
-from treadle.bootstrap.stores import open_stores_exclusively
+from treadle.bootstrap.databases import open_stores_exclusively
 from treadle.system.clock import SystemClock
 
 async def main():

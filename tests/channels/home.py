@@ -9,7 +9,7 @@ import msgspec
 
 from tests.engine.running import opened
 from treadle.api.engine import HostedEngine
-from treadle.operations.channels import ApprovedPairing
+from treadle.operations.channel_manager import ApprovedPairing
 from treadle.ports.channel import Incoming
 from treadle.ports.model import Model
 from treadle.testing.telegram import TOKEN, FakeTelegram, serve_fake_telegram

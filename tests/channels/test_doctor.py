@@ -10,7 +10,7 @@ from tests.channels.home import telegram_settings, write_home
 from tests.channels.test_telegram import echo
 from tests.engine.running import opened
 from tests.patience import HANG_SECONDS
-from treadle.bootstrap.stores import open_stores_exclusively
+from treadle.bootstrap.databases import open_stores_exclusively
 from treadle.config.home import Home
 from treadle.doctor.channels import describe_channels
 from treadle.ports.channel_store import ChannelState

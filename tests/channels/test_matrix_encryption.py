@@ -214,11 +214,13 @@ def test_a_homeserver_without_cross_signing_can_be_used(tmp_path: Path, monkeypa
 
 
 async def check(settings: dict[str, Any], folder: Path) -> str:
+    """Return the account, or what limits its connection."""
     await asyncio.to_thread(folder.mkdir, exist_ok=True)
     channel = Matrix("matrix", settings)
     channel.use_folder(folder)
     try:
-        return await channel.check()
+        account = await channel.check()
+        return channel.limitation or account
     finally:
         await channel.close()
 

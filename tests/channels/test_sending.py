@@ -11,14 +11,15 @@ from msgspec.structs import replace
 
 from tests.channels.home import AGENT, Chat, chatting, write_home
 from tests.channels.test_telegram import ANNA, perform
+from treadle.channels.telegram import Telegram
 from treadle.config.home import Home
 from treadle.doctor.channels import describe_channels
 from treadle.domain.errors import UsageError
 from treadle.domain.events import ApprovalRequested
 from treadle.domain.messages import user
 from treadle.operations.approval_service import Answer
-from treadle.operations.channels import ChannelView
-from treadle.operations.schedules import NewSchedule
+from treadle.operations.automation import NewSchedule
+from treadle.operations.channel_manager import ChannelView
 from treadle.operations.submissions import Submission
 from treadle.testing.models import FunctionModel, ScriptedModel, ask, call, say
 
@@ -85,7 +86,7 @@ def test_doctor_finds_a_heartbeat_whose_answers_are_lost(tmp_path: Path, target:
             "ok",
             "connected as @bot since 2026-11-17 09:30 UTC, 0 people",
         ),
-        ({"status": "connected", "account": "@bot. The device is not verified, so …"}, "note", "not verified"),
+        ({"status": "connected", "account": "@bot", "reason": "limited"}, "note", "connected as @bot: limited"),
         ({"status": "connected", "failed": 3}, "note", "3 messages were given up"),
         (
             {"status": "failed", "reason": "no network"},
@@ -162,3 +163,17 @@ async def wait_until_idle() -> None:
         await asyncio.sleep(0.005)
         if not any("_FollowedRun" in repr(task) for task in asyncio.all_tasks()):
             return
+
+
+def test_a_limited_connection_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Telegram, "limitation", "It is slow.", raising=False)
+
+    async def scenario() -> None:
+        async with chatting(tmp_path, FunctionModel(lambda _: say("hello"))) as chat:
+            await chat.admit(ANNA)
+            manager = chat.engine.context.channels()
+            [view] = await manager.list()
+            assert (view.status, view.reason) == ("connected", "It is slow.")
+            assert await manager.test("telegram") == f"{view.account}. It is slow."
+
+    perform(scenario())

@@ -23,7 +23,7 @@ from treadle.domain.mcp_servers import McpServer
 from treadle.domain.messages import user
 from treadle.domain.runs import Usage
 from treadle.models.breaker import MIN_CALLS
-from treadle.operations.schedules import NewSchedule
+from treadle.operations.automation import NewSchedule
 from treadle.operations.submissions import Submission
 from treadle.ports.hooks import Block, HookedCall
 from treadle.ports.model import ModelRequest

@@ -19,7 +19,7 @@ from tests.patience import HANG_SECONDS
 from tests.peers.node import serve_script, skip_without
 from treadle.api.engine import HostedEngine
 from treadle.channels.telegram import Telegram
-from treadle.operations.channels import ApprovedPairing
+from treadle.operations.channel_manager import ApprovedPairing
 from treadle.ports.channel import Button, Outgoing
 from treadle.ports.model import Model
 from treadle.testing.models import ScriptedModel, ask, call, say

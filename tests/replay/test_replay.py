@@ -24,7 +24,7 @@ from treadle.domain.errors import UnknownRun
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
 from treadle.engine import tool_results
-from treadle.operations.replays import add_earlier_runs, read_recorded_run
+from treadle.operations.replay_service import add_earlier_runs, read_recorded_run
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Observation, Subjects

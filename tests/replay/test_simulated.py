@@ -13,7 +13,7 @@ from treadle.core.fold import fold, fold_all
 from treadle.core.fork import make_fork
 from treadle.core.state import RunState, new_state
 from treadle.domain.events import LlmRequest, RunQueued
-from treadle.operations.replays import read_recorded_run
+from treadle.operations.replay_service import read_recorded_run
 from treadle.ports.tool import Toolbox
 from treadle.replay.recording import Recorded
 from treadle.replay.replay import replay

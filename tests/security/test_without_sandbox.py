@@ -54,16 +54,26 @@ def run_command_line(
 
 
 @pytest.mark.parametrize(
-    "approvals",
-    [{}, {"default": "ask"}, {"rules": [{"tool": "bash", "match": "echo *", "do": "ask"}]}],
+    ("approvals", "rule"),
+    [
+        ({}, ""),
+        ({"default": "ask"}, "; `bash` is on ask by default"),
+        (
+            {"rules": [{"tool": "bash", "match": "echo *", "do": "ask"}]},
+            "; the rule for `echo *` of `bash` says ask",
+        ),
+    ],
     ids=["auto", "ask", "a rule that asks"],
 )
 def test_a_command_asks_and_the_reviewer_learns_that_no_sandbox_confines_it(
-    tmp_path: Path, approvals: dict[str, Any]
+    tmp_path: Path, approvals: dict[str, Any], rule: str
 ) -> None:
     ended, asked = run_command_line(tmp_path, decision="approve", approvals=approvals)
     assert (ended.content, len(asked)) == ("ran\n", 1)
-    assert asked[0].reason.startswith("no sandbox: bubblewrap")
+    concern = asked[0].reason.removesuffix(rule)
+    assert asked[0].reason == concern + rule
+    assert concern.startswith("no sandbox: bubblewrap")
+    assert ";" not in concern
 
 
 def test_the_terminal_learns_from_a_fact_that_no_sandbox_confines_a_command(

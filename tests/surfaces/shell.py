@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tests.patience import HANG_SECONDS
 from tests.surfaces import forked
 from treadle.config.home import Home
-from treadle.surfaces.cli.app import GROUPS, find_command
+from treadle.surfaces.cli.command_table import GROUPS, find_command
 
 Process = Popen[bytes] | forked.Forked
 

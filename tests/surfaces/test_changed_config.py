@@ -149,8 +149,8 @@ def test_commands_attached_to_an_owner_continue_while_the_file_is_invalid(tmp_pa
                 warnings = [line for line in done.err.splitlines() if "is invalid" in line]
                 assert len(warnings) == (words in ATTACHING), (words, done)
                 for line in warnings:
-                    assert line.startswith(f"{file} is invalid (providers.fake.base_uri is not a known key"), line
-                    assert line.endswith("); the running owner still uses the previous settings."), line
+                    start = "config.yaml is invalid; the running owner still uses the previous settings: "
+                    assert line.startswith(f"{start}{file}: providers.fake.base_uri is not a known key"), line
             models = [request.json["model"] for request in endpoint.requests]
             assert models == ["m", "m", "q", "m", "m"]
             refused = await shell("serve")

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from tests.surfaces.shell import COMMAND
-from treadle.surfaces.cli.app import COMMANDS, all_commands, find_command, load_group, run
+from treadle.surfaces.cli.app import run
 from treadle.surfaces.cli.command_line import Argument, Group, Option
+from treadle.surfaces.cli.command_table import COMMANDS, all_commands, find_command, load_group
 from treadle.surfaces.cli.commands.completion import offers
 
 given: dict[str, Any] = {}

@@ -1,7 +1,7 @@
 """Every command is in the list of commands whose output is recorded (`tests/e2e/test_recorded.py`)."""
 
 from tests.surfaces.recorded import INVOCATIONS
-from treadle.surfaces.cli.app import all_commands, find_command
+from treadle.surfaces.cli.command_table import all_commands, find_command
 
 
 def test_every_command_is_recorded() -> None:

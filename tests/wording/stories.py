@@ -13,7 +13,7 @@ from treadle.api.engine import HostedEngine
 from treadle.domain import events as e
 from treadle.domain.ids import RunId
 from treadle.domain.runs import Usage
-from treadle.operations.replays import add_earlier_runs, read_recorded_run
+from treadle.operations.replay_service import add_earlier_runs, read_recorded_run
 from treadle.ports.hooks import Block, HookedCall, Rewrite
 from treadle.ports.model import ModelRequest
 from treadle.ports.tool import Observation, ToolError

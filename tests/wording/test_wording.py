@@ -21,7 +21,7 @@ from treadle.domain.ids import AgentId
 from treadle.domain.memories import Memory
 from treadle.ports.memory import FoundMemory, Recall
 from treadle.replay.recording import Recorded
-from treadle.surfaces.cli.activity import REMEDY
+from treadle.surfaces.cli import activity
 
 ROOT = Path(__file__).parent.parent.parent
 CAUSES = {
@@ -84,7 +84,9 @@ def test_stories_replay_with_the_wording_they_were_recorded_with(records: list[t
 
 
 def test_reworded_code_records_and_replays_the_same_stories(reworded_replays: Found) -> None:
-    assert reworded_replays.message == reword(AFTER_A_DENIAL), "the messages of the engine are reworded"
+    assert reworded_replays.message == reword(AFTER_A_DENIAL, "treadle.core.tools.plan"), (
+        "the messages of the engine are reworded"
+    )
     assert_same(reworded_replays.own)
     assert {type_ for each in reworded_replays.own for type_ in each.reworded} == set()
 
@@ -111,12 +113,13 @@ def test_records_of_version_1_replay_with_the_same_facts(reworded_replays: Found
 
 def test_activity_is_rendered_from_facts(records: list[tuple[str, Recorded]], reworded_replays: Found) -> None:
     ordinary = [each.lines for each in check(records)]
+    reworded = f"  {reword(activity.REMEDY, activity.__name__)}"
     for outcome, lines in zip(reworded_replays.ordinary, ordinary, strict=True):
         assert [line is None for line in outcome.lines] == [line is None for line in lines]
-    assert sum(line == f"  {REMEDY}" for lines in ordinary for line in lines) == 1
-    assert sum(line == f"  {reword(REMEDY)}" for each in reworded_replays.ordinary for line in each.lines) == 1
-    assert sum(line == f"  {reword(REMEDY)}" for each in reworded_replays.own for line in each.lines) == 1
-    assert sum(line == f"  {reword(REMEDY)}" for each in reworded_replays.older for line in each.lines) == 1
+    assert sum(line == f"  {activity.REMEDY}" for lines in ordinary for line in lines) == 1
+    assert sum(line == reworded for each in reworded_replays.ordinary for line in each.lines) == 1
+    assert sum(line == reworded for each in reworded_replays.own for line in each.lines) == 1
+    assert sum(line == reworded for each in reworded_replays.older for line in each.lines) == 1
 
 
 def test_marks_in_stored_transcripts_do_not_change() -> None:

@@ -22,6 +22,7 @@ from treadle.domain.agents import (
     Retry,
     Routing,
 )
+from treadle.domain.attachments import format_attached_file
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, UsageError
 from treadle.domain.events import (
@@ -243,7 +244,7 @@ def make_attachment(attachment: Image | Path) -> Image | Text:
         content = attachment.read_bytes()
         if (media_type := IMAGE_TYPES.get(attachment.suffix.lower())) is not None:
             return Image(media_type, b64encode(content).decode())
-        return Text(f"\n\nAttached file {attachment.name}:\n{content.decode()}")
+        return Text(format_attached_file(attachment.name, content.decode()))
     except OSError as error:
         raise UsageError(f"The attachment {attachment} cannot be read: {error.strerror}.") from None
     except UnicodeDecodeError:

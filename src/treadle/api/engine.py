@@ -26,7 +26,8 @@ from treadle.api.agent import (
     refuse_unknown_options,
 )
 from treadle.api.result import Output, RefusedCalls, Result, list_refused_calls, make_result
-from treadle.bootstrap.engine import EngineConfig, EngineParts
+from treadle.bootstrap.engine import EngineParts
+from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.engine_setup import configure_engine
 from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
@@ -41,8 +42,8 @@ from treadle.domain.providers import ApiMode, ProviderConfig
 from treadle.models.registry import ModelRegistry
 from treadle.operations.approval_service import Answer
 from treadle.operations.context import Context
+from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
-from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.schemas import Ticket
 from treadle.operations.service import LocalService
 from treadle.ports.clock import Clock, Ids

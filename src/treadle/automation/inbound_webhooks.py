@@ -15,8 +15,7 @@ from treadle.domain.events import WebhookReceived
 from treadle.domain.messages import user
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, InboundWebhook, check_template, derive_session, fill_template
-from treadle.operations.automation import SignedMessage
-from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
+from treadle.operations.automation import HookView, NewHook, NewHookView, SignedMessage
 from treadle.operations.schemas import Ticket, moment
 from treadle.operations.service import LocalService
 from treadle.operations.submissions import Submission

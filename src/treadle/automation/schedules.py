@@ -10,7 +10,7 @@ from treadle.domain.errors import UnknownSchedule, UsageError
 from treadle.domain.ids import SessionId
 from treadle.domain.schedules import Schedule, ScheduleId, Timing
 from treadle.domain.users import LOCAL_USER, UserId
-from treadle.operations.schedules import NewSchedule, ScheduleView
+from treadle.operations.automation import NewSchedule, ScheduleView
 from treadle.operations.schemas import maybe, moment
 from treadle.ports.automation import Schedules
 from treadle.ports.clock import Clock, Ids

@@ -11,8 +11,8 @@ from treadle.domain.errors import UnknownWebhook, UsageError
 from treadle.domain.events import VOCABULARY
 from treadle.domain.ids import EventId
 from treadle.domain.webhooks import DeadLetter, Webhook, WebhookId
+from treadle.operations.automation import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
 from treadle.operations.schemas import maybe, moment
-from treadle.operations.webhooks import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
 from treadle.ports.automation import DeadLetters, Webhooks, WebhookSecrets
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Feed

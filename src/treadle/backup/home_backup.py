@@ -10,7 +10,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from treadle import __version__
 from treadle.backup.archive import (
     CONFIG,
     DATABASE,
@@ -27,10 +26,11 @@ from treadle.backup.archive import (
 )
 from treadle.backup.event_export import EventExportFile
 from treadle.backup.restore import ReversibleMoves
+from treadle.bootstrap.databases import open_stores_exclusively
 from treadle.bootstrap.sqlite import database_path, lock_database
-from treadle.bootstrap.stores import open_stores_exclusively
 from treadle.config.home import Home
 from treadle.domain.errors import StoreNewer, UsageError
+from treadle.domain.version import VERSION
 from treadle.operations.archive import SessionArchiver
 from treadle.operations.retention import RetentionService
 from treadle.stores.sqlite.backup import check_database, check_integrity, copy_database
@@ -87,7 +87,7 @@ def back_up(home: Home, target: Path, replace: bool) -> BackupReport:
             raise UsageError(f"There is nothing to back up in {home.path}. Is TREADLE_HOME the right folder?")
         manifest = BackupManifest(
             FORMAT,
-            __version__,
+            VERSION,
             datetime.now(UTC).isoformat(timespec="seconds"),
             tuple(describe_part(name, parts / name) for name in names),
             facts,

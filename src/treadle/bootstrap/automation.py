@@ -29,7 +29,7 @@ from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
     from treadle.automation.sender import WebhookSender
-    from treadle.bootstrap.engine import EngineConfig
+    from treadle.bootstrap.engine_config import EngineConfig
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from treadle.bootstrap.mcp import HomeMcpStatus
+from treadle.bootstrap.databases import open_home_readonly, open_stores_exclusively, open_stores_readonly
+from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.offline_service import home_models, make_offline_service
-from treadle.bootstrap.stores import Stores, open_home_readonly, open_stores_exclusively, open_stores_readonly
+from treadle.bootstrap.stores import Stores
 from treadle.config.agent_registry import HomeAgents
 from treadle.config.database_url import is_in_memory
 from treadle.config.home import Home
@@ -24,7 +25,7 @@ from treadle.system.clock import SystemClock, TimeOrderedIds
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.operations.channels import ChannelManager
+    from treadle.operations.channel_manager import ChannelManager
     from treadle.ports.model import ModelRequest
 
 

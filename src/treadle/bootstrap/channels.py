@@ -26,7 +26,7 @@ from treadle.tools.entry_points import find_entry_points
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
-    from treadle.bootstrap.engine import EngineConfig
+    from treadle.bootstrap.engine_config import EngineConfig
 
 GROUP = "treadle.channels"
 INSTALL = "pip install 'treadle[channels]'"

@@ -6,33 +6,30 @@ import os
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import cast, get_args
 
 import msgspec
 
-from treadle.bootstrap.mcp import HomeMcp, HomeMcpStatus
+from treadle.bootstrap.databases import open_stores
+from treadle.bootstrap.engine_config import EngineConfig
+from treadle.bootstrap.mcp_status import HomeMcpStatus
 from treadle.bootstrap.memory import make_memories
 from treadle.bootstrap.plugins import make_agent_hooks
-from treadle.bootstrap.stores import ALL, MonitoredDispatcher, Stores, WorkerShare, open_stores
+from treadle.bootstrap.stores import MonitoredDispatcher, Stores
 from treadle.bootstrap.system import HomeSkills, HomeSystem
 from treadle.config.agent_registry import EngineAgents, HomeAgents
 from treadle.config.database_url import database_files
-from treadle.config.home import Home
 from treadle.config.shared_settings import describe_settings
-from treadle.domain.agents import AgentSpec
 from treadle.domain.errors import StoreError, UsageError
 from treadle.domain.ids import AgentId, Instant, RunId
-from treadle.domain.mcp_servers import McpSettings
 from treadle.domain.providers import ApiMode
 from treadle.engine.deps import EngineDeps, ToolTimeouts
 from treadle.engine.event_hub import EventHub
 from treadle.engine.loop import advance
 from treadle.models.formats import load_format
-from treadle.models.registry import ModelRegistry
 from treadle.operations.automation import Automation
-from treadle.operations.channels import ChannelManager
+from treadle.operations.channel_manager import ChannelManager
 from treadle.operations.context import Context, NoMetrics
 from treadle.operations.memory_service import MemoryService
 from treadle.operations.retention import RetentionService
@@ -40,68 +37,14 @@ from treadle.operations.service import LocalService
 from treadle.operations.sign_in_service import SignInService
 from treadle.operations.token_service import TokenService
 from treadle.operations.usage import refuse_unless_running
-from treadle.ports.agent_context import AgentContext
-from treadle.ports.clock import Clock, Ids
-from treadle.ports.hooks import Hook
+from treadle.ports.clock import Clock
 from treadle.ports.model import ModelRequest
-from treadle.sandbox.commands import ShellCommands
-from treadle.system.clock import SystemClock, make_worker_name
+from treadle.system.clock import make_worker_name
 from treadle.system.process_privacy import forbid_dumps
-from treadle.tools.answer_types import AnswerTypes
-from treadle.tools.toolbox import ToolRegistry
 from treadle.vault.secret_files import SecretFiles
-from treadle.vault.vault import HomeVault
-
-if TYPE_CHECKING:
-    from treadle.bootstrap.recipients import HomeRecipients
-    from treadle.bootstrap.telemetry import EngineTelemetry
 
 TOOL_TIMEOUT_VARIABLE = "TREADLE_TOOL_TIMEOUT_SECS"
 AGENT_TIMEOUT_VARIABLE = "TREADLE_AGENT_TOOL_TIMEOUT_SECS"
-
-
-@dataclass(frozen=True, slots=True)
-class EngineConfig:
-    """The configuration of an engine. Models, tools, hooks and agents may be added while it is open."""
-
-    home: Home
-    models: ModelRegistry
-    tools: ToolRegistry
-    hooks: list[Hook]
-    vault: HomeVault
-    agent_context: AgentContext
-    clock: Clock
-    ids: Ids
-    commands: ShellCommands
-    database: str | None = None
-    """The URL of the database; None for that of the home."""
-    telemetry: "EngineTelemetry | None" = None
-    """Counts, logs and traces what is committed; None for no telemetry."""
-    credits_per_dollar: float = 1.0
-    agents: dict[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
-    """Agents that a program has added."""
-    share: WorkerShare = ALL
-    """The share of the work that it does."""
-    time_of_day: Clock = field(default_factory=SystemClock)
-    """The machine's clock, which follows when it is set; `clock` does not."""
-    answer_types: AnswerTypes = field(default_factory=AnswerTypes)
-    """The types of answers that a program has asked for."""
-    tool_deps: Any = None
-    """What a program provides to its tools."""
-    mcp: HomeMcp | None = None
-    """The MCP servers of the home."""
-    channels: "HomeRecipients | None" = None
-    """The people and groups to which agents can send messages."""
-    tool_search: McpSettings = field(default_factory=McpSettings)
-    """When the tools of MCP servers are searched for."""
-
-    async def close(self) -> None:
-        """Close what was opened for the engine besides its database."""
-        if self.mcp is not None:
-            await self.mcp.close()
-        await self.models.close()
-        self.commands.close()
-        self.vault.close()
 
 
 def encode_request(mode: str, request: ModelRequest) -> bytes:

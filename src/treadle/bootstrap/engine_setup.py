@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from treadle.bootstrap.agent_context import HomeAgentContext
-from treadle.bootstrap.engine import EngineConfig
+from treadle.bootstrap.engine_config import EngineConfig
 from treadle.bootstrap.mcp import HomeMcp
 from treadle.bootstrap.model_registry import make_model_registry
 from treadle.bootstrap.plugins import load_approved_hooks

@@ -1,29 +1,18 @@
 """The MCP servers of a home: their tools for agents, and their connections, which are opened when they are used."""
 
-from collections.abc import Sequence
 from functools import cached_property
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry, list_entries
 from treadle.config.home import Home
-from treadle.domain.errors import UsageError
-from treadle.domain.mcp_servers import McpServer
+from treadle.domain.version import VERSION
 from treadle.mcp.catalog import McpCatalog
-from treadle.mcp.names import make_tool_name
-from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
+from treadle.mcp.pins import PinFolder
 from treadle.mcp.pool import ServerPool, ServerState, ServerTarget
-from treadle.operations.mcp_servers import McpConnectionView, McpInspection, McpServerView, McpToolView
 from treadle.ports.sandbox import Programs
-from treadle.ports.tool import ToolError
 from treadle.vault.vault import HomeVault
 
 if TYPE_CHECKING:
     import httpx2
-
-    from treadle.bootstrap.mcp_admin import Inspection
-
-ToolState = Literal["approved", "new", "changed", "removed"]
 
 
 class HomeCredentials:
@@ -42,102 +31,6 @@ class HomeCredentials:
         return make_stored_login(self._home, self._vault, target)
 
 
-class HomeMcpStatus:
-    """Implements `operations.context.McpStatus`."""
-
-    def __init__(self, home: Home, connections: "HomeMcp | None" = None) -> None:
-        self._home = home
-        self._connections = connections
-
-    def servers(self) -> Sequence[McpServerView]:
-        states = [] if self._connections is None else self._connections.states
-        return [_view(entry, states) for entry in list_entries(self._home)]
-
-    async def inspect(self, name: str, agent: str | None) -> McpInspection:
-        entry = find_entry(self._home, name, agent or "")
-        return _compare(entry, await _inspect(self._home, entry))
-
-    async def approve(self, name: str, agent: str | None, digest: str) -> McpServerView:
-        from treadle.bootstrap.mcp_admin import approve_server
-
-        entry = find_entry(self._home, name, agent or "")
-        found = await _inspect(self._home, entry)
-        if _compare(entry, found).digest != digest:
-            raise UsageError(
-                f"The MCP server `{name}` was not approved: it has changed since it was read. Read it again."
-            )
-        approve_server(self._home, entry, found)
-        return next(each for each in self.servers() if (each.name, each.agent or "") == (name, agent or ""))
-
-    def revoke(self, name: str, agent: str | None) -> None:
-        entry = find_entry(self._home, name, agent or "")
-        if not PinFolder(self._home.path).remove(entry.name, entry.agent):
-            raise UsageError(f"The MCP server `{name}` has no approval to revoke.")
-
-
-async def _inspect(home: Home, entry: ServerEntry) -> "Inspection":
-    from treadle.bootstrap.mcp_admin import inspect_server
-
-    try:
-        return await inspect_server(home, entry)
-    except ToolError as error:
-        said = str(error)
-        raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
-
-
-def _compare(entry: ServerEntry, found: "Inspection") -> McpInspection:
-    """Return what a server says about itself, with each tool compared with the approved one."""
-    changes, settings = compare_tools(entry.tools, found.tools), entry.settings
-    added = {str(tool["name"]) for tool in changes.added}
-    before = {str(old["name"]): old for old, _ in changes.changed}
-    is_known = entry.pin is not None
-
-    def view(tool: dict[str, Any], state: ToolState) -> McpToolView:
-        name = str(tool["name"])
-        return McpToolView(make_tool_name(entry.name, name), state, tool, before.get(name) if is_known else None)
-
-    def find_state(name: str) -> ToolState:
-        return "new" if name in added else "changed" if name in before else "approved"
-
-    tools = [view(tool, find_state(str(tool["name"]))) for tool in found.tools]
-    gone = [view(tool, "removed") for tool in changes.removed]
-    parts = [hash_entry(settings), *sorted(f"{tool['name']} {hash_tool(tool)}" for tool in found.tools)]
-    return McpInspection(
-        entry.name,
-        entry.agent or None,
-        _describe_target(settings),
-        settings.network,
-        found.title,
-        found.protocol,
-        round(found.seconds, 3),
-        found.confinement,
-        (*tools, *gone),
-        sha256("\n".join(parts).encode()).hexdigest(),
-    )
-
-
-def _describe_target(settings: McpServer) -> str:
-    return settings.url or " ".join((settings.command or "", *settings.args))
-
-
-def _view(entry: ServerEntry, states: Sequence[ServerState]) -> McpServerView:
-    own = [state for state in states if state.name == entry.name]
-    connections = tuple(
-        McpConnectionView(each.state, each.workspace, each.reason, each.calls, each.retry_in) for each in own
-    )
-    settings = entry.settings
-    tools = tuple(make_tool_name(entry.name, str(raw["name"])) for raw in entry.tools)
-    return McpServerView(
-        entry.name,
-        entry.agent or None,
-        "http" if settings.is_remote else "stdio",
-        entry.state,
-        tools if entry.state == "approved" else (),
-        connections,
-        _describe_target(settings),
-    )
-
-
 class HomeMcp:
     """The only owner of the connections of a process."""
 
@@ -150,9 +43,7 @@ class HomeMcp:
 
     @cached_property
     def pool(self) -> ServerPool:
-        from treadle import __version__
-
-        return ServerPool(self._programs, HomeCredentials(self._home, self._vault), __version__)
+        return ServerPool(self._programs, HomeCredentials(self._home, self._vault), VERSION)
 
     @property
     def states(self) -> list[ServerState]:

@@ -15,6 +15,7 @@ from treadle.bootstrap.mcp_entries import ServerEntry
 from treadle.config.database_url import database_files
 from treadle.config.home import Home
 from treadle.domain.permissions import SandboxPolicy
+from treadle.domain.version import VERSION
 from treadle.mcp.pins import Pin, PinFolder, hash_entry
 from treadle.mcp.pool import ServerPool, ServerTarget
 from treadle.sandbox.commands import ShellCommands
@@ -71,8 +72,6 @@ def _make_target(home: Home, entry: ServerEntry, empty: str) -> ServerTarget:
 async def _open_pool(
     home: Home, target: ServerTarget, show_login: Callable[[str], Awaitable[None]] | None
 ) -> AsyncGenerator[ServerPool]:
-    from treadle import __version__
-
     vault = HomeVault(home.path, os.environ)
     commands = ShellCommands(hidden=(home.path, *database_files(home.database_url)), user=os.environ)
     credentials, listener = HomeCredentials(home, vault), None
@@ -81,7 +80,7 @@ async def _open_pool(
 
         login, listener = await start_login(home, vault, target, show_login)
         credentials = _LoginCredentials(home, vault, login)
-    pool = ServerPool(commands, credentials, __version__)
+    pool = ServerPool(commands, credentials, VERSION)
     try:
         yield pool
     finally:

@@ -4,7 +4,8 @@ import os
 import time
 from collections.abc import Callable
 
-from treadle.config.home import Home, HomeConfig
+from treadle.config.home import Home
+from treadle.config.home_config import HomeConfig
 from treadle.models.catalog import Catalog
 from treadle.models.registry import ModelRegistry
 

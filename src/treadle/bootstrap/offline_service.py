@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 
-from treadle.bootstrap.stores import Stores, open_stores_readonly
+from treadle.bootstrap.databases import open_stores_readonly
+from treadle.bootstrap.stores import Stores
 from treadle.config.home import Home
 from treadle.domain.agents import AgentSpec
 from treadle.engine.event_hub import EventHub

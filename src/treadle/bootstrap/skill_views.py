@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from treadle.operations.skills import SkillDetail, SkillFileView, SkillView
+from treadle.operations.skill_approvals import SkillDetail, SkillFileView, SkillView
 from treadle.skills.content import SkillContent, SkillFile
 from treadle.skills.inventory import FoundSkill
 from treadle.skills.locations import Origin

@@ -10,9 +10,10 @@ from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import Instant
+from treadle.domain.version import VERSION
 from treadle.operations.schemas import maybe, moment
-from treadle.operations.skills import SkillDetail, SkillView
-from treadle.operations.system import DoctorFinding, ModelView, SystemInfo, WorkerView
+from treadle.operations.skill_approvals import SkillDetail, SkillView
+from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
 from treadle.ports.overview import Overview
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class HomeSystem:
-    """Implements `operations.system.SystemFacts`."""
+    """Implements `operations.system_facts.SystemFacts`."""
 
     def __init__(
         self, home: Home, database: str, overview: Overview, models: "ModelRegistry", now: Instant
@@ -33,11 +34,9 @@ class HomeSystem:
         self._started_at = now
 
     def info(self) -> SystemInfo:
-        from treadle import __version__
-
         store = "postgres" if is_postgres(self._database) else "sqlite"
         python = platform.python_version()
-        return SystemInfo(__version__, python, store, str(self._home.path), os.getpid(), moment(self._started_at))
+        return SystemInfo(VERSION, python, store, str(self._home.path), os.getpid(), moment(self._started_at))
 
     async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]:
         from treadle.doctor.examination import examine
@@ -56,7 +55,7 @@ class HomeSystem:
 
 
 class HomeSkills:
-    """Implements `operations.skills.SkillApprovals`."""
+    """Implements `operations.skill_approvals.SkillApprovals`."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

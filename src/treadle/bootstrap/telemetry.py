@@ -5,10 +5,10 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
-from treadle import __version__
 from treadle.config.home import Home
 from treadle.domain.errors import UsageError
 from treadle.domain.ids import RunId
+from treadle.domain.version import VERSION
 from treadle.engine.event_hub import EventHub
 from treadle.models.registry import ModelRegistry
 from treadle.ports.clock import Clock
@@ -76,6 +76,6 @@ class EngineTelemetry:
                 f"Traces are enabled, and {error.name} is not installed. Install it with pip install "
                 "'treadle[telemetry]', or unset the OTEL_ variables."
             ) from None
-        traces = create_exporter(os.environ, __version__, self._settings.contents)
+        traces = create_exporter(os.environ, VERSION, self._settings.contents)
         opened.push_async_callback(traces.close)
         return traces

@@ -12,7 +12,7 @@ from treadle.channels.runner import ChannelRunner
 from treadle.domain.channels import CODE_SECONDS, ChannelConfig, PairingCode, Person, choose_user
 from treadle.domain.errors import InvalidState, UnknownChannel, UsageError
 from treadle.domain.users import check_user
-from treadle.operations.channels import (
+from treadle.operations.channel_manager import (
     ApprovedPairing,
     ChannelPersonView,
     ChannelView,
@@ -22,7 +22,7 @@ from treadle.operations.channels import (
     RecordedStateView,
 )
 from treadle.operations.schemas import maybe, moment
-from treadle.ports.channel import Channel, ChannelError, Outgoing
+from treadle.ports.channel import Channel, ChannelError, Outgoing, find_limitation
 from treadle.ports.channel_store import ChannelState, ChannelStore
 from treadle.ports.clock import Clock
 
@@ -33,7 +33,7 @@ Alone = Callable[[str, Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
 class HomeChannelManager:
-    """Implements `operations.channels.ChannelManager`."""
+    """Implements `operations.channel_manager.ChannelManager`."""
 
     def __init__(
         self,
@@ -104,7 +104,9 @@ class HomeChannelManager:
             opened = self._make(channel, config)
             try:
                 async with asyncio.timeout(TEST_SECONDS):
-                    return await opened.check()
+                    account = await opened.check()
+                limitation = find_limitation(opened)
+                return f"{account}. {limitation}" if limitation else account
             finally:
                 with suppress(Exception):
                     await opened.close()

@@ -115,6 +115,8 @@ class Matrix:
         config = AsyncClientConfig(encryption_enabled=False, **CLIENT_SETTINGS)
         self._client = AsyncClient(self._settings.homeserver, self._settings.user, device, config=config)
         self._invitations = Invitations(self._client)
+        self.limitation = ""
+        """Why the device is not verified; empty: it is."""
         self._device: MatrixDevice | None = None
         self._session: aiohttp.ClientSession | None = None
         self.traits = TRAITS
@@ -129,12 +131,12 @@ class Matrix:
         settings = self._settings
         try:
             await self._log_in()
-            problem = await self._verify_device() if self._device is not None else ""
+            self.limitation = await self._verify_device() if self._device is not None else ""
         except NO_ANSWER as error:
             raise ChannelError(f"{settings.homeserver} cannot be reached: {error}") from None
         except DAMAGED as error:
             raise ChannelError(f"the encryption keys cannot be read: {error}. {RESTORE}") from None
-        return f"{self._client.user_id}. {problem}" if problem else str(self._client.user_id)
+        return str(self._client.user_id)
 
     async def _log_in(self) -> None:
         settings = self._settings

@@ -16,7 +16,7 @@ from treadle.domain.channels import ChannelConfig, ChannelStatus
 from treadle.domain.events import EventData
 from treadle.domain.ids import Instant, RunId
 from treadle.operations.service import LocalService
-from treadle.ports.channel import Channel, CleanedChannel, FileSource, Incoming, WebhookChannel
+from treadle.ports.channel import Channel, CleanedChannel, FileSource, Incoming, WebhookChannel, find_limitation
 from treadle.ports.channel_store import ChannelState, ChannelStore
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.journal import Runs
@@ -188,7 +188,7 @@ class ChannelRunner:
             async with asyncio.timeout(60):
                 account = await channel.check()
             outbox.attach(channel)
-            self.report_connected(account)
+            self.report_connected(account, find_limitation(channel))
             await self._clean(channel)
             await channel.receive(self)
         except Exception as error:
@@ -243,11 +243,11 @@ class ChannelRunner:
     async def conversations(self, after: str | None, limit: int) -> Sequence[str]:
         return await self._store.conversations(self.name, after, limit)
 
-    def report_connected(self, account: str) -> None:
+    def report_connected(self, account: str, limitation: str = "") -> None:
         if self.status != "connected":
             logger.info("channel %s: connected as %s", self.name, account)
         self.account = account
-        self._set_status("connected")
+        self._set_status("connected", limitation)
 
     def _count(self, what: str) -> None:
         self.counts[what] += 1

@@ -3,7 +3,8 @@
 import re
 from typing import Any
 
-from treadle.config.home import Home, HomeConfig
+from treadle.config.home import Home
+from treadle.config.home_config import HomeConfig
 from treadle.config.private_files import write_atomically
 from treadle.config.yaml_files import dump_yaml, parse_struct
 from treadle.domain.errors import ConfigError

@@ -6,15 +6,12 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 
+from treadle.config.home_config import HomeConfig
 from treadle.domain.errors import ConfigError
-
-if TYPE_CHECKING:
-    from treadle.config.home import HomeConfig
 
 INTERVAL_SECONDS = 1.0
 """Poll interval for changes of the file."""
@@ -26,7 +23,7 @@ AT_NEXT_START = frozenset({"server", "webhooks", "credits", "mcp", "channels"})
 class ConfigChange(Struct, frozen=True):
     """The result of reading a changed `config.yaml`."""
 
-    config: "HomeConfig"
+    config: HomeConfig
     """The settings that are in use now."""
     sections: tuple[str, ...] = ()
     """The sections that have changed."""
@@ -48,7 +45,7 @@ class ConfigChange(Struct, frozen=True):
 class LiveConfig:
     """The latest valid settings of a home. The file is read again only if it has changed."""
 
-    def __init__(self, path: Path, read: "Callable[[], HomeConfig]") -> None:
+    def __init__(self, path: Path, read: Callable[[], HomeConfig]) -> None:
         self._path = path
         self._read = read
         self._seen = file_fingerprint(path)
@@ -60,7 +57,7 @@ class LiveConfig:
         self.listeners: list[Callable[[ConfigChange], None]] = []
         """Called with every change."""
 
-    def refresh(self) -> "HomeConfig":
+    def refresh(self) -> HomeConfig:
         """Return the settings; apply the file first if it has changed and is valid."""
         seen = file_fingerprint(self._path)
         if seen != self._seen and not self._is_unsettled(seen):

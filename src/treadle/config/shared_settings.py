@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from treadle.config.home import HomeConfig
+from treadle.config.home_config import HomeConfig
 from treadle.domain.providers import ProviderConfig, remove_credentials
 
 

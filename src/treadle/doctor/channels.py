@@ -6,20 +6,18 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from treadle.bootstrap.channels import find_adapter, resolve_settings
-from treadle.bootstrap.stores import find_owner, read_channel_states
+from treadle.bootstrap.databases import find_owner, read_channel_states
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.database import SERVER_SECONDS
 from treadle.doctor.findings import Finding, setting
 from treadle.domain.channels import ChannelConfig, find_recipient
 from treadle.domain.errors import TreadleError
-from treadle.operations.channels import LIST, ChannelView
+from treadle.operations.channel_manager import ChannelView
+from treadle.operations.channels import LIST
 from treadle.ports.channel_store import ChannelState
 
-UNVERIFIED = "The device is not verified"
-"""The account of a Matrix channel says so. Clients such as Element then exchange no encrypted messages with it."""
-
-MATRIX_DOCS = "See the page about Matrix in the docs."
+LIMITATION_ADVICE = "See the page about the platform in the docs."
 
 
 async def describe_channels(home: Home, *, offline: bool = False) -> Sequence[Finding]:
@@ -78,8 +76,8 @@ def _describe_view(title: str, name: str, view: ChannelView) -> Finding:
         return Finding(title, "note", found, f"Run `treadle channels test {name}`.")
     if view.failed:
         return Finding(title, "note", f"{view.failed} messages were given up", "The log of the server says why.")
-    if view.status == "connected" and UNVERIFIED in view.account:
-        return Finding(title, "note", f"connected as {view.account}", MATRIX_DOCS)
+    if view.status == "connected" and view.reason:
+        return Finding(title, "note", f"connected as {view.account}: {view.reason}", LIMITATION_ADVICE)
     if view.status == "connected":
         return Finding(title, "ok", f"connected as {view.account}{since}, {len(view.people)} people")
     return setting(title, view.status)
@@ -103,8 +101,8 @@ def _describe_state(title: str, name: str, state: ChannelState) -> Finding:
             return Finding(title, "set", f"{found}; `treadle serve` connects to it", basis="recorded")
         return Finding(title, "note", found, "It may have been killed. Start one: treadle serve", "recorded")
     found = f"a server holds the connection (probed) and recorded: {recorded}"
-    if state.status == "connected" and UNVERIFIED in state.account:
-        return Finding(title, "note", found, MATRIX_DOCS, "recorded")
+    if state.status == "connected" and state.reason:
+        return Finding(title, "note", f"{found}: {state.reason}", LIMITATION_ADVICE, "recorded")
     if state.status == "connected":
         return Finding(title, "ok", found, basis="recorded")
     advice = f"Run `treadle channels test {name}`." if state.status == "failed" else ""

@@ -56,7 +56,7 @@ def _describe_file(home: Home) -> Iterator[Finding]:
 
 
 async def _describe_server(home: Home) -> Sequence[Finding]:
-    from treadle.bootstrap.stores import read_server_facts
+    from treadle.bootstrap.databases import read_server_facts
 
     where = mask_password(home.database_url)
     advice = "Check the server and TREADLE_DATABASE_URL."

@@ -5,7 +5,8 @@ import os
 from collections.abc import Sequence
 
 from treadle.bootstrap.model_registry import make_model_registry
-from treadle.config.home import Home, HomeConfig
+from treadle.config.home import Home
+from treadle.config.home_config import HomeConfig
 from treadle.doctor.channels import describe_channels
 from treadle.doctor.database import describe_database
 from treadle.doctor.findings import Finding, setting

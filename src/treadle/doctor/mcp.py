@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from treadle.bootstrap.databases import find_owner
 from treadle.bootstrap.mcp_entries import ServerEntry, list_entries
-from treadle.bootstrap.stores import find_owner
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting

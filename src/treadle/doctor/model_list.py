@@ -19,7 +19,7 @@ from treadle.domain.errors import MissingKey, UsageError
 from treadle.domain.providers import ApiMode, remove_credentials
 from treadle.models.probe import PROBE_SECONDS, Probe
 from treadle.models.registry import ModelRegistry
-from treadle.operations.system import ModelKind, ModelView
+from treadle.operations.system_facts import ModelKind, ModelView
 
 
 class ListedProvider(Struct, frozen=True):

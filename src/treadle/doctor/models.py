@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from treadle.config.home import DEFAULT_AGENT, Home, HomeConfig
+from treadle.config.home import DEFAULT_AGENT, Home
+from treadle.config.home_config import HomeConfig
 from treadle.config.system_agents import ERROR_ANALYZER, QUALITY_CHECKER, SYSTEM_AGENTS
 from treadle.doctor.findings import Finding, setting
 from treadle.doctor.windows import WINDOW_SOURCES

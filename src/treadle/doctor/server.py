@@ -4,7 +4,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from treadle.bootstrap.stores import find_owner
+from treadle.bootstrap.databases import find_owner
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.doctor.findings import Finding, setting

@@ -11,6 +11,7 @@ from treadle.domain.users import LOCAL_USER, UserId
 
 Scope = Literal["read", "run", "approve", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "run", "approve", "admin")
+MAX_TOKEN_NAME_CHARACTERS = 100
 Visibility = Literal["own", "all"]
 """Which users' sessions, runs and memories a token can see: those of its own user, or of all users."""
 

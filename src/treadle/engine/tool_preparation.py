@@ -11,7 +11,7 @@ from msgspec import Struct
 from treadle.core.state import RunState
 from treadle.core.tools.conflicts import Batch, PlannedCall
 from treadle.core.tools.ledger import Call
-from treadle.core.tools.permissions import has_reviewer, permits_everything, rule_on_call
+from treadle.core.tools.permissions import Ruling, has_reviewer, permits_everything, rule_on_call
 from treadle.core.tools.plan import make_denied
 from treadle.domain.errors import UsageError
 from treadle.domain.events import (
@@ -309,7 +309,7 @@ async def _check_permission(
                     call.call_id,
                     call.name,
                     text,
-                    _explain_approval(ruling.reason, subjects.concern),
+                    _explain_approval(ruling, subjects.concern),
                     subjects.pattern,
                     expires_at,
                     None if subjects.concern is None else subjects.concern.kind,
@@ -318,11 +318,12 @@ async def _check_permission(
             )
 
 
-def _explain_approval(reason: str, concern: Concern | None) -> str:
+def _explain_approval(ruling: Ruling, concern: Concern | None) -> str:
     """Return why a call needs an approval. That no sandbox confines it is always said, whatever rule asks."""
     if concern is None or concern.kind != "unconfined":
-        return reason
-    return concern.reason if concern.reason.endswith(reason) else f"{concern.reason}; {reason}"
+        return ruling.reason
+    says_it_all = ruling.is_by_concern or concern.is_recorded
+    return concern.reason if says_it_all else f"{concern.reason}; {ruling.reason}"
 
 
 def _deny_unreviewed(call: Call, reason: str, concern: Concern | None) -> ToolCallError:

@@ -24,7 +24,9 @@ from treadle.ports.tool import Observation, ToolContext, ToolError
 
 MAX_TOOLS = 2000
 MAX_PAGES = 100
-LOST = frozenset(("Session terminated", "ServerConnection closed"))
+LOST = frozenset(((types.INVALID_REQUEST, "Session terminated"), (types.CONNECTION_CLOSED, "Connection closed")))
+"""Codes and messages of the errors with which the client library reports a lost connection. Servers use the same
+codes for other errors."""
 OUTCOME_UNKNOWN = "The call was started, and whether it took effect is not known. Check before you do it again."
 
 log = logging.getLogger("treadle.mcp")
@@ -211,10 +213,9 @@ class ServerConnection:
             )
             return make_observation(result)
         except MCPError as error:
-            if error.error.message in LOST or self.lost.is_set() or self._server.ended.is_set():
+            if (error.code, error.message) in LOST or self.lost.is_set() or self._server.ended.is_set():
                 raise ToolError(await self._explain_loss()) from None
-            message = error.error.message
-            raise ToolError(f"the MCP server `{self.name}` answered with an error: {message}") from None
+            raise ToolError(f"the MCP server `{self.name}` answered with an error: {error.message}") from None
         except ValidationError:
             raise ToolError(f"the MCP server `{self.name}` sent a result that breaks the protocol.") from None
         except RuntimeError as error:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from treadle.models.http.client import WireFormat
 from treadle.models.http.endpoint import Endpoint
-from treadle.models.http.failure import USUALLY_PASSES, explain_error, quote_provider
+from treadle.models.http.failure import explain_error, quote_provider
 from treadle.models.http.fetch import FetchedBody, fetch, open_session
 from treadle.models.http.keys import ProviderKey
 
@@ -74,9 +74,7 @@ async def probe_provider(endpoint: Endpoint, format_: WireFormat, timeout_second
             except Exception as error:  # one broken provider must not stop the probes of the others
                 what, advice, _ = explain_error(endpoint, error)
                 verdict = "failing" if isinstance(error, aiohttp.ClientResponseError) else "unreachable"
-                return Probe(
-                    verdict, f"could not be reached: {what}", _CHECK_RUNNING if advice == USUALLY_PASSES else advice
-                )
+                return Probe(verdict, f"could not be reached: {what}", advice or _CHECK_RUNNING)
             return _judge_response(endpoint, key, response)
 
         without, *with_keys = await asyncio.gather(request(listing, None), *(request(checked, key) for key in keys))

@@ -1,21 +1,60 @@
-"""Protocols of what an open engine does automatically: schedules, inbound webhooks and webhooks. The `automation`
-package implements them."""
+"""Protocols of what an open engine does automatically: schedules, inbound webhooks and webhooks, with the values
+that they take and return. The `automation` package implements them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from datetime import datetime
+from typing import Annotated, Protocol
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from treadle.domain.ids import EventId
+from treadle.domain.ids import EventId, RunId, SessionId
 from treadle.domain.schedules import ScheduleId
 from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId, WebhookId
-from treadle.operations.inbound_webhooks import HookView, NewHook, NewHookView
-from treadle.operations.schedules import NewSchedule, ScheduleView
-from treadle.operations.schemas import Ticket
-from treadle.operations.webhooks import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
+from treadle.operations.schemas import AgentName, Said, SessionName, Ticket
+
+MAX_HOOK_NAME_CHARACTERS = 100
+
+# ── Schedules ──
+
+
+class NewSchedule(Struct, frozen=True, forbid_unknown_fields=True):
+    agent: AgentName
+    message: Said
+    every: float | str
+    """Seconds, text such as 15m, or a cron expression of five fields."""
+    zone: str = "UTC"
+    """The time zone of a cron expression."""
+    session_id: SessionName | None = None
+    """The session that every run continues. Default: a new session for each run."""
+    deliver: str = ""
+    """The channel and recipient that the answers are sent to, such as `telegram:alice`."""
+
+
+class ScheduleView(Struct, frozen=True):
+    schedule_id: ScheduleId
+    agent: str
+    message: str
+    every: float | str
+    zone: str
+    anchor: datetime
+    """Where an interval is counted from."""
+    session_id: SessionId | None
+    is_heartbeat: bool
+    """The schedule is defined in the file of the agent and is changed there."""
+    paused: bool
+    next_at: datetime | None
+    fired_at: datetime | None
+    run_id: RunId | None
+    """The latest run."""
+    problem: str
+    """Why the latest tick started no run."""
+    owner: UserId = LOCAL_USER
+    """The user of its runs: its creator."""
+    deliver: str = ""
+    """Where the answers are sent; empty for nowhere."""
 
 
 class ScheduleManager(Protocol):
@@ -34,13 +73,34 @@ class ScheduleManager(Protocol):
         ...
 
 
-class SignedMessage(Struct, frozen=True):
-    """A signed request to an inbound webhook."""
+# ── Inbound webhooks ──
 
-    webhook_id: str
-    timestamp: str
-    signature: str
-    body: bytes
+
+class NewHook(Struct, frozen=True, forbid_unknown_fields=True):
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_HOOK_NAME_CHARACTERS)]
+    agent: AgentName
+    message: Said
+    """With placeholders such as {{payload.issue.title}}."""
+    session: SessionName | None = None
+    """The name of the session, with placeholders. Without it, each message starts a new session."""
+
+
+class HookView(Struct, frozen=True):
+    hook_id: HookId
+    name: str
+    agent: str
+    message: str
+    session: str | None
+    created_at: datetime
+    path: str
+    """Where to send to, on this server."""
+    owner: UserId = LOCAL_USER
+    """The user of its runs: its creator."""
+
+
+class NewHookView(HookView, frozen=True, kw_only=True):
+    secret: str
+    """The secret that the sender signs with. It is shown only once."""
 
 
 class InboundWebhookManager(Protocol):
@@ -57,11 +117,66 @@ class InboundWebhookManager(Protocol):
         ...
 
 
+class SignedMessage(Struct, frozen=True):
+    """A signed request to an inbound webhook."""
+
+    webhook_id: str
+    timestamp: str
+    signature: str
+    body: bytes
+
+
 class InboundWebhookHandler(Protocol):
     async def receive(self, hook_id: HookId, signed: SignedMessage) -> Ticket | None:
         """Start a run. Return None if there is no such inbound webhook or the signature is wrong or too old. Raise
         InvalidState for a message that was received before."""
         ...
+
+
+# ── Webhooks ──
+
+
+class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True):
+    url: Annotated[str, Meta(min_length=1, max_length=2000)]
+    events: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = ("*",)
+    """Names, or globs of names, of types of events."""
+    agents: Annotated[tuple[AgentName, ...], Meta(min_length=1, max_length=1000)] | None = None
+    """Only of runs of these; without it, of all."""
+    most_attempts: Annotated[int, Meta(ge=1, le=100)] | None = None
+    """The number of attempts after which an event is given up. Default: it is retried for three days."""
+
+
+class WebhookView(Struct, frozen=True):
+    webhook_id: WebhookId
+    url: str
+    events: tuple[str, ...]
+    agents: tuple[str, ...] | None
+    most_attempts: int | None
+    created_at: datetime
+    delivered_at: datetime | None
+    attempts: int
+    """Of the event that comes next; those that failed."""
+    retry_at: datetime | None
+    problem: str
+    disabled: bool
+    """The receiver has answered that it is gone (410); `retry` tries again."""
+
+
+class NewWebhookView(WebhookView, frozen=True, kw_only=True):
+    secret: str
+    """What its messages are signed with; shown this once."""
+
+
+class DeadLetterView(Struct, frozen=True):
+    event_id: EventId
+    run_id: RunId
+    sequence: int
+    type: str
+    attempts: int
+    reason: str
+    died_at: datetime
+    queued: bool
+    """It is about to be tried again."""
 
 
 class WebhookManager(Protocol):
@@ -78,6 +193,9 @@ class WebhookManager(Protocol):
     async def retry(self, webhook_id: WebhookId, event_id: EventId | None = None) -> int:
         """Retry one event that was given up, or all; return how many. Enables a disabled webhook again."""
         ...
+
+
+# ── All of them ──
 
 
 @dataclass(frozen=True, slots=True)

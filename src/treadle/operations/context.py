@@ -11,20 +11,21 @@ from treadle.domain.access import OWNER, Principal
 from treadle.domain.errors import UnknownAgent, UnknownApproval, UnknownRun, UnknownSession
 from treadle.domain.ids import ApprovalId, Instant, RunId, SessionId
 from treadle.domain.permissions import Asker
+from treadle.operations.not_found import unknown_run, unknown_session
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from treadle.domain.agents import AgentSpec
     from treadle.operations.automation import Automation
-    from treadle.operations.channels import ChannelManager
-    from treadle.operations.mcp_servers import McpInspection, McpServerView
+    from treadle.operations.channel_manager import ChannelManager
+    from treadle.operations.mcp_status import McpStatus
     from treadle.operations.memory_service import MemoryService
     from treadle.operations.retention import RetentionService
     from treadle.operations.service import LocalService
     from treadle.operations.sign_in_service import SignInService
-    from treadle.operations.skills import SkillApprovals
-    from treadle.operations.system import SystemFacts
+    from treadle.operations.skill_approvals import SkillApprovals
+    from treadle.operations.system_facts import SystemFacts
     from treadle.operations.token_service import TokenService
     from treadle.ports.access import IdempotencyStore
     from treadle.ports.approvals import ApprovalRecord
@@ -75,27 +76,6 @@ class AgentFiles(Protocol):
 
     def changed_at(self, name: str) -> float:
         """Return when the file of an agent was last changed."""
-        ...
-
-
-class McpStatus(Protocol):
-    """The MCP servers of a home, and the connections of this process to them."""
-
-    def servers(self) -> "Sequence[McpServerView]":
-        """Return the configured servers. Nothing is connected for it."""
-        ...
-
-    async def inspect(self, name: str, agent: str | None) -> "McpInspection":
-        """Connect to a server and compare its tools with the approved ones. Raise UsageError if it cannot be
-        used."""
-        ...
-
-    async def approve(self, name: str, agent: str | None, digest: str) -> "McpServerView":
-        """Approve what an inspection with this digest found. Raise UsageError if the server has changed since."""
-        ...
-
-    def revoke(self, name: str, agent: str | None) -> None:
-        """Remove the approval of a server. Raise UsageError if it has none."""
         ...
 
 
@@ -172,7 +152,7 @@ class Context:
     skills: "SkillApprovals" = _ABSENT
     encode_request: "Callable[[str, ModelRequest], bytes]" = _ABSENT
     """Return the body of a request in a wire format."""
-    mcp: McpStatus = _ABSENT
+    mcp: "McpStatus" = _ABSENT
     channels: "Callable[[], ChannelManager]" = _ABSENT
     home: "Path | None" = None
     """The folder with the configuration, if this process serves a home."""
@@ -297,11 +277,3 @@ class Context:
         if self.principal.token_id is None or not name:
             return name or self.principal.name
         return f"{name} (token {self.principal.name})"
-
-
-def unknown_run(run_id: str) -> UnknownRun:
-    return UnknownRun(f"There is no run {run_id} in this database. `treadle runs list` shows all runs.")
-
-
-def unknown_session(session_id: str) -> UnknownSession:
-    return UnknownSession(f"There is no session {session_id}. `treadle sessions list` shows all sessions.")

@@ -1,45 +1,13 @@
 """Inbound webhooks: addresses to which others send signed messages for an agent."""
 
-from datetime import datetime
-from typing import Annotated
-
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from treadle.domain.ids import RunId, SessionId
-from treadle.domain.users import LOCAL_USER, UserId
 from treadle.domain.webhooks import HookId
+from treadle.operations.automation import HookView, NewHook, NewHookView
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
-from treadle.operations.schemas import AgentName, Page, Said, SessionName
-
-LONGEST_NAME = 100
-
-
-class NewHook(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME)]
-    agent: AgentName
-    message: Said
-    """With placeholders such as {{payload.issue.title}}."""
-    session: SessionName | None = None
-    """The name of the session, with placeholders. Without it, each message starts a new session."""
-
-
-class HookView(Struct, frozen=True):
-    hook_id: HookId
-    name: str
-    agent: str
-    message: str
-    session: str | None
-    created_at: datetime
-    path: str
-    """Where to send to, on this server."""
-    owner: UserId = LOCAL_USER
-    """The user of its runs: its creator."""
-
-
-class NewHookView(HookView, frozen=True, kw_only=True):
-    secret: str
-    """The secret that the sender signs with. It is shown only once."""
+from treadle.operations.schemas import Page
 
 
 class StartedRun(Struct, frozen=True):

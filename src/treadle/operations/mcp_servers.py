@@ -1,75 +1,13 @@
 """The MCP servers of a home, with the state of their approvals and connections."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated
 
 from msgspec import Meta, Struct
 
 from treadle.operations.context import Context
+from treadle.operations.mcp_status import McpInspection, McpServerView
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page
-
-ApprovalState = Literal["approved", "changed", "new", "disabled"]
-"""changed: its entry in the configuration is not the one that was approved. new: it was never approved."""
-
-
-class McpConnectionView(Struct, frozen=True):
-    """A connection of the process that answers."""
-
-    state: Literal["starting", "connected", "failed", "closed"]
-    workspace: str
-    reason: str
-    """Why it failed, or why the last one was lost."""
-    calls: int
-    """Successful calls so far."""
-    retry_in: float | None
-    """Seconds until the next attempt is possible."""
-
-
-class McpServerView(Struct, frozen=True):
-    """A configured MCP server."""
-
-    name: str
-    agent: str | None
-    """The agent whose file configures it; null for a server of the home."""
-    transport: Literal["stdio", "http"]
-    state: ApprovalState
-    tools: tuple[str, ...]
-    """The approved tools, by the names under which agents use them."""
-    connections: tuple[McpConnectionView, ...]
-    target: str = ""
-    """Its command line or its address. Secrets are references to the vault."""
-
-
-class McpToolView(Struct, frozen=True):
-    """A tool as its server describes it. All of it is untrusted."""
-
-    name: str
-    """The name under which agents use it."""
-    state: Literal["approved", "new", "changed", "removed"]
-    """Compared with the approved tools."""
-    tool: dict[str, Any]
-    """The raw object that the server sent; for a removed tool, the one that was approved."""
-    before: dict[str, Any] | None = None
-    """The raw object that was approved, for a changed tool."""
-
-
-class McpInspection(Struct, frozen=True):
-    """What a server says about itself now."""
-
-    name: str
-    agent: str | None
-    target: str
-    network: bool
-    """Whether the program may use the network."""
-    title: str
-    protocol: str
-    seconds: float
-    """From the start to the list of its tools."""
-    unconfined: str
-    """Why the program ran without a sandbox; empty if it did not."""
-    tools: tuple[McpToolView, ...]
-    digest: str
-    """What an approval refers to: the settings of the server and all of its tools."""
 
 
 class OneMcpServer(Struct, frozen=True, forbid_unknown_fields=True):

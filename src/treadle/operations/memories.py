@@ -6,46 +6,22 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from treadle.domain.errors import UnknownAgent, UsageError
-from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemorySource
+from treadle.domain.memories import Memory, MemoryId, MemoryKind
 from treadle.domain.users import LOCAL_USER, MAX_USER_CHARACTERS, UserId
 from treadle.operations.context import Context
+from treadle.operations.memory_lines import MAX_CHARACTERS, Imported, MemoryLine, line
 from treadle.operations.operation import Operation
 from treadle.operations.refusal import Refusal
-from treadle.operations.schemas import AgentName, Limit, Page, maybe
+from treadle.operations.schemas import AgentName, Limit, Page
 from treadle.ports.memory import Assigned
 
-MAX_CHARACTERS = 8000
 OLDEST = datetime.min.replace(tzinfo=UTC)
 UserName = Annotated[str, Meta(min_length=1, max_length=MAX_USER_CHARACTERS)]
-
-
-class MemoryLine(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A memory as it is shown and exported: with the name of its agent, and times that people can read."""
-
-    text: str
-    agent: str | None = None
-    kind: MemoryKind = "long_term"
-    created_at: datetime | None = None
-    memory_id: str | None = None
-    source: MemorySource = "import"
-    pinned: bool = False
-    used_at: datetime | None = None
-    uses: int = 0
-    session_id: str | None = None
-    run_id: str | None = None
-    owner: UserId = LOCAL_USER
-    """The user who said what it is made of."""
 
 
 class SavedMemory(Struct, frozen=True):
     memory_id: str | None
     """Null: the agent remembered it already."""
-
-
-class Imported(Struct, frozen=True):
-    new: int
-    known: int
-    """Those that were left out, because they are there already."""
 
 
 # ── Requests ───────────────────────────────────────────────────────────────────────────────────────
@@ -303,20 +279,3 @@ def _owner(context: Context, named: UserId | None) -> UserId:
     if not principal.may("admin"):
         raise Refusal(403, "Forbidden", f"The token `{principal.name}` lacks the scope `admin`. Leave out `user`.")
     return named
-
-
-def line(memory: Memory, agent: str | None) -> MemoryLine:
-    return MemoryLine(
-        memory.text,
-        agent or memory.agent_id,
-        memory.kind,
-        maybe(memory.created_at),
-        memory.memory_id,
-        memory.source,
-        memory.pinned,
-        maybe(memory.used_at),
-        memory.uses,
-        memory.session_id,
-        memory.run_id,
-        memory.owner,
-    )

@@ -12,7 +12,7 @@ from treadle.domain.ids import AgentId, RunId, SessionId
 from treadle.domain.memories import Memory, MemoryId, MemoryKind, MemoryScope
 from treadle.domain.suggestions import find_closest
 from treadle.domain.users import ACCEPTED_USER, LOCAL_USER, UserId, check_user
-from treadle.operations.memories import MAX_CHARACTERS, Imported, MemoryLine, line
+from treadle.operations.memory_lines import MAX_CHARACTERS, Imported, MemoryLine, line
 from treadle.ports.clock import Clock, Ids
 from treadle.ports.memory import Assigned, Assignment, KnownAgents, Memories, MemoryKeeper, Recall
 from treadle.ports.vault import Vault

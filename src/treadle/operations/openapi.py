@@ -150,7 +150,7 @@ def _responses(operation: AnyOperation, named: dict[str, Any]) -> dict[str, Any]
     kind = TEXT if operation.response is str else JSON
     options = [named[_key(option)] for option in _options(operation.response)]
     content = {kind: {"schema": options[0] if len(options) == 1 else {"anyOf": options}}}
-    if operation.streams == "on request":
+    if operation.streams == "on_request":
         content[EVENTS] = {"schema": {"type": "string"}}
     good = {"description": phrase, "content": content}
     responses = {str(operation.status): good, **found}

@@ -21,11 +21,12 @@ from treadle.domain.access import Scope
 from treadle.domain.envelope import Event
 from treadle.domain.ids import RunId
 from treadle.operations.context import Context
+from treadle.operations.event_source import EventSource
 from treadle.operations.refusal import Problem
 from treadle.operations.schemas import Page
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Streams = Literal["never", "always", "on request"]
+Streams = Literal["never", "always", "on_request"]
 Q = TypeVar("Q", bound=Struct)
 R = TypeVar("R")
 Item = TypeVar("Item")
@@ -237,20 +238,6 @@ class Caller(Protocol):
 
     async def call(self, operation: Operation[Q, R], request: Q, *, key: str | None = None) -> R:
         """Perform an operation. With an idempotency key, a repeated call returns the first response."""
-        ...
-
-
-class EventSource(Protocol):
-    """The events of runs."""
-
-    def events(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Follow a run: the durable events after a sequence, the text being generated, then all that follows.
-
-        It ends after `run_end`, or after a `stream_reset` if the reader was too slow."""
-        ...
-
-    def read_stored(self, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-        """Read the events of a run that are in its journal now."""
         ...
 
 

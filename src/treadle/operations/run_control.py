@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from msgspec import Meta, Struct
 
+from treadle.domain.attachments import format_attached_file
 from treadle.domain.errors import UnknownRun, UsageError
 from treadle.domain.events import ReadSteerMode, RunQueued
 from treadle.domain.ids import RunId, SessionId
@@ -332,7 +333,7 @@ def part_of(attachment: Attachment) -> Image | Text:
                 raise UsageError("The data of an attached picture is not base64.") from None
             return Image(kind, data)
         case Attachment(media_type=None, data=None, name=str(name), text=str(text)):
-            return Text(f"\n\nAttached file {name}:\n{text}")
+            return Text(format_attached_file(name, text))
         case _:
             raise UsageError(
                 "An attachment is a picture (media_type image/… and data as base64) or a text file (name and text)."

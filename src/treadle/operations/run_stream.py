@@ -2,18 +2,16 @@
 gaps or duplicates."""
 
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
 
 from msgspec import Struct
 
 from treadle.core.fold import SILENT_TEXTS
 from treadle.domain.envelope import Event
-from treadle.domain.events import RunEnd, StreamReset, Token
+from treadle.domain.events import RunEnd, Token
 from treadle.domain.ids import RunId
 from treadle.engine.event_hub import EventHub, make_stream_reset
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
 from treadle.operations.journal_pages import PAGE
-from treadle.operations.operation import EventSource
 from treadle.ports.journal import Journal, RunRecord, Runs
 
 
@@ -74,20 +72,6 @@ async def follow_run(
             if ended:
                 return
         yield (hub.make_event(origin, last, make_stream_reset(last)),)
-
-
-async def follow_without_resets(source: EventSource, run_id: RunId, after: int = 0) -> AsyncGenerator[Event, None]:
-    """Yield the events of a run up to its end, and continue after each reset."""
-    last = after
-    while True:
-        cut_off = False
-        async with aclosing(source.events(run_id, last)) as events:
-            async for event in events:
-                last = event.sequence if event.durable else last
-                cut_off = isinstance(event.data, StreamReset)
-                yield event
-        if not cut_off:
-            return
 
 
 def is_already_shown(event: Event, caught_up: Token) -> bool:

@@ -1,52 +1,12 @@
 """Schedules: messages that are sent to agents at set times."""
 
-from datetime import datetime
-
 from msgspec import Struct
 
-from treadle.domain.ids import RunId, SessionId
 from treadle.domain.schedules import ScheduleId
-from treadle.domain.users import LOCAL_USER, UserId
+from treadle.operations.automation import NewSchedule, ScheduleView
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
-from treadle.operations.schemas import AgentName, Page, Said, SessionName
-
-
-class NewSchedule(Struct, frozen=True, forbid_unknown_fields=True):
-    agent: AgentName
-    message: Said
-    every: float | str
-    """Seconds, text such as 15m, or a cron expression of five fields."""
-    zone: str = "UTC"
-    """The time zone of a cron expression."""
-    session_id: SessionName | None = None
-    """Go on in this session; without it each run begins one of its own."""
-    deliver: str = ""
-    """The channel and recipient that the answers are sent to, such as `telegram:alice`."""
-
-
-class ScheduleView(Struct, frozen=True):
-    schedule_id: ScheduleId
-    agent: str
-    message: str
-    every: float | str
-    zone: str
-    anchor: datetime
-    """Where an interval is counted from."""
-    session_id: SessionId | None
-    is_heartbeat: bool
-    """The schedule is defined in the file of the agent and is changed there."""
-    paused: bool
-    next_at: datetime | None
-    fired_at: datetime | None
-    run_id: RunId | None
-    """The latest run."""
-    problem: str
-    """Why the latest tick started no run."""
-    owner: UserId = LOCAL_USER
-    """The user of its runs: its creator."""
-    deliver: str = ""
-    """Where the answers are sent; empty for nowhere."""
+from treadle.operations.schemas import Page
 
 
 class OneSchedule(Struct, frozen=True, forbid_unknown_fields=True):

@@ -28,10 +28,10 @@ from treadle.domain.messages import Message
 from treadle.domain.users import UserId, journaled_owner
 from treadle.engine.event_hub import EndedRun, EventHub
 from treadle.engine.subscription import MAX_BACKLOG_EVENTS
-from treadle.operations.context import unknown_session
 from treadle.operations.event_factory import DraftFactory
 from treadle.operations.event_feed import Missed, durable_feed, live_feed
 from treadle.operations.journal_pages import read_stored_events
+from treadle.operations.not_found import unknown_session
 from treadle.operations.refusal_watch import RefusalWatch
 from treadle.operations.run_stream import StreamReader, follow_run
 from treadle.operations.schemas import Ticket
@@ -376,7 +376,7 @@ class LocalService:
     async def replay(self, run_id: RunId) -> "Replayed":
         """Replay the journal of a run with the current code. Return the first difference, if any. Nothing is
         changed."""
-        from treadle.operations.replays import redact_replay, replay_stored_run
+        from treadle.operations.replay_service import redact_replay, replay_stored_run
 
         async with self._replaying:  # one at a time: it uses a whole processor core
             found = await replay_stored_run(run_id, self._journal, self._sessions, self._approvals, self._tools)

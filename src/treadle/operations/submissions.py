@@ -20,7 +20,7 @@ from treadle.domain.permissions import ApprovalRule, Asker
 from treadle.domain.quotas import Quotas
 from treadle.domain.schemas import check_schema
 from treadle.domain.users import LOCAL_USER, UserId, check_user
-from treadle.operations.context import unknown_session
+from treadle.operations.not_found import unknown_session
 from treadle.operations.usage import UsageAccounts, refuse_spent, refuse_unless_running
 from treadle.ports.journal import Runs
 from treadle.ports.model import Models

@@ -1,8 +1,6 @@
 """The system: version, self-check, workers, guards and models."""
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct, to_builtins
 from msgspec.structs import replace
@@ -11,39 +9,7 @@ from treadle.domain.agents import AgentSpec
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page
-
-
-class SystemInfo(Struct, frozen=True):
-    """The server and the store that it works on."""
-
-    version: str
-    python: str
-    store: Literal["sqlite", "postgres"]
-    home: str
-    process_id: int
-    started_at: datetime
-
-
-class DoctorFinding(Struct, frozen=True):
-    """One finding of the self-check."""
-
-    about: str
-    state: Literal["ok", "set", "note", "wrong"]
-    """ok: it was tried and works, or was recorded to work. set: it is configured and was not tried. note: something
-    optional is missing. wrong: something does not work."""
-    found: str
-    advice: str = ""
-    basis: Literal["probed", "recorded", "setting"] = "probed"
-    """probed: it was tried or read just now. recorded: another process has stored it. setting: it is configured."""
-
-
-class WorkerView(Struct, frozen=True):
-    """A worker that owns runs now."""
-
-    worker: str
-    runs: int
-    lease_until: datetime | None
-    """When the first of its leases expires unless it is renewed."""
+from treadle.operations.system_facts import DoctorFinding, ModelView, SystemInfo, WorkerView
 
 
 class GuardView(Struct, frozen=True):
@@ -53,43 +19,6 @@ class GuardView(Struct, frozen=True):
     purpose: str
     settings: dict[str, Any]
     enabled: bool = True
-
-
-ModelKind = Literal["alias", "configured", "listed"]
-"""listed: the provider offers it."""
-
-
-class ModelView(Struct, frozen=True):
-    """A model that agents can use, or an alias."""
-
-    name: str
-    """`provider/model`, or the alias."""
-    kind: ModelKind
-    resolved: str = ""
-    """The `provider/model` that answers now; empty if none can."""
-    context_window: int | None = None
-    window_source: str = ""
-    """Where the size of the window is known from. `assumed`: nothing is known about this model."""
-    input_price: float | None = None
-    """Dollars per million tokens; null if unknown."""
-    output_price: float | None = None
-    local: bool = False
-    """It runs on this machine, at no cost."""
-    is_default: bool = False
-    problem: str = ""
-    """Why it cannot be used."""
-
-
-class SystemFacts(Protocol):
-    """What a process knows about itself, its home and its store."""
-
-    def info(self) -> SystemInfo: ...
-
-    async def examine(self, *, offline: bool) -> Sequence[DoctorFinding]: ...
-
-    async def workers(self) -> Sequence[WorkerView]: ...
-
-    async def models(self, *, probe: bool) -> Sequence[ModelView]: ...
 
 
 # ── Requests ───────────────────────────────────────────────────────────────────────────────────────

@@ -12,12 +12,18 @@ from contextlib import contextmanager
 
 from msgspec import Struct
 
-from treadle.domain.access import SCOPES, Principal, Scope, Visibility, default_visibility
+from treadle.domain.access import (
+    MAX_TOKEN_NAME_CHARACTERS,
+    SCOPES,
+    Principal,
+    Scope,
+    Visibility,
+    default_visibility,
+)
 from treadle.domain.errors import StoreError, UnknownToken, UsageError
 from treadle.domain.ids import Instant, TokenId
 from treadle.domain.quotas import Quotas
 from treadle.domain.users import UserId, check_user
-from treadle.operations.tokens import MAX_NAME_CHARACTERS
 from treadle.ports.access import TokenRecord, Tokens
 from treadle.ports.clock import Clock, Ids
 
@@ -217,9 +223,9 @@ class TokenService:
 
 def _check(request: NewToken, now: Instant) -> None:
     name = request.name.strip()
-    if not name or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+    if not name or len(name) > MAX_TOKEN_NAME_CHARACTERS or not name.isprintable():
         raise UsageError(
-            f"A token needs a name of 1 to {MAX_NAME_CHARACTERS} printable characters that says whose it is."
+            f"A token needs a name of 1 to {MAX_TOKEN_NAME_CHARACTERS} printable characters that says whose it is."
         )
     if not request.scopes:
         raise UsageError(f"A token needs at least one scope of {', '.join(SCOPES)}.")

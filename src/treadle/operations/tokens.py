@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from treadle.domain.access import Scope, Visibility
+from treadle.domain.access import MAX_TOKEN_NAME_CHARACTERS, Scope, Visibility
 from treadle.domain.ids import TokenId
 from treadle.domain.quotas import Quotas
 from treadle.domain.users import MAX_USER_CHARACTERS, UserId
@@ -13,8 +13,6 @@ from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
 from treadle.operations.schemas import Page, instant, maybe, moment
 from treadle.ports.access import TokenRecord
-
-MAX_NAME_CHARACTERS = 100
 
 
 class TokenView(Struct, frozen=True):
@@ -40,7 +38,7 @@ class NewTokenView(TokenView, frozen=True, kw_only=True):
 
 
 class CreateToken(Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_CHARACTERS)]
+    name: Annotated[str, Meta(min_length=1, max_length=MAX_TOKEN_NAME_CHARACTERS)]
     scopes: Annotated[tuple[Scope, ...], Meta(min_length=1, max_length=4)] = ("read", "run")
     agents: Annotated[tuple[str, ...], Meta(min_length=1, max_length=1000)] | None = None
     expires_at: datetime | None = None

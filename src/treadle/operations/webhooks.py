@@ -1,58 +1,13 @@
 """Webhooks: addresses that events are sent to."""
 
-from datetime import datetime
-from typing import Annotated
+from msgspec import Struct
 
-from msgspec import Meta, Struct
-
-from treadle.domain.ids import EventId, RunId
+from treadle.domain.ids import EventId
 from treadle.domain.webhooks import WebhookId
+from treadle.operations.automation import DeadLetterView, NewWebhook, NewWebhookView, WebhookView
 from treadle.operations.context import Context
 from treadle.operations.operation import NoParameters, Operation
-from treadle.operations.schemas import AgentName, Page
-
-
-class NewWebhook(Struct, frozen=True, forbid_unknown_fields=True):
-    url: Annotated[str, Meta(min_length=1, max_length=2000)]
-    events: Annotated[tuple[str, ...], Meta(min_length=1, max_length=100)] = ("*",)
-    """Names, or globs of names, of types of events."""
-    agents: Annotated[tuple[AgentName, ...], Meta(min_length=1, max_length=1000)] | None = None
-    """Only of runs of these; without it, of all."""
-    most_attempts: Annotated[int, Meta(ge=1, le=100)] | None = None
-    """The number of attempts after which an event is given up. Default: it is retried for three days."""
-
-
-class WebhookView(Struct, frozen=True):
-    webhook_id: WebhookId
-    url: str
-    events: tuple[str, ...]
-    agents: tuple[str, ...] | None
-    most_attempts: int | None
-    created_at: datetime
-    delivered_at: datetime | None
-    attempts: int
-    """Of the event that comes next; those that failed."""
-    retry_at: datetime | None
-    problem: str
-    disabled: bool
-    """The receiver has answered that it is gone (410); `retry` tries again."""
-
-
-class NewWebhookView(WebhookView, frozen=True, kw_only=True):
-    secret: str
-    """What its messages are signed with; shown this once."""
-
-
-class DeadLetterView(Struct, frozen=True):
-    event_id: EventId
-    run_id: RunId
-    sequence: int
-    type: str
-    attempts: int
-    reason: str
-    died_at: datetime
-    queued: bool
-    """It is about to be tried again."""
+from treadle.operations.schemas import Page
 
 
 class RetriedEvents(Struct, frozen=True):

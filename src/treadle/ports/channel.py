@@ -194,6 +194,21 @@ class Channel(Protocol):
 
 
 @runtime_checkable
+class LimitedChannel(Protocol):
+    """A channel whose connection can work with a limitation. Optional: most platforms have none."""
+
+    @property
+    def limitation(self) -> str:
+        """Why the connection is of limited use since the last `check`, and what to do; empty: it is not."""
+        ...
+
+
+def find_limitation(channel: Channel) -> str:
+    """Return the limitation of a connected channel, or an empty text."""
+    return channel.limitation if isinstance(channel, LimitedChannel) else ""
+
+
+@runtime_checkable
 class WebhookChannel(Protocol):
     """A channel whose platform posts to the service. Optional: most platforms are connected to."""
 

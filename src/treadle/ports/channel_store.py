@@ -33,7 +33,7 @@ class ChannelState(Struct, frozen=True):
     account: str
     """The account that it is or was connected as."""
     reason: str
-    """Why it is not connected."""
+    """Why it is not connected. If it is connected: why the connection is of limited use."""
     since: Instant
     """When the status began."""
     retry_at: Instant | None

@@ -77,6 +77,8 @@ class Concern(Struct, frozen=True):
     reason: str
     places: tuple[str, ...] = ()
     """The private paths with links resolved. An approval covers only these."""
+    is_recorded: bool = False
+    """It is read from a recorded approval: the reason is the whole reason of that approval."""
 
 
 class Assessed(Protocol):

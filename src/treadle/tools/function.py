@@ -17,7 +17,7 @@ from treadle.tools.signature import Signature
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_Kind = Literal["async", "plain", "async generator", "generator"]
+_Kind = Literal["async", "plain", "async_generator", "generator"]
 
 
 class FunctionTool(Generic[_P, _R]):
@@ -58,7 +58,7 @@ class FunctionTool(Generic[_P, _R]):
                 result = await function(**keywords)
             case "plain":
                 result = await asyncio.to_thread(function, **keywords)
-            case "async generator":
+            case "async_generator":
                 result = await run_async_generator(
                     function(**keywords), make_progress_callback(context, self._as_text)
                 )
@@ -172,7 +172,7 @@ def _collect_texts(value: Any) -> list[str]:
 
 def _function_kind(function: Callable[..., Any]) -> _Kind:
     if inspect.isasyncgenfunction(function):
-        return "async generator"
+        return "async_generator"
     if inspect.isgeneratorfunction(function):
         return "generator"
     return "async" if inspect.iscoroutinefunction(function) else "plain"

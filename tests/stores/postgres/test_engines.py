@@ -14,8 +14,9 @@ from tests.telemetry.watched import numbers
 from treadle.api.engine import HostedEngine, create_engine
 from treadle.backup.home_backup import back_up
 from treadle.bootstrap.callers import open_owning_caller, open_persistent_readonly_caller
+from treadle.bootstrap.databases import open_stores_readonly
 from treadle.bootstrap.offline_service import open_service_readonly
-from treadle.bootstrap.stores import ALL, WorkerShare, open_stores_readonly
+from treadle.bootstrap.stores import ALL, WorkerShare
 from treadle.config.home import Home
 from treadle.dispatch import local
 from treadle.doctor.examination import examine

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.stores.postgres.servers import of_database, of_user, tell
-from treadle.bootstrap.stores import read_server_facts
+from treadle.bootstrap.databases import read_server_facts
 from treadle.domain.errors import StoreAway, StoreError, StoreNewer, UsageError
 from treadle.stores.postgres import connection as connecting
 from treadle.stores.postgres.connection import escape_nul, escape_nul_json, explain, redact_url, unescape_nul

@@ -19,6 +19,8 @@ _STRICTNESS: dict[Verdict, int] = {"auto": 0, "ask": 1, "deny": 2}
 class Ruling(Struct, frozen=True):
     verdict: Verdict
     reason: str = ""
+    is_by_concern: bool = False
+    """No rule asks: the concern about the call does, and the reason is that of the concern."""
 
 
 PERMITTED = Ruling("auto")
@@ -73,7 +75,11 @@ def apply_rules(
     A rule or grant for exactly its line permits it."""
     rules = [rule for rule in approvals.rules if any(fnmatchcase(name, rule.tool) for name in spec.names)]
     concern = subjects.concern
-    rulings = [Ruling("ask", concern.reason)] if concern is not None and concern.kind == "private" else []
+    rulings = (
+        [Ruling("ask", concern.reason, is_by_concern=True)]
+        if concern is not None and concern.kind == "private"
+        else []
+    )
     fallback = _make_default_ruling(approvals, spec.name, concern)
     rulings += [
         _rule_on_text(fallback, rules, spec, text, subjects.whole, grants) for text in subjects.texts or ("",)
@@ -128,7 +134,7 @@ def check_examples(rule: ApprovalRule, get_subjects: Callable[[str], Subjects]) 
 def _make_default_ruling(approvals: ApprovalRules, tool: str, concern: Concern | None) -> Ruling:
     """Return the ruling if no rule matches. A call that no sandbox confines is never permitted by default."""
     if concern is not None and concern.kind == "unconfined" and approvals.default == "auto":
-        return Ruling("ask", concern.reason)
+        return Ruling("ask", concern.reason, is_by_concern=True)
     return Ruling(approvals.default, f"`{tool}` is on {approvals.default} by default")
 
 

@@ -4,6 +4,7 @@ examples."""
 import re
 from collections.abc import Mapping
 
+from treadle.models.http.advice import USUALLY_PASSES
 from treadle.models.http.error_facts import MAX_MESSAGE_CHARACTERS, read_error
 from treadle.models.http.error_rule import (
     Decision,
@@ -19,7 +20,6 @@ from treadle.models.http.error_rule import (
     is_unreadable_call,
 )
 from treadle.models.http.error_status import find_effective_status
-from treadle.models.http.failure import USUALLY_PASSES
 from treadle.models.http.overflow import NO_OVERFLOW, Blame, exceeds_rate_alone, judge_overflow
 from treadle.models.http.request_size import RequestSize
 from treadle.models.http.retry_after import find_requested_wait

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 import aiohttp
 import msgspec
 
+from treadle.models.http.advice import USUALLY_PASSES
 from treadle.models.http.endpoint import Endpoint
 from treadle.models.http.keys import ProviderKey
 from treadle.models.http.request_size import RequestSize
@@ -17,7 +18,6 @@ from treadle.ports.model import Failed
 if TYPE_CHECKING:
     from treadle.models.http.error_rule import Decision
 
-USUALLY_PASSES = "This usually passes."
 MAX_QUOTED_CHARACTERS = 500
 """How much of a provider's message is quoted."""
 
@@ -84,11 +84,13 @@ def _build_failure(info: RequestInfo, status: int | None, said: str, body: str, 
 def from_error(endpoint: Endpoint, error: Exception) -> Failed:
     """Return the failure for a network error before any response."""
     what, next_step, retryable = explain_error(endpoint, error)
-    return _build_unreachable(endpoint, what, next_step, retryable=retryable)
+    return _build_unreachable(endpoint, what, next_step or USUALLY_PASSES, retryable=retryable)
 
 
-def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]:
-    """Return the cause of a network error without secrets, what to do about it, and whether a retry may help."""
+def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str | None, bool]:
+    """Return the cause of a network error without secrets, what to do about it, and whether a retry may help. What
+    to do is None for an error that usually passes."""
+    next_step: str | None
     retryable = True
     match error:
         case aiohttp.ClientConnectorDNSError():
@@ -103,7 +105,7 @@ def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]
             what = f"the connection failed ({describe_os_error(error.os_error)})"
             next_step = "Check that it is running and that base_url is right."
         case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
-            what, next_step = "the connection was dropped before an answer came", USUALLY_PASSES
+            what, next_step = "the connection was dropped before an answer came", None
         case ValueError():  # aiohttp also raises this for an invalid URL
             what = f"no request can be made ({error})"
             next_step, retryable = f"Check the base_url and the headers of provider {endpoint.provider}.", False
@@ -111,7 +113,7 @@ def explain_error(endpoint: Endpoint, error: Exception) -> tuple[str, str, bool]
             what = f"what answers there does not speak HTTP ({error.message})"
             next_step = "Check base_url, its port, and whether it is http or https."
         case _:
-            what, next_step = f"{type(error).__name__}: {error}", USUALLY_PASSES
+            what, next_step = f"{type(error).__name__}: {error}", None
     return _one_line(endpoint, what), next_step, retryable
 
 

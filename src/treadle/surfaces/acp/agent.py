@@ -35,11 +35,11 @@ from acp.schema import (
 )
 from msgspec.structs import replace
 
-from treadle import __version__
 from treadle.bootstrap.agent_checks import find_unusable_models
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.errors import InvalidState, TreadleError, UnknownSession, UsageError
 from treadle.domain.ids import SessionId
+from treadle.domain.version import VERSION
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.errors import INVALID_REQUEST, report_errors
 from treadle.surfaces.acp.home_opening import HomeOpening
@@ -98,7 +98,7 @@ class EditorAgent:
         self._transport.after_response(self.opening.begin)
         return InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
-            agent_info=Implementation(name="treadle", title="Treadle", version=__version__),
+            agent_info=Implementation(name="treadle", title="Treadle", version=VERSION),
             auth_methods=[self._make_auth_method()],
             agent_capabilities=AgentCapabilities(
                 load_session=True,

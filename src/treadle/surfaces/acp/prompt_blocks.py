@@ -17,6 +17,7 @@ from acp.schema import (
     TextResourceContents,
 )
 
+from treadle.domain.attachments import format_attached_file
 from treadle.domain.errors import SizeLimitExceeded, UsageError
 from treadle.domain.messages import MESSAGE_LIMIT, Image, Message, Text, make_sendable, user
 
@@ -105,7 +106,7 @@ def _replace_oversized(used: int, attachments: Sequence[Text | Image]) -> tuple[
 def _read_resource(resource: TextResourceContents | BlobResourceContents, folder: Path) -> Text | Image:
     place = _name_place(resource.uri, folder)
     if isinstance(resource, TextResourceContents):
-        return Text(make_sendable(f"\n\nAttached file {place}:\n{resource.text}"))
+        return Text(make_sendable(format_attached_file(place, resource.text)))
     kind = resource.mime_type or ""
     if kind.startswith("image/"):
         return _read_image(resource.blob, kind)

@@ -13,11 +13,13 @@ from acp.schema import PromptResponse, SessionInfoUpdate, StopReason, Usage
 
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
+from treadle.domain.attachments import parse_attached_file
 from treadle.domain.envelope import Event
 from treadle.domain.errors import InvalidState, StoreError, TreadleError, UnknownSession
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Text
 from treadle.operations import sessions
+from treadle.operations.event_source import follow_without_resets
 from treadle.operations.local_admin import SUBMIT, SubmitWhole
 from treadle.operations.run_control import (
     ANSWER,
@@ -28,7 +30,6 @@ from treadle.operations.run_control import (
     SteerRun,
     StopRun,
 )
-from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.submissions import Submission
 from treadle.surfaces.acp.client import EditorClient
 from treadle.surfaces.acp.errors import FAILED, INVALID_REQUEST
@@ -384,5 +385,5 @@ class EditorSession:
 def _as_attachment(part: Text | Image) -> Attachment:
     if isinstance(part, Image):
         return Attachment(part.media_type, part.data)
-    head, _, text = part.text.partition(":\n")
-    return Attachment(name=head.removeprefix("\n\nAttached file "), text=text)
+    name, text = parse_attached_file(part.text)
+    return Attachment(name=name, text=text)

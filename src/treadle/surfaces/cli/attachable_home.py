@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from treadle.bootstrap.stores import find_owner
+from treadle.bootstrap.databases import find_owner
 from treadle.config.database_url import is_in_memory, is_postgres
-from treadle.config.home import Home, HomeConfig
+from treadle.config.home import Home
+from treadle.config.home_config import HomeConfig
 from treadle.config.yaml_files import to_struct
 from treadle.domain.errors import ConfigError
 from treadle.surfaces.cli.output import alert
@@ -37,8 +38,7 @@ class OwnerSettings:
             self._config = _request_settings(home)
             if self._config is None:
                 raise fault
-            problem = str(fault).removeprefix(f"{home.config_file}: ").rstrip(".")
-            alert(f"{home.config_file} is invalid ({problem}); the running owner still uses the previous settings.")
+            alert(f"config.yaml is invalid; the running owner still uses the previous settings: {fault}")
         self.fault = fault
         return self._config
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from treadle.bootstrap.callers import open_owning_caller
-from treadle.bootstrap.stores import find_owner
+from treadle.bootstrap.databases import find_owner
 from treadle.config.database_url import is_postgres
 from treadle.config.home import Home
 from treadle.domain.envelope import Event

@@ -29,9 +29,9 @@ from treadle.domain.ids import RunId
 from treadle.domain.permissions import Asker
 from treadle.domain.runs import outcome_exit_code
 from treadle.operations import runs
-from treadle.operations.operation import Caller, EventSource, list_items
+from treadle.operations.event_source import EventSource, follow_without_resets
+from treadle.operations.operation import Caller, list_items
 from treadle.operations.run_control import INTERRUPT, StopRun
-from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.run_tree import family
 from treadle.operations.runs import RunView
 from treadle.surfaces.cli.approval_prompt import RunQuestions

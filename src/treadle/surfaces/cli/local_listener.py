@@ -3,7 +3,7 @@
 from contextlib import AsyncExitStack
 from ipaddress import ip_address
 
-from treadle.config.home import ServerSettings
+from treadle.config.home_config import ServerSettings
 from treadle.domain.errors import UsageError
 from treadle.surfaces.http.application import Application
 from treadle.surfaces.http.engine_server import serve_over_tcp

@@ -8,8 +8,9 @@ from treadle.domain.errors import ConfigError
 from treadle.domain.events import RunWaiting
 from treadle.domain.ids import RunId
 from treadle.operations import approvals, runs
+from treadle.operations.event_source import EventSource
 from treadle.operations.local_admin import AGENT
-from treadle.operations.operation import Caller, EventSource, OperationClient
+from treadle.operations.operation import Caller, OperationClient
 from treadle.operations.run_tree import family
 from treadle.surfaces.cli.call_view import summarize_call
 from treadle.surfaces.cli.terminal import one_line, reveal_line

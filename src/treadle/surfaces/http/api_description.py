@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any
 
-from treadle import __version__
+from treadle.domain.version import VERSION
 from treadle.operations.openapi import describe
 from treadle.operations.registry import all_operations
 from treadle.surfaces.http.openai.operations import OPERATIONS
@@ -12,4 +12,4 @@ from treadle.surfaces.http.openai.operations import OPERATIONS
 @cache
 def build_description() -> dict[str, Any]:
     """Return the OpenAPI description of all operations."""
-    return describe((*all_operations(), *OPERATIONS), __version__)
+    return describe((*all_operations(), *OPERATIONS), VERSION)

@@ -4,8 +4,8 @@ import asyncio
 
 from litestar import Response, get
 
-from treadle import __version__
 from treadle.domain.errors import StoreError
+from treadle.domain.version import VERSION
 from treadle.operations.refusal import Refusal
 from treadle.surfaces.http.dependencies import ApiRequest, get_context, get_services
 
@@ -16,7 +16,7 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 @get("/healthz", include_in_schema=False, sync_to_thread=False)
 def show_health() -> dict[str, str]:
     """Return 200 if the process answers."""
-    return {"status": "ok", "version": __version__}
+    return {"status": "ok", "version": VERSION}
 
 
 @get("/readyz", include_in_schema=False)

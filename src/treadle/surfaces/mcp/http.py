@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from litestar.types import ASGIApp, Receive, Scope, Send
 
+from treadle.domain.version import VERSION
 from treadle.operations.context import Context
 from treadle.operations.operation import LocalCaller
 from treadle.operations.refusal import Refusal
@@ -94,10 +95,9 @@ class McpMount:
 
     def make_server(self) -> "Server[Any]":
         """Return the server that answers, which offers the agents of the home."""
-        from treadle import __version__
         from treadle.surfaces.mcp.server import AgentServer
 
-        return AgentServer(self._find_backend, __version__).server
+        return AgentServer(self._find_backend, VERSION).server
 
     async def _run_manager(self, manager: "StreamableHTTPSessionManager", is_running: asyncio.Event) -> None:
         async with manager.run():

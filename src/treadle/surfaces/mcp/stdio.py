@@ -2,10 +2,10 @@
 
 from mcp.server.stdio import stdio_server
 
-from treadle import __version__
 from treadle.api.engine import create_engine
 from treadle.config.home import DEFAULT_AGENT, Home
 from treadle.domain.access import OWNER
+from treadle.domain.version import VERSION
 from treadle.surfaces.cli.connection import open_home
 from treadle.surfaces.mcp.backend import McpBackend
 from treadle.surfaces.mcp.server import AgentServer
@@ -23,7 +23,7 @@ async def serve_stdio(home: Home, only: tuple[str, ...] | None) -> int:
 
     async with open_home(create_engine(home=home), home) as access:
         backend = McpBackend(access.client, OWNER, list_agents, lambda: list_skill_prompts(home.path))
-        server = AgentServer(lambda request: backend, __version__).server
+        server = AgentServer(lambda request: backend, VERSION).server
         async with stdio_server() as (read, write):
             await server.run(read, write, server.create_initialization_options())
     return 0

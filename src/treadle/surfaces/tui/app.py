@@ -1,4 +1,4 @@
-"""The application: what its parts show, and what keys do. `commands_runner` performs the slash commands."""
+"""The application: what its parts show, and what keys do. `command_runner` performs the slash commands."""
 
 import asyncio
 import os
@@ -22,10 +22,12 @@ from treadle.surfaces.tui import keys, texts
 from treadle.surfaces.tui.approval_panel import ApprovalPanel
 from treadle.surfaces.tui.chat import Chat
 from treadle.surfaces.tui.command_runner import CommandRunner
-from treadle.surfaces.tui.departure import Departure, Leaving
+from treadle.surfaces.tui.departure import Departure
 from treadle.surfaces.tui.display_state import NEEDS_USER, DisplayState
 from treadle.surfaces.tui.key_queue import KeyQueue
+from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.message_history import MessageHistory
+from treadle.surfaces.tui.notification import notify_terminal
 from treadle.surfaces.tui.outbox import Outbox
 from treadle.surfaces.tui.preferences import Preferences, write_preferences
 from treadle.surfaces.tui.preload import preload
@@ -33,12 +35,13 @@ from treadle.surfaces.tui.prompt_controller import PromptController
 from treadle.surfaces.tui.prompt_view import MessageEditor, PromptExtras
 from treadle.surfaces.tui.review import Review
 from treadle.surfaces.tui.status_line import StatusLine
+from treadle.surfaces.tui.terminal_loan import lend_terminal
 from treadle.surfaces.tui.terminal_loss import CHECK_SECONDS, TerminalLoss
 from treadle.surfaces.tui.themes import PLAIN_NAME, choose_theme, find_palette, make_textual_themes
 from treadle.surfaces.tui.transcript import AnswerItem
 from treadle.surfaces.tui.transcript_view import TranscriptView
 
-ScreenResult = TypeVar("ScreenResult")
+Result = TypeVar("Result")
 
 
 class TreadleApp(App[Leaving], inherit_bindings=False):
@@ -132,11 +135,11 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
         self.display_state.show_state()
         await asyncio.to_thread(preload, self.link, self.chat)
 
-    async def ask(self, screen: Screen[ScreenResult]) -> ScreenResult | None:
+    async def ask(self, screen: Screen[Result]) -> Result | None:
         """Show a screen and return its result."""
-        done: asyncio.Future[ScreenResult | None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[Result | None] = asyncio.get_running_loop().create_future()
 
-        def finish(result: ScreenResult | None) -> None:
+        def finish(result: Result | None) -> None:
             if not done.done():
                 done.set_result(result)
 
@@ -180,6 +183,10 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
     def flash(self, text: str) -> None:
         """Show a message of the UI itself."""
         self.display_state.flash(text)
+
+    def ring(self, text: str) -> None:
+        """Ring, and show a notification of the terminal."""
+        notify_terminal(self, text)
 
     def on_app_blur(self) -> None:
         self.display_state.set_focused(focused=False)
@@ -251,6 +258,10 @@ class TreadleApp(App[Leaving], inherit_bindings=False):
             self._interrupted_run = facts.run_id
             self.flash(texts.INTERRUPTING)
             await self.chat.interrupt()
+
+    async def lend_terminal(self, work: Callable[[], Result]) -> Result:
+        """Do work that needs the terminal, such as the user's editor, and return its result."""
+        return await lend_terminal(self, self.key_queue, work)
 
     # ── Actions of the key map ──
 

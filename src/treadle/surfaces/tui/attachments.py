@@ -7,6 +7,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from treadle.api.agent import IMAGE_TYPES, make_attachment
+from treadle.domain.attachments import format_attached_file
 from treadle.domain.messages import Image, Text
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.item_view import format_size
@@ -34,7 +35,7 @@ def is_long(text: str) -> bool:
 def make_paste_chip(text: str, number: int) -> Chip:
     name = texts.PASTE_NAME.format(number=number)
     label = texts.PASTED.format(lines=text.count("\n") + 1, size=format_size(len(text)))
-    return Chip(label, Text(f"\n\nAttached file {name}:\n{text}"), text)
+    return Chip(label, Text(format_attached_file(name, text)), text)
 
 
 def find_image(text: str, folder: Path) -> Path | None:

@@ -7,12 +7,14 @@ from contextvars import copy_context
 
 from treadle.domain import events as e
 from treadle.domain.agents import AgentSpec
+from treadle.domain.attachments import parse_attached_file
 from treadle.domain.envelope import Event
 from treadle.domain.errors import ConfigError, InvalidState, StoreError, TreadleError, UsageError
 from treadle.domain.ids import RunId, SessionId
 from treadle.domain.messages import Image, Message, Text, user
 from treadle.operations import approvals, runs, sessions
 from treadle.operations.approval_service import Answer
+from treadle.operations.event_source import follow_without_resets
 from treadle.operations.forks import Fork
 from treadle.operations.local_admin import FORK, SUBMIT, ForkWhole, SubmitWhole
 from treadle.operations.operation import list_items
@@ -27,7 +29,6 @@ from treadle.operations.run_control import (
     StopRun,
 )
 from treadle.operations.run_control import Attachment as SentAttachment
-from treadle.operations.run_stream import follow_without_resets
 from treadle.operations.runs import RunView
 from treadle.operations.submissions import Submission
 from treadle.surfaces.cli.conversation import find_agent, use_current_folder
@@ -393,5 +394,5 @@ class Chat:
 def _as_attachment(part: Text | Image) -> SentAttachment:
     if isinstance(part, Image):
         return SentAttachment(part.media_type, part.data)
-    head, _, text = part.text.partition(":\n")
-    return SentAttachment(name=head.removeprefix("\n\nAttached file "), text=text)
+    name, text = parse_attached_file(part.text)
+    return SentAttachment(name=name, text=text)

@@ -14,6 +14,7 @@ from treadle.surfaces.cli.output import short_id, when
 from treadle.surfaces.cli.terminal import inert
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import Slash
+from treadle.surfaces.tui.controlled_app import ControlledApp
 from treadle.surfaces.tui.item_view import diff_of, format_count
 from treadle.surfaces.tui.model_choice import list_model_rows
 from treadle.surfaces.tui.run_commands import change_run
@@ -23,7 +24,6 @@ from treadle.surfaces.tui.themes import DARK, LIGHT, NAMES
 from treadle.surfaces.tui.transcript import AnswerItem, CallItem, UserItem
 
 if TYPE_CHECKING:
-    from treadle.surfaces.tui.app import TreadleApp
     from treadle.surfaces.tui.picker_screen import Picked, PickerRow, PickerScreen
 
 MAX_LISTED_SESSIONS = 500
@@ -33,7 +33,7 @@ _FENCED = re.compile(r"^(`{3,}|~{3,})[^\n]*\n(.*?)^\1`*\s*$", re.MULTILINE | re.
 class CommandRunner:
     """Performs commands on behalf of the app."""
 
-    def __init__(self, app: "TreadleApp") -> None:
+    def __init__(self, app: ControlledApp) -> None:
         self._app = app
 
     async def run(self, command: Slash, argument: str) -> None:
@@ -370,7 +370,7 @@ def _session_row(view: sessions.SessionView) -> "PickerRow":
     return PickerRow(view.session_id, view.title or view.session_id, detail, "●" if view.unfinished else "")
 
 
-def _describe_agent(app: "TreadleApp", name: str) -> str:
+def _describe_agent(app: ControlledApp, name: str) -> str:
     try:
         return app.link.home.agent(name).model
     except TreadleError as error:

@@ -2,39 +2,29 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from treadle.domain.ids import RunId, SessionId
+from treadle.domain.ids import RunId
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import Chat
+from treadle.surfaces.tui.leaving import Leaving, LeavingKind
 from treadle.system.helper_process import start_command_helper
 
 if TYPE_CHECKING:
-    from treadle.surfaces.tui.app import TreadleApp
+    from treadle.surfaces.tui.controlled_app import ControlledApp  # imports Textual, which a plain chat does not
 
 UNATTENDED = ("interrupted", "unavailable")
 """What a run waits for that goes on only when the user says so: leaving changes nothing."""
-LeavingKind = Literal["done", "waiting", "background", "parked", "cancelled", "abandoned"]
 STOP_SECONDS = 20.0
 """How long a run may take to stop before the UI quits anyway; the journal survives that."""
 POLL_SECONDS = 0.05
 BACKGROUND_MODULE = "treadle.surfaces.cli.background"
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
-    """How the user has left, and what the command prints about it."""
-
-    kind: LeavingKind = "done"
-    run_id: RunId | None = None
-    session_id: SessionId | None = None
-
-
 class Departure:
     """Performs what the user chooses when quitting."""
 
-    def __init__(self, app: "TreadleApp") -> None:
+    def __init__(self, app: "ControlledApp") -> None:
         self._app = app
         self.is_moving = False
         """Whether the home is being handed to a process in the background."""

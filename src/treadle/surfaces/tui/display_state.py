@@ -1,7 +1,6 @@
 """What the app shows about the conversation: the status line, the banner, and the bell."""
 
 import time
-from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 from textual.timer import Timer
@@ -11,12 +10,9 @@ from treadle.surfaces.cli.home_link import LinkState
 from treadle.surfaces.cli.terminal import one_line
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat_state import ChatListener
-from treadle.surfaces.tui.notification import notify_terminal
+from treadle.surfaces.tui.controlled_app import BannerKind, ControlledApp
 from treadle.surfaces.tui.run_facts import RunFacts
 from treadle.surfaces.tui.transcript import Item, UserItem
-
-if TYPE_CHECKING:
-    from treadle.surfaces.tui.app import TreadleApp
 
 TICK_SECONDS = 0.5
 STATUS_SECONDS = 0.1
@@ -25,13 +21,12 @@ NOTICE_SECONDS = 2.0
 LONG_RUN_SECONDS = 10.0
 """A run of at least this length rings when it ends."""
 NEEDS_USER = ("approval", "answer", "interrupted", "unavailable")
-BannerKind = Literal["", "link", "model"]
 
 
 class DisplayState(ChatListener):
     """Draws the changes of the conversation."""
 
-    def __init__(self, app: "TreadleApp") -> None:
+    def __init__(self, app: ControlledApp) -> None:
         self._app = app
         self._banner_kind: BannerKind = ""
         self._ticker: Timer | None = None
@@ -65,7 +60,7 @@ class DisplayState(ChatListener):
         is_long = facts.started_at > 0 and time.time() - facts.started_at >= LONG_RUN_SECONDS
         if app.preferences.bell and (is_long or not self._is_focused):
             text = texts.BELL_DONE if facts.ended else texts.BELL_WAITS
-            notify_terminal(app, text.format(agent=one_line(app.chat.agent_name)))
+            app.ring(text.format(agent=one_line(app.chat.agent_name)))
         self.show_state()
 
     def show_link(self, state: LinkState, detail: str) -> None:

@@ -21,7 +21,7 @@ from treadle.surfaces.cli.output import note
 from treadle.surfaces.cli.references import find_session
 from treadle.surfaces.cli.terminal import columns
 from treadle.surfaces.tui import texts
-from treadle.surfaces.tui.departure import Leaving
+from treadle.surfaces.tui.leaving import Leaving
 from treadle.surfaces.tui.preferences import read_preferences
 
 CLOSE_SECONDS = 3.0

@@ -5,10 +5,10 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
+from treadle.domain.attachments import strip_attached_files
+
 FILE_NAME = "message-history.jsonl"
 MAX_MESSAGES = 500
-ATTACHED = "\n\nAttached file "
-"""What the first attachment begins with, in the text of a stored message."""
 MAX_CHARACTERS = 4_000
 """A longer message is not kept."""
 
@@ -49,7 +49,7 @@ class MessageHistory:
 
     def confirm(self, stored: str) -> None:
         """Write a message to the home that the journal has as it was typed: without secrets, which it redacts."""
-        message = stored.partition(ATTACHED)[0]
+        message = strip_attached_files(stored)
         if self._path is None or message not in self._unsaved:
             return
         self._unsaved.discard(message)

@@ -13,7 +13,7 @@ from treadle.surfaces.tui.item_view import format_count
 if TYPE_CHECKING:
     from treadle.api.engine import HostedEngine
     from treadle.config.home import Home
-    from treadle.operations.system import ModelView
+    from treadle.operations.system_facts import ModelView
     from treadle.surfaces.tui.picker_screen import PickerRow
 
 PROBE_SECONDS = 2.0

@@ -1,7 +1,6 @@
 """Sends the message: its text, its attachments, or the command that it is."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from treadle.domain.errors import TreadleError
 from treadle.domain.messages import MESSAGE_LIMIT
@@ -15,15 +14,13 @@ from treadle.surfaces.tui.attachments import (
     make_paste_chip,
 )
 from treadle.surfaces.tui.commands import find_command, looks_like_command
-
-if TYPE_CHECKING:
-    from treadle.surfaces.tui.app import TreadleApp
+from treadle.surfaces.tui.controlled_app import ControlledApp
 
 
 class Outbox:
     """What is about to be sent."""
 
-    def __init__(self, app: "TreadleApp") -> None:
+    def __init__(self, app: ControlledApp) -> None:
         self._app = app
 
     # ── Attachments ──

@@ -1,7 +1,6 @@
 """What the keys of the message do, in each mode of the prompt."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from textual.app import SuspendNotSupported
 
@@ -10,13 +9,10 @@ from treadle.domain.ids import RunId
 from treadle.surfaces.cli.editor import open_editor, write_copy
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.commands import suggest_commands
+from treadle.surfaces.tui.controlled_app import ControlledApp
 from treadle.surfaces.tui.ignore_files import list_files
 from treadle.surfaces.tui.prompt_view import Mode
 from treadle.surfaces.tui.suggestions import MAX_SHOWN, Suggestion, find_mention, quote_mention, rank
-from treadle.surfaces.tui.terminal_loan import lend_terminal
-
-if TYPE_CHECKING:
-    from treadle.surfaces.tui.app import TreadleApp
 
 FILES_VALID_SECONDS = 10.0
 
@@ -24,7 +20,7 @@ FILES_VALID_SECONDS = 10.0
 class PromptController:
     """Performs the actions of the prompt."""
 
-    def __init__(self, app: "TreadleApp") -> None:
+    def __init__(self, app: ControlledApp) -> None:
         self._app = app
         self._draft = ""
         """The message that another mode has put aside."""
@@ -259,7 +255,7 @@ class PromptController:
         app = self._app
         try:
             path = write_copy(app.prompt.text.encode(), "message-", ".md")
-            await lend_terminal(app, app.key_queue, lambda: open_editor(path))
+            await app.lend_terminal(lambda: open_editor(path))
             app.prompt.put(path.read_text(encoding="utf-8", errors="replace").removesuffix("\n"))
             path.unlink()
         except SuspendNotSupported:

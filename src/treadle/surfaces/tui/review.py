@@ -1,7 +1,6 @@
 """What the user does about approvals and questions: one after another, in the panel or with the prompt."""
 
 import json
-from typing import TYPE_CHECKING
 
 from treadle.domain.errors import InvalidState, UsageError
 from treadle.operations.approval_service import Answer
@@ -10,17 +9,14 @@ from treadle.surfaces.cli.terminal import is_invisible
 from treadle.surfaces.tui import texts
 from treadle.surfaces.tui.chat import BY
 from treadle.surfaces.tui.chat_state import Pending, PendingApproval, PendingQuestion
-from treadle.surfaces.tui.notification import notify_terminal
+from treadle.surfaces.tui.controlled_app import ControlledApp
 from treadle.surfaces.tui.prompt_view import Mode
-
-if TYPE_CHECKING:
-    from treadle.surfaces.tui.app import TreadleApp
 
 
 class Review:
     """Shows the first pending item, and sends what the user decides."""
 
-    def __init__(self, app: "TreadleApp") -> None:
+    def __init__(self, app: ControlledApp) -> None:
         self._app = app
         self._left: set[str] = set()
         """Items that the user has left for later."""
@@ -74,7 +70,7 @@ class Review:
         if shown is not None and shown.key not in self._announced:
             self._announced.add(shown.key)
             if self._app.preferences.bell:
-                notify_terminal(self._app, texts.BELL_WAITS.format(agent=shown.agent))
+                self._app.ring(texts.BELL_WAITS.format(agent=shown.agent))
 
     def focus(self) -> None:
         """Go to the panel, also to what was left for later."""

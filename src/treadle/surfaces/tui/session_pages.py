@@ -5,7 +5,7 @@ from contextlib import aclosing
 from treadle.domain import events as e
 from treadle.domain.envelope import Event
 from treadle.domain.ids import RunId
-from treadle.operations.operation import EventSource
+from treadle.operations.event_source import EventSource
 from treadle.operations.runs import RunView
 from treadle.surfaces.tui.run_events import RunReader
 from treadle.surfaces.tui.run_facts import RunFacts

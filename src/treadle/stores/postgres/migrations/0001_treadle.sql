@@ -1,5 +1,5 @@
 -- A run, and what is derived from its events for lists and for the dispatcher. The order of `id` is the order in which
--- the runs of a session have their turn: whoever adds one holds the lock of its session.
+-- the runs of a session are executed. A process that adds one holds the lock of its session.
 CREATE TABLE runs (
     id             BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run_id         TEXT NOT NULL UNIQUE,
@@ -13,9 +13,9 @@ CREATE TABLE runs (
     waiting_for    TEXT,
     sequence       INTEGER NOT NULL DEFAULT 0,      -- of its last event
     epoch          INTEGER NOT NULL DEFAULT 0,      -- moves when another worker takes the run
-    worker         TEXT,                            -- who owns it; null: nobody
+    worker         TEXT,                            -- the worker that owns it, or null
     lease_until    DOUBLE PRECISION,
-    wake_at        DOUBLE PRECISION,                -- when to look at it by itself; null: not
+    wake_at        DOUBLE PRECISION,                -- when a worker must check it, or null
     counted        INTEGER NOT NULL DEFAULT 0       -- the sequence up to which what it used is in `usage`
 ) WITH (fillfactor = 70);
 
@@ -26,8 +26,8 @@ CREATE INDEX runs_of_agent   ON runs (agent_id, id);
 CREATE INDEX runs_of_session ON runs (session_id, id);
 CREATE INDEX runs_of_parent  ON runs (parent_run_id, id) WHERE parent_run_id IS NOT NULL;
 
--- The journal. Positions are given before a transaction commits, so a reader of all runs goes only as far as nobody
--- can still add something: see `feed_bound`.
+-- The journal. Positions are given before a transaction commits, so a reader of all runs stops where a
+-- transaction can still add events: see `feed_bound`.
 CREATE TABLE events (
     position    BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     run         BIGINT  NOT NULL,
@@ -219,7 +219,7 @@ CREATE TABLE reservations (
 
 CREATE INDEX reservations_of_run ON reservations (run);
 
--- When somebody was last warned, and of which ceiling.
+-- When the last warning was sent, and about which ceiling.
 CREATE TABLE warnings (
     account TEXT NOT NULL,
     kind    TEXT NOT NULL,
@@ -246,7 +246,7 @@ CREATE TABLE usage (
     PRIMARY KEY (day, agent, token, model)
 );
 
--- What is left of a session that somebody has deleted: that it was there, how much it was, and who deleted it when.
+-- What remains of a deleted session: that it existed, how large it was, and who deleted it when.
 CREATE TABLE deleted_sessions (
     session_id TEXT    NOT NULL PRIMARY KEY,
     agent_id   TEXT    NOT NULL,                    -- of its first run
@@ -259,13 +259,13 @@ CREATE TABLE deleted_sessions (
     deleted_by TEXT    NOT NULL
 );
 
--- Whoever asks for one of its runs is told so.
+-- A request for one of its runs is answered with this.
 CREATE TABLE deleted_runs (
     run_id     TEXT NOT NULL PRIMARY KEY,
     session_id TEXT NOT NULL
 );
 
--- What is done by itself: messages at set times, messages that others send, and events that are sent to others.
+-- Automation: schedules, inbound webhooks, and webhooks.
 CREATE TABLE schedules (
     schedule_id  TEXT    NOT NULL PRIMARY KEY,
     agent        TEXT    NOT NULL,                  -- its name
@@ -327,8 +327,8 @@ CREATE TABLE dead_letters (
 
 CREATE INDEX dead_letters_of_run ON dead_letters (run_id);
 
--- Each process that writes, the number of the last batch that it has committed, and what it was answered: whoever has
--- lost the connection while a batch was on its way sends it again, and it is done once.
+-- Each process that writes, the number of the last batch that it has committed, and the answer: a process that
+-- loses the connection during a batch sends it again, and it is applied once.
 CREATE TABLE writers (
     writer  TEXT   NOT NULL PRIMARY KEY,
     batch   BIGINT NOT NULL,

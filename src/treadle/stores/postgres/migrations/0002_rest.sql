@@ -1,5 +1,5 @@
 -- pgvector compares vectors many times as fast as SQL does. Where the server does not have it, or our user may not
--- make it, SQL does; whoever makes it later need do nothing else.
+-- create it, SQL does. An extension that is created later is used at once.
 DO $$
 BEGIN
     CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
@@ -36,7 +36,7 @@ ALTER TABLE schedules ADD COLUMN number BIGINT GENERATED ALWAYS AS IDENTITY;
 ALTER TABLE hooks     ADD COLUMN number BIGINT GENERATED ALWAYS AS IDENTITY;
 ALTER TABLE webhooks  ADD COLUMN number BIGINT GENERATED ALWAYS AS IDENTITY;
 
--- The name of the deletion, and the order of its sessions: whoever has lost the connection meanwhile finds it done.
+-- The name of the deletion, and the order of its sessions. A process that loses the connection finds the deletion.
 ALTER TABLE deleted_sessions ADD COLUMN deletion TEXT;
 ALTER TABLE deleted_sessions ADD COLUMN place BIGINT GENERATED ALWAYS AS IDENTITY;
 

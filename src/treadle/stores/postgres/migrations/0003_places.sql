@@ -1,5 +1,5 @@
--- How many runs of its agent are worked on at a time, for a run to be one of them; null: any number. Whoever claims a
--- run that has such a limit, or lets go of one, holds the lock of its agent.
+-- The concurrency limit of the run's agent, or null. A process that claims or releases a run with a limit holds the
+-- lock of its agent.
 ALTER TABLE runs ADD COLUMN places INTEGER;
 
 CREATE INDEX runs_at_work ON runs (agent_id) WHERE worker IS NOT NULL;

@@ -14,9 +14,9 @@ CREATE TABLE runs (
     waiting_for    TEXT,
     sequence       INTEGER NOT NULL,          -- of its last event
     epoch          INTEGER NOT NULL,          -- moves when another worker takes the run
-    worker         TEXT,                      -- who owns it; null: nobody
+    worker         TEXT,                      -- the worker that owns it, or null
     lease_until    REAL,
-    wake_at        REAL                       -- when to look at it by itself; null: not
+    wake_at        REAL                       -- when a worker must check it, or null
 ) STRICT;
 
 CREATE INDEX runs_unfinished ON runs (session_id, id) WHERE outcome IS NULL;

@@ -60,7 +60,7 @@ CREATE TABLE reservations (
 
 CREATE INDEX reservations_of_run ON reservations (run);
 
--- When somebody was last warned, and of which ceiling.
+-- When the last warning was sent, and about which ceiling.
 CREATE TABLE warnings (
     account TEXT NOT NULL,
     kind    TEXT NOT NULL,
@@ -87,11 +87,11 @@ CREATE TABLE usage (
     PRIMARY KEY (day, agent, token, model)
 ) STRICT, WITHOUT ROWID;
 
--- The sequence up to which what a run used is in `usage`. It is moved when the run is let go of and now and then: an
--- owner that writes more seldom than it counts costs less.
+-- The sequence up to which what a run used is in `usage`. It is updated when the run is released, and now and then:
+-- an owner that writes less often than it counts costs less.
 ALTER TABLE runs ADD COLUMN counted INTEGER NOT NULL DEFAULT 0;
 
--- What is left of a session that somebody has deleted: that it was there, how much it was, and who deleted it when.
+-- What remains of a deleted session: that it existed, how large it was, and who deleted it when.
 CREATE TABLE deleted_sessions (
     session_id TEXT    NOT NULL PRIMARY KEY,
     agent_id   TEXT    NOT NULL,               -- of its first run
@@ -105,13 +105,13 @@ CREATE TABLE deleted_sessions (
     position   INTEGER NOT NULL                -- the highest there was then: it is not given again
 ) STRICT, WITHOUT ROWID;
 
--- Whoever asks for one of its runs is told so.
+-- A request for one of its runs is answered with this.
 CREATE TABLE deleted_runs (
     run_id     TEXT NOT NULL PRIMARY KEY,
     session_id TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- What is done by itself: messages at set times, messages that others send, and events that are sent to others.
+-- Automation: schedules, inbound webhooks, and webhooks.
 CREATE TABLE schedules (
     schedule_id  TEXT    NOT NULL PRIMARY KEY,
     agent        TEXT    NOT NULL,             -- its name

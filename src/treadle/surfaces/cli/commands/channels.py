@@ -6,7 +6,8 @@ from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.domain.channels import GRANTS, Grant
 from treadle.domain.errors import UsageError
 from treadle.operations import channels
-from treadle.operations.channels import ApprovedPairing, ChannelView, NewPairing, OneChannel, RevokedPerson
+from treadle.operations.channel_manager import ApprovedPairing, ChannelView, NewPairing
+from treadle.operations.channels import OneChannel, RevokedPerson
 from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli.command_line import Argument, Group, Option
 from treadle.surfaces.cli.connection import current_home, open_admin_caller
@@ -54,8 +55,9 @@ async def list_channels(json: Json = False) -> int:
             note(f"{view.name}: {waiting.name or waiting.sender} waits for `treadle channels approve CODE`")
         if view.recorded is not None and view.recorded.is_held:
             recorded = view.recorded
-            said = f"{recorded.status} since {local_time(recorded.since)} {recorded.reason or recorded.account}"
-            note(f"{view.name}: the server that holds the connection recorded: {said.strip()}")
+            since = f"{recorded.status} since {local_time(recorded.since)}"
+            said = " ".join(filter(None, (since, recorded.account, recorded.reason)))
+            note(f"{view.name}: the server that holds the connection recorded: {said}")
         elif view.reason:
             note(f"{view.name}: {view.reason}")
     return 0

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Literal
 
-from treadle.surfaces.cli.app import COMMANDS, GROUPS, find_command, load_group
 from treadle.surfaces.cli.command_line import Argument, CliCommand, Group, Parameter
+from treadle.surfaces.cli.command_table import COMMANDS, GROUPS, find_command, load_group
 
 group = Group()
 Words = Iterable[tuple[str, str]]

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.operations import inbound_webhooks
-from treadle.operations.inbound_webhooks import NewHook, NewHookView
+from treadle.operations.automation import NewHook, NewHookView
 from treadle.operations.operation import NoParameters
 from treadle.surfaces.cli.admin_references import find_hook
 from treadle.surfaces.cli.command_line import Argument, Group, Option

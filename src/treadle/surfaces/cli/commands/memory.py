@@ -13,7 +13,8 @@ from treadle.domain.agents import MemorySettings
 from treadle.domain.errors import UsageError
 from treadle.domain.users import LOCAL_USER
 from treadle.operations import memories
-from treadle.operations.memories import MemoryLine, SavedMemory, line
+from treadle.operations.memories import SavedMemory
+from treadle.operations.memory_lines import MemoryLine, line
 from treadle.operations.memory_service import ALL, refuse_unknown_agent
 from treadle.operations.operation import LocalCaller
 from treadle.ports.memory import FoundMemory

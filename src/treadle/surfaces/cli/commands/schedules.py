@@ -10,8 +10,8 @@ from treadle.domain.errors import UnknownSession, UsageError
 from treadle.domain.ids import Instant
 from treadle.domain.schedules import Timing
 from treadle.operations import schedules
+from treadle.operations.automation import NewSchedule, ScheduleView
 from treadle.operations.operation import Caller, NoParameters
-from treadle.operations.schedules import NewSchedule, ScheduleView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_schedule
 from treadle.surfaces.cli.command_line import Argument, Group, Option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from treadle.config.database_url import is_postgres, mask_password
 from treadle.domain.errors import UsageError
+from treadle.domain.version import VERSION
 from treadle.surfaces.cli.command_line import Group, Option
 from treadle.surfaces.cli.connection import configured_home
 from treadle.surfaces.cli.output import note, print_json
@@ -186,13 +187,11 @@ async def _first_token(access: "TokenService", host: str, now: "Instant") -> str
 
 
 def _announce_server(url: str, token: str | None, home: "Home", json: bool) -> None:
-    from treadle import __version__
-
     if json:
         print_json({"url": url, "token": token, "home": str(home.path)})
         sys.stdout.flush()
         return
-    print(f"treadle {__version__} serves {home.path} at {url}")
+    print(f"treadle {VERSION} serves {home.path} at {url}")
     if token is not None:
         print(f"your token, shown only once: {token}")
         print(f"try it: curl -H 'Authorization: Bearer {token}' {url}/v1/agents")
@@ -215,15 +214,13 @@ async def _show_dashboard(sign_ins: "SignInService", host: str, url: str, opens:
 
 
 def _announce_worker(home: "Home", concurrency: int, url: str | None, json: bool) -> None:
-    from treadle import __version__
-
     database = mask_password(home.database_url)
     if json:
         facts = {"database": database, "concurrency": concurrency, "url": url, "home": str(home.path)}
         print_json({**facts, "pid": os.getpid()})
         sys.stdout.flush()
         return
-    print(f"treadle {__version__} executes runs of {database}, at most {concurrency} at a time")
+    print(f"treadle {VERSION} executes runs of {database}, at most {concurrency} at a time")
     if url is not None:
         print(f"health: {url}/readyz; metrics, with a token: {url}/metrics")
     print("stop with Ctrl-C", flush=True)

@@ -13,7 +13,7 @@ from treadle.bootstrap.skill_views import (
     read_skill_text,
 )
 from treadle.domain.errors import UsageError
-from treadle.operations.skills import SkillView
+from treadle.operations.skill_approvals import SkillView
 from treadle.skills.content import SkillContent
 from treadle.skills.inventory import FoundSkill, SkillInventory
 from treadle.surfaces.cli.call_view import quote_lines
@@ -185,7 +185,7 @@ def _describe(found: FoundSkill, content: SkillContent | None, width: int) -> Ge
     yield f"from     {ORIGINS[found.origin]}: {reveal_line(found.path)}"
     state, why = STATES.get(found.state, found.state), f": {reveal_line(found.reason)}" if found.reason else ""
     yield f"state    {state}{why}"
-    yield f"tools    {_describe_tools(found).removeprefix('tools: ')}"
+    yield f"tools    {_describe_missing_tools(found) or _join(make_skill_view(found).tools)}"
     for line in _warnings(found):
         yield f"warning  {line}"
     yield f"about    {reveal_line(found.description)}"
@@ -204,10 +204,14 @@ def _describe(found: FoundSkill, content: SkillContent | None, width: int) -> Ge
 
 
 def _describe_tools(found: FoundSkill) -> str:
+    return _describe_missing_tools(found) or f"tools: {_join(make_skill_view(found).tools)}"
+
+
+def _describe_missing_tools(found: FoundSkill) -> str:
+    """Return that a skill has no tools, or an empty text if it has some."""
     if found.asks_for and not found.tools:
         return f"no tools: it requests {_join(found.asks_for)}, which a skill of a workspace does not get"
-    tools = make_skill_view(found).tools
-    return f"tools: {_join(tools)}" if tools else "no tools"
+    return "" if make_skill_view(found).tools else "no tools"
 
 
 def _warnings(found: FoundSkill) -> Generator[str]:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from treadle.bootstrap.callers import open_persistent_readonly_caller
 from treadle.operations import webhooks
+from treadle.operations.automation import NewWebhook, WebhookView
 from treadle.operations.operation import NoParameters
-from treadle.operations.webhooks import NewWebhook, WebhookView
 from treadle.surfaces.cli import completion
 from treadle.surfaces.cli.admin_references import find_dead_event, find_webhook
 from treadle.surfaces.cli.command_line import Argument, Group, Option

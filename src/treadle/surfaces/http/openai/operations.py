@@ -80,7 +80,7 @@ COMPLETE = Operation(
     errors=ERROR_STATUSES,
     whole_body="request",
     failure=ErrorBody,
-    streams="on request",
+    streams="on_request",
     summary="Send an agent a message as if it were a model",
     description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
     "answer. With the header `X-Treadle-Session`, or `metadata.treadle_session`, it continues that session, which "
@@ -99,7 +99,7 @@ RESPOND = Operation(
     errors=ERROR_STATUSES,
     whole_body="request",
     failure=ErrorBody,
-    streams="on request",
+    streams="on_request",
     summary="Send an agent a message as if it were a model",
     description="`model` is the name of an agent. It calls its own tools on the server, and the response is its "
     "answer. `previous_response_id` continues the session of that response, and `conversation` the session of that "

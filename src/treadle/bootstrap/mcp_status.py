@@ -1,0 +1,117 @@
+"""The MCP servers of a home as operations show them: their approvals, their connections and their tools."""
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Literal
+
+from treadle.bootstrap.mcp import HomeMcp
+from treadle.bootstrap.mcp_entries import ServerEntry, compare_tools, find_entry, list_entries
+from treadle.config.home import Home
+from treadle.domain.errors import UsageError
+from treadle.domain.mcp_servers import McpServer
+from treadle.mcp.names import make_tool_name
+from treadle.mcp.pins import PinFolder, hash_entry, hash_tool
+from treadle.mcp.pool import ServerState
+from treadle.operations.mcp_status import McpConnectionView, McpInspection, McpServerView, McpToolView
+from treadle.ports.tool import ToolError
+
+if TYPE_CHECKING:
+    from treadle.bootstrap.mcp_admin import Inspection
+
+ToolState = Literal["approved", "new", "changed", "removed"]
+
+
+class HomeMcpStatus:
+    """Implements `operations.mcp_status.McpStatus`."""
+
+    def __init__(self, home: Home, connections: HomeMcp | None = None) -> None:
+        self._home = home
+        self._connections = connections
+
+    def servers(self) -> Sequence[McpServerView]:
+        states = [] if self._connections is None else self._connections.states
+        return [_view(entry, states) for entry in list_entries(self._home)]
+
+    async def inspect(self, name: str, agent: str | None) -> McpInspection:
+        entry = find_entry(self._home, name, agent or "")
+        return _compare(entry, await _inspect(self._home, entry))
+
+    async def approve(self, name: str, agent: str | None, digest: str) -> McpServerView:
+        from treadle.bootstrap.mcp_admin import approve_server
+
+        entry = find_entry(self._home, name, agent or "")
+        found = await _inspect(self._home, entry)
+        if _compare(entry, found).digest != digest:
+            raise UsageError(
+                f"The MCP server `{name}` was not approved: it has changed since it was read. Read it again."
+            )
+        approve_server(self._home, entry, found)
+        return next(each for each in self.servers() if (each.name, each.agent or "") == (name, agent or ""))
+
+    def revoke(self, name: str, agent: str | None) -> None:
+        entry = find_entry(self._home, name, agent or "")
+        if not PinFolder(self._home.path).remove(entry.name, entry.agent):
+            raise UsageError(f"The MCP server `{name}` has no approval to revoke.")
+
+
+async def _inspect(home: Home, entry: ServerEntry) -> "Inspection":
+    from treadle.bootstrap.mcp_admin import inspect_server
+
+    try:
+        return await inspect_server(home, entry)
+    except ToolError as error:
+        said = str(error)
+        raise UsageError(f"{said[:1].upper()}{said[1:]}") from None
+
+
+def _compare(entry: ServerEntry, found: "Inspection") -> McpInspection:
+    """Return what a server says about itself, with each tool compared with the approved one."""
+    changes, settings = compare_tools(entry.tools, found.tools), entry.settings
+    added = {str(tool["name"]) for tool in changes.added}
+    before = {str(old["name"]): old for old, _ in changes.changed}
+    is_known = entry.pin is not None
+
+    def view(tool: dict[str, Any], state: ToolState) -> McpToolView:
+        name = str(tool["name"])
+        return McpToolView(make_tool_name(entry.name, name), state, tool, before.get(name) if is_known else None)
+
+    def find_state(name: str) -> ToolState:
+        return "new" if name in added else "changed" if name in before else "approved"
+
+    tools = [view(tool, find_state(str(tool["name"]))) for tool in found.tools]
+    gone = [view(tool, "removed") for tool in changes.removed]
+    parts = [hash_entry(settings), *sorted(f"{tool['name']} {hash_tool(tool)}" for tool in found.tools)]
+    return McpInspection(
+        entry.name,
+        entry.agent or None,
+        _describe_target(settings),
+        settings.network,
+        found.title,
+        found.protocol,
+        round(found.seconds, 3),
+        found.confinement,
+        (*tools, *gone),
+        sha256("\n".join(parts).encode()).hexdigest(),
+    )
+
+
+def _describe_target(settings: McpServer) -> str:
+    return settings.url or " ".join((settings.command or "", *settings.args))
+
+
+def _view(entry: ServerEntry, states: Sequence[ServerState]) -> McpServerView:
+    own = [state for state in states if state.name == entry.name]
+    connections = tuple(
+        McpConnectionView(each.state, each.workspace, each.reason, each.calls, each.retry_in) for each in own
+    )
+    settings = entry.settings
+    tools = tuple(make_tool_name(entry.name, str(raw["name"])) for raw in entry.tools)
+    return McpServerView(
+        entry.name,
+        entry.agent or None,
+        "http" if settings.is_remote else "stdio",
+        entry.state,
+        tools if entry.state == "approved" else (),
+        connections,
+        _describe_target(settings),
+    )

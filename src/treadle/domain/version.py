@@ -1,0 +1,3 @@
+"""The version of Treadle."""
+
+VERSION = "0.1.0"

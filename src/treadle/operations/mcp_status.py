@@ -1,0 +1,90 @@
+"""Protocol of the MCP servers of a home, with the values that it returns."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+
+ApprovalState = Literal["approved", "changed", "new", "disabled"]
+"""changed: its entry in the configuration is not the one that was approved. new: it was never approved."""
+
+
+class McpConnectionView(Struct, frozen=True):
+    """A connection of the process that answers."""
+
+    state: Literal["starting", "connected", "failed", "closed"]
+    workspace: str
+    reason: str
+    """Why it failed, or why the last one was lost."""
+    calls: int
+    """Successful calls so far."""
+    retry_in: float | None
+    """Seconds until the next attempt is possible."""
+
+
+class McpServerView(Struct, frozen=True):
+    """A configured MCP server."""
+
+    name: str
+    agent: str | None
+    """The agent whose file configures it; null for a server of the home."""
+    transport: Literal["stdio", "http"]
+    state: ApprovalState
+    tools: tuple[str, ...]
+    """The approved tools, by the names under which agents use them."""
+    connections: tuple[McpConnectionView, ...]
+    target: str = ""
+    """Its command line or its address. Secrets are references to the vault."""
+
+
+class McpToolView(Struct, frozen=True):
+    """A tool as its server describes it. All of it is untrusted."""
+
+    name: str
+    """The name under which agents use it."""
+    state: Literal["approved", "new", "changed", "removed"]
+    """Compared with the approved tools."""
+    tool: dict[str, Any]
+    """The raw object that the server sent; for a removed tool, the one that was approved."""
+    before: dict[str, Any] | None = None
+    """The raw object that was approved, for a changed tool."""
+
+
+class McpInspection(Struct, frozen=True):
+    """What a server says about itself now."""
+
+    name: str
+    agent: str | None
+    target: str
+    network: bool
+    """Whether the program may use the network."""
+    title: str
+    protocol: str
+    seconds: float
+    """From the start to the list of its tools."""
+    unconfined: str
+    """Why the program ran without a sandbox; empty if it did not."""
+    tools: tuple[McpToolView, ...]
+    digest: str
+    """What an approval refers to: the settings of the server and all of its tools."""
+
+
+class McpStatus(Protocol):
+    """The MCP servers of a home, and the connections of this process to them."""
+
+    def servers(self) -> Sequence[McpServerView]:
+        """Return the configured servers. Nothing is connected for it."""
+        ...
+
+    async def inspect(self, name: str, agent: str | None) -> McpInspection:
+        """Connect to a server and compare its tools with the approved ones. Raise UsageError if it cannot be
+        used."""
+        ...
+
+    async def approve(self, name: str, agent: str | None, digest: str) -> McpServerView:
+        """Approve what an inspection with this digest found. Raise UsageError if the server has changed since."""
+        ...
+
+    def revoke(self, name: str, agent: str | None) -> None:
+        """Remove the approval of a server. Raise UsageError if it has none."""
+        ...

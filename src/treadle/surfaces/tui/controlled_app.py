@@ -1,0 +1,174 @@
+"""Protocols of what the controllers of the UI use: of the app, and of each other through the app."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal, Protocol, TypeVar
+
+from textual.screen import Screen
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Static
+
+from treadle.domain.ids import RunId
+from treadle.surfaces.cli.home_link import HomeLink
+from treadle.surfaces.markdown.palette import Palette
+from treadle.surfaces.tui.approval_panel import ApprovalPanel
+from treadle.surfaces.tui.chat import Chat
+from treadle.surfaces.tui.commands import Slash
+from treadle.surfaces.tui.leaving import Leaving
+from treadle.surfaces.tui.message_history import MessageHistory
+from treadle.surfaces.tui.preferences import Preferences
+from treadle.surfaces.tui.prompt_view import MessageEditor, Mode, PromptExtras
+from treadle.surfaces.tui.status_line import StatusLine
+from treadle.surfaces.tui.transcript_view import TranscriptView
+
+BannerKind = Literal["", "link", "model"]
+Result = TypeVar("Result")
+
+
+# ── The controllers ──
+
+
+class DisplayControl(Protocol):
+    """What `DisplayState` does for the others."""
+
+    def clear_messages(self) -> None: ...
+
+    def set_banner(self, kind: BannerKind, text: str) -> None: ...
+
+
+class PromptControl(Protocol):
+    """What `PromptController` does for the others."""
+
+    forked_run: RunId | None
+
+    def enter(self, mode: Mode, text: str = "") -> None: ...
+
+    def leave(self) -> None: ...
+
+    def show_mode(self) -> None: ...
+
+
+class ReviewControl(Protocol):
+    """What `Review` does for the others."""
+
+    @property
+    def asks_question(self) -> bool: ...
+
+    def show(self) -> None: ...
+
+    def go_back(self) -> None: ...
+
+    async def submit(self, mode: Mode, text: str) -> None: ...
+
+
+class OutboxControl(Protocol):
+    """What `Outbox` does for the others."""
+
+    def attach(self, path: Path) -> None: ...
+
+    async def send(self, text: str, *, after_run: bool = False) -> None: ...
+
+
+class CommandControl(Protocol):
+    """What `CommandRunner` does for the others."""
+
+    async def run(self, command: Slash, argument: str) -> None: ...
+
+
+class DepartureControl(Protocol):
+    """What `Departure` does for the others."""
+
+    is_moving: bool
+
+    def ask(self) -> None: ...
+
+    def home_released(self) -> None: ...
+
+
+# ── The app ──
+
+
+class ControlledApp(Protocol):
+    """What controllers use of `TreadleApp`."""
+
+    link: HomeLink
+    chat: Chat
+    preferences: Preferences
+    palette: Palette
+    history: MessageHistory
+
+    # Widgets
+    view: TranscriptView
+    banner: Static
+    notice: Static
+    panel: ApprovalPanel
+    extras: PromptExtras
+    prompt: MessageEditor
+    status: StatusLine
+
+    # Controllers
+    @property
+    def display_state(self) -> DisplayControl: ...
+
+    @property
+    def input(self) -> PromptControl: ...
+
+    @property
+    def review(self) -> ReviewControl: ...
+
+    @property
+    def outbox(self) -> OutboxControl: ...
+
+    @property
+    def runner(self) -> CommandControl: ...
+
+    @property
+    def departure(self) -> DepartureControl: ...
+
+    # Its own methods
+    @property
+    def folder(self) -> Path: ...
+
+    def flash(self, text: str) -> None: ...
+
+    def ring(self, text: str) -> None: ...
+
+    def welcome(self) -> None: ...
+
+    def perform(self, work: Awaitable[object]) -> None: ...
+
+    async def ask(self, screen: Screen[Result]) -> Result | None: ...
+
+    async def lend_terminal(self, work: Callable[[], Result]) -> Result: ...
+
+    async def stop_run(self) -> None: ...
+
+    def save_preferences(self, **changes: object) -> None: ...
+
+    def use_theme(self, name: str) -> None: ...
+
+    def action_help(self) -> None: ...
+
+    def action_toggle_details(self) -> None: ...
+
+    def action_toggle_thinking(self) -> None: ...
+
+    # Methods of Textual
+    @property
+    def is_running(self) -> bool: ...
+
+    @property
+    def focused(self) -> Widget | None: ...
+
+    def set_timer(self, delay: float, callback: Callable[[], None]) -> Timer: ...
+
+    def set_interval(self, interval: float, callback: Callable[[], None], *, pause: bool = False) -> Timer: ...
+
+    def push_screen(
+        self, screen: Screen[Result], callback: Callable[[Result | None], None] | None = None
+    ) -> object: ...
+
+    def copy_to_clipboard(self, text: str) -> None: ...
+
+    def exit(self, result: Leaving | None = None) -> None: ...
